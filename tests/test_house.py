@@ -1,6 +1,9 @@
 """What `tools/house.py` counts, on sources of a few lines; and that the map names every room."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import house
@@ -56,7 +59,6 @@ def test_what_is_installed_elsewhere_has_its_name():
 def test_too_much_is_said_and_ceilings_only_fall(monkeypatch, tmp_path):
     of = {
         "mechanisms": {"waves": {"home": [], "words": ["wave"], "ceiling": 1}},
-        "circles": {"known": []},
         "classes": {"several": {"Kept": 2}},
         "complexity": {"limit": 20, "but": ["asa/a.py:*"]},
     }
@@ -75,6 +77,12 @@ def test_too_much_is_said_and_ceilings_only_fall(monkeypatch, tmp_path):
         assert house.lower(of, sources) == written.format(after, "Kept = 2\n")
     del sources["asa/b.py"]
     assert house.lower(of, sources) == written.format(1, "")
+
+
+def test_whoever_reads_the_counts_may_stop_before_their_end():
+    command = f"{shlex.join([sys.executable, house.__file__, '--count'])} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert not done.stderr
 
 
 def test_a_function_that_branches_too_often_is_found(monkeypatch, tmp_path):

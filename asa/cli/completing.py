@@ -10,7 +10,8 @@ from typing import Any
 _NONE_SUCH = "?"
 
 
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Give the names that begin with what is typed so far."""
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -21,7 +22,7 @@ def complete_names(group: str) -> Callable[[str], list[str]]:
         from asa.core import plugins
 
         before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in _beginning(last, plugins.names(group))]
+        return [f"{before}{comma}{name}" for name in beginning(last, plugins.names(group))]
 
     return complete
 
@@ -36,7 +37,7 @@ def complete_workflows(incomplete: str) -> list[str]:
     """Complete an installed workflow, a workflow file, or a folder on the way to one."""
     from asa.core import plugins
 
-    return [*_beginning(incomplete, plugins.names("asa.workflows")), *complete_files(incomplete)]
+    return [*beginning(incomplete, plugins.names("asa.workflows")), *complete_files(incomplete)]
 
 
 def complete_files(incomplete: str) -> list[str]:
@@ -56,39 +57,22 @@ def complete_sites(incomplete: str) -> list[str]:
     from asa.sites import site_names
 
     with suppress(OSError):
-        return _beginning(incomplete, site_names())
+        return beginning(incomplete, site_names())
     return []
 
 
 def complete_systems(incomplete: str) -> list[str]:
     """Complete a simulated centre."""
-    return _beginning(incomplete, ("hpc2n", "uppmax"))
-
-
-def complete_runs(ctx: Any, incomplete: str) -> list[str]:
-    """Complete the name of a run, the latest first."""
-    with suppress(Exception):  # a shell has no use for what is wrong with a folder
-        return _beginning(incomplete, (path.name for path in reversed(_run_paths(ctx))))
-    return []
-
-
-def complete_stages(ctx: Any, incomplete: str) -> list[str]:
-    """Complete a stage of the run that is named, or of the latest."""
-    from asa.cli.runs import open_run, read_state
-
-    with suppress(Exception):  # likewise
-        state, _ = read_state(open_run(ctx.params.get("runs"), ctx.params.get("run") or ""))
-        return _beginning(incomplete, state.workflow.order)
-    return []
+    return beginning(incomplete, ("hpc2n", "uppmax"))
 
 
 def complete_params(ctx: Any, incomplete: str) -> list[str]:
     """Complete a parameter of the workflow file that is named before."""
     from asa.spec import parameters_of
 
-    with suppress(Exception):  # likewise
+    with suppress(Exception):  # a shell has no use for what is wrong with a file
         workflow = ctx.params.get("workflow") or next(word for word in ctx.args if word.endswith(".toml"))
-        return _beginning(incomplete, (f"{name}=" for name in parameters_of(workflow)))
+        return beginning(incomplete, (f"{name}=" for name in parameters_of(workflow)))
     return []
 
 
@@ -101,12 +85,5 @@ def complete_options(ctx: Any, incomplete: str) -> list[str]:
         open_facility(ctx.params.get("backend"), ctx.params.get("site"), {_NONE_SUCH: ""})
     except InputError as error:  # which lists what there is
         names = (error.hint or "").rpartition("Known: ")[2].rstrip(".").split(", ")
-        return _beginning(incomplete, (f"{name}=" for name in names if name.isidentifier()))
+        return beginning(incomplete, (f"{name}=" for name in names if name.isidentifier()))
     return []
-
-
-def _run_paths(ctx: Any) -> list[Path]:
-    from asa.cli.runs import runs_folder
-    from asa.runner import run_paths
-
-    return list(run_paths(runs_folder(ctx.params.get("runs"))))

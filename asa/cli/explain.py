@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.completing import complete_stages
 from asa.cli.logs import RunOption, last_words
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
     RunsOption,
     advice_on,
     command,
+    complete_stages,
     facility_of,
     latest_job,
     open_run,

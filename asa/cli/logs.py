@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.completing import complete_runs, complete_stages
-from asa.cli.runs import RunsOption, command, has_begun_in, latest_job, open_run, print_document, read_state, stage_of
+from asa.cli.runs import (
+    RunsOption,
+    command,
+    complete_runs,
+    complete_stages,
+    has_begun_in,
+    latest_job,
+    open_run,
+    print_document,
+    read_state,
+    stage_of,
+)
 from asa.cli.terminal import write_bytes
 from asa.core.files import open_file
 from asa.core.options import Output, OutputOption

@@ -21,7 +21,7 @@ from asa.cli.asked import (
     WidthOption,
     read_asked,
 )
-from asa.cli.completing import complete_estimators, complete_stages, complete_strategies, complete_workflows
+from asa.cli.completing import complete_estimators, complete_strategies, complete_workflows
 from asa.cli.detaching import (
     DetachByOption,
     DetachOption,
@@ -37,6 +37,7 @@ from asa.cli.runs import (
     RunsOption,
     check_not_hosted,
     command,
+    complete_stages,
     open_run,
     read_state,
     runs_folder,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from asa.cli.completing import complete_runs
+from asa.cli.completing import beginning
 from asa.core import safe
 from asa.core.documents import print_json
 from asa.errors import InputError, JournalError
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Version of what is printed as JSON; keys are added without a new one."""
+
+
+def complete_runs(ctx: Any, incomplete: str) -> list[str]:
+    """Complete the name of a run, the latest first."""
+    from asa.runner import run_paths
+
+    with suppress(Exception):  # a shell has no use for what is wrong with a folder
+        return beginning(incomplete, (path.name for path in reversed(run_paths(runs_folder(ctx.params.get("runs"))))))
+    return []
+
+
+def complete_stages(ctx: Any, incomplete: str) -> list[str]:
+    """Complete a stage of the run that is named, or of the latest."""
+    with suppress(Exception):  # likewise
+        state, _ = read_state(open_run(ctx.params.get("runs"), ctx.params.get("run") or ""))
+        return beginning(incomplete, state.workflow.order)
+    return []
 
 
 RunsOption = Annotated[

@@ -9,25 +9,21 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from asa.backend import Examination, Finding, JobSpec, JobState
+from asa.backend import Backend, Examination, Finding, JobSpec, JobState
 from asa.core import temporary
 from asa.core.files import read_text
 from asa.errors import AsaError, BackendError, TraceError
 from asa.history import JobHistory
 
-from .facility import cores_here
 from .server import KEPT_S, LINGER_S, MAX_BESIDE
+from .settings import LocalSettings, cores_here
 from .spool import JobOrder, Spool, SpooledStanding, host
-
-if TYPE_CHECKING:
-    from .facility import LocalMachine
 
 _BUSY = 0.7
 _MIN_FREE_BYTES = 100 << 20
@@ -35,17 +31,17 @@ _LONGEST_PROBE_S = 30.0
 _KILLS_PROCESSES = re.compile(r"(?im)^[ \t]*+KillUserProcesses[ \t]*+=[ \t]*+(yes|true|on|1)[ \t]*+$")
 
 
-def examine(machine: LocalMachine, *, probe: bool) -> Examination:
-    """Find out what a machine has, and whether its queue can work there."""
-    findings = [*_cores(machine), _load(machine), _memory(), *_spool(machine), *_logout()]
+def examine(settings: LocalSettings, connect: Callable[[Path], Backend], *, probe: bool) -> Examination:
+    """Find out what this machine has, and whether its queue, as `connect` opens it, can work."""
+    findings = [*_cores(settings), _load(settings), _memory(), *_spool(settings), *_logout()]
     if probe and all(finding.verdict != "bad" for finding in findings):
-        findings.append(_probe(machine))
+        findings.append(_probe(connect))
     return Examination(findings, observed={"host": host(), "cores": cores_here()})
 
 
-def history(machine: LocalMachine, since_s: float) -> JobHistory:
+def history(settings: LocalSettings, since_s: float) -> JobHistory:
     """Read what became of jobs that became eligible since a time."""
-    spool = Spool(machine.settings.spool / host())
+    spool = Spool(settings.spool / host())
     try:
         spool.check()
         jobs = sorted(_past(spool, since_s), key=lambda job: job[0])
@@ -66,8 +62,8 @@ def history(machine: LocalMachine, since_s: float) -> JobHistory:
         np.array(run_s),
         user=np.zeros(len(jobs), dtype=np.int32),
         users=(getpass.getuser(),),
-        system=machine.settings.system,
-        machine_cores=machine.settings.cores,
+        system=settings.system,
+        machine_cores=settings.cores,
         source=f"the queue of {host()}",
     )
 
@@ -91,8 +87,8 @@ def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
         yield since, max(until_s - since, 0.0), order.cores, order.walltime_s, standing.start_s is not None, run_s
 
 
-def _cores(machine: LocalMachine) -> Iterator[Finding]:
-    here, there, slots = cores_here(), os.cpu_count() or 1, machine.settings.cores
+def _cores(settings: LocalSettings) -> Iterator[Finding]:
+    here, there, slots = cores_here(), os.cpu_count() or 1, settings.cores
     words = f"{here}" if here == there else f"{here} of {there} may be used"
     if slots > here:
         yield Finding("cores", words, "note", f"jobs may have {slots} at a time by your settings, so they will share")
@@ -125,7 +121,7 @@ def _group(pid: str = "self") -> Path:
     return Path("/sys/fs/cgroup") / text.rpartition("::")[2].strip().lstrip("/")
 
 
-def _load(machine: LocalMachine) -> Finding:
+def _load(settings: LocalSettings) -> Finding:
     load = os.getloadavg()[0]
     words = f"{load:.1f} processes run or wait for a core"
     if load > _BUSY * cores_here():
@@ -133,7 +129,7 @@ def _load(machine: LocalMachine) -> Finding:
             "load", words, "note", "the cores are busy with other work: jobs will take longer than they would alone"
         )
     free = max(int(cores_here() - load), 0)
-    return Finding("load", words, "good", f"about {min(free, machine.settings.cores)} cores are idle")
+    return Finding("load", words, "good", f"about {min(free, settings.cores)} cores are idle")
 
 
 def _memory() -> Finding:
@@ -154,8 +150,8 @@ def _memory() -> Finding:
     )
 
 
-def _spool(machine: LocalMachine) -> Iterator[Finding]:
-    spool = Spool(machine.settings.spool / host())
+def _spool(settings: LocalSettings) -> Iterator[Finding]:
+    spool = Spool(settings.spool / host())
     elsewhere = "name a folder elsewhere with --option spool=DIR, as in spool=/var/tmp/$USER"
     try:
         spool.make()
@@ -222,12 +218,12 @@ def _logout() -> Iterator[Finding]:
                 return
 
 
-def _probe(machine: LocalMachine) -> Finding:
+def _probe(connect: Callable[[Path], Backend]) -> Finding:
     """Submit a job on hold, and cancel it."""
     with temporary.folder("asa-probe-") as folder:
         begin_s = time.monotonic()
         try:
-            backend = machine.connect(Path(folder))
+            backend = connect(Path(folder))
             job_id = backend.submit(JobSpec("probe", cores=1, walltime_s=60.0, command="true", held=True))
             backend.cancel(job_id)
             state = JobState.PENDING

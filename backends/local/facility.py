@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-import os
-import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +14,7 @@ from asa.errors import InputError
 from asa.history import JobHistory
 
 from .explanations import advice
+from .settings import checked
 
 if TYPE_CHECKING:
     from .backend import LocalBackend
@@ -29,25 +26,13 @@ _OF_THE_SITE = frozenset({"SLURM_CONF"})
 _LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSettings:
-    """What a user can set."""
-
-    cores: int  # that all jobs may have together; those that this process may use, if not given
-    spool: Path  # folder of the user's queues, one for each host; what `default_spool` says, if not given
-    system: str  # name of the machine, under which waits are learned; its own, if not given
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, in addition to the client's
-    # whether small stages are put together into jobs of all its cores, as where jobs get whole nodes
-    whole_nodes: bool = False
-
-
 class LocalMachine:
     """A queue on this computer: stages are processes, which wait for its cores.
 
     Parameters
     ----------
     **settings
-        As in `LocalSettings`; may be text.
+        As in `.settings.LocalSettings`; may be text.
 
     Raises
     ------
@@ -61,7 +46,7 @@ class LocalMachine:
     """
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = _checked(settings)
+        self.settings = checked(settings)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -103,7 +88,7 @@ class LocalMachine:
         """Find out what the machine has, and whether its queue can work; with `probe`, by a job that never runs."""
         from .examination import examine  # noqa: PLC0415 - as above
 
-        return examine(self, probe=probe)
+        return examine(self.settings, self.connect, probe=probe)
 
     def history(self, since_s: float) -> JobHistory:
         """Read this user's jobs of the last week.
@@ -117,81 +102,7 @@ class LocalMachine:
         """
         from .examination import history  # noqa: PLC0415 - as above
 
-        return history(self, since_s)
-
-
-def cores_here() -> int:
-    """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def default_spool() -> Path:
-    """Folder of the user's queues: ``asa/local`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if state.startswith("/"):
-        return Path(state) / "asa" / "local"
-    try:
-        return Path.home() / ".local" / "state" / "asa" / "local"
-    except RuntimeError as error:
-        raise InputError(
-            "there is no home folder to keep it in", where="spool", hint="Name a folder with --option spool=DIR."
-        ) from error
-
-
-def _checked(given: Mapping[str, Any]) -> LocalSettings:
-    known = ["cores", "spool", "system", "environment", "whole_nodes"]
-    for key in given:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise InputError(f"there is no setting {key!r}", where=key, hint=f"{hint}Known: {', '.join(known)}.")
-    return LocalSettings(
-        cores=_cores(given.get("cores", 0)),
-        spool=_folder(given.get("spool", "")),
-        system=str(given.get("system", "")) or platform.node().partition(".")[0] or "here",
-        environment=_variables(given.get("environment", {})),
-        whole_nodes=_yes(given.get("whole_nodes", False)),
-    )
-
-
-def _yes(value: object) -> bool:
-    word = str(value).lower()
-    if word not in {"yes", "no", "true", "false"}:
-        raise InputError(f"{value!r} is not yes or no", where="whole_nodes", hint="As in --option whole_nodes=yes.")
-    return word in {"yes", "true"}
-
-
-def _cores(value: object) -> int:
-    try:
-        cores = int(str(value))
-    except ValueError:
-        cores = -1
-    if cores < 0 or isinstance(value, bool):
-        raise InputError(f"{value!r} is no number of cores", where="cores", hint="As in --option cores=4; 0 for all.")
-    return cores or cores_here()
-
-
-def _folder(value: object) -> Path:
-    if not value:
-        return default_spool()
-    path = Path(str(value)).expanduser()
-    if not path.is_absolute():
-        raise InputError(
-            f"{value!r} is no whole path",
-            where="spool",
-            hint="Write the whole path, or begin it with ~: --option spool=/...",
-        )
-    return path
-
-
-def _variables(value: object) -> dict[str, str]:
-    """Read a table, or ``A=1,B=2``."""
-    if isinstance(value, Mapping):
-        return {str(name): str(content) for name, content in value.items()}
-    pairs = [pair.partition("=") for pair in str(value).split(",") if pair.strip()]
-    if any(not sign or not name.strip() for name, sign, _ in pairs):
-        raise InputError(f"{value!r} is no list of variables", where="environment", hint="As in NAME=value,NAME=value.")
-    return {name.strip(): content for name, _, content in pairs}
+        return history(self.settings, since_s)
 
 
 def _inherited() -> dict[str, str]:

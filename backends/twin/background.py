@@ -17,7 +17,7 @@ from asa.errors import InputError
 from .agreement import misfit
 from .fitting import compared, first_left_out
 from .model import Jobs, Twin
-from .site import simulated_waits
+from .queueing import simulated_waits
 
 _MODEL = "uppmax"  # whose workload the others have, scaled in size and load
 _LOADS = (0.3, 0.5, 0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.935, 0.955, 0.97, 0.98, 0.99)

@@ -13,7 +13,7 @@ from asa.core.parallel import Progress
 
 from .agreement import misfit
 from .model import Jobs, Twin
-from .site import simulated_waits
+from .queueing import simulated_waits
 
 _WEEK_S = 7 * 86_400.0
 _SHORTEST_S = 4 * _WEEK_S  # of less than this a quarter is left out

@@ -20,7 +20,7 @@ from .agreement import Agreement, agreement, by_width
 from .background import with_others
 from .fitting import compared, first_left_out, fitted
 from .model import About, Jobs, Twin
-from .site import simulated_waits
+from .queueing import simulated_waits
 
 _DAY_S = 86_400.0
 _FEWEST = 100

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.machine import Machine
-from asa.backends.simulated.policies import Multifactor, Policy
-from asa.backends.simulated.policies import scheduler as find_scheduler
 from asa.backends.simulated.site import Partition, SimulatedBackend, SimulatedSite
 from asa.backends.simulated.swf import Trace
-from asa.backends.simulated.table import NEVER, JobTable
-from numpy.typing import NDArray
+from asa.backends.simulated.table import JobTable
 
 from asa.backend import Capabilities
 from asa.core.parallel import Progress, silent
 from asa.errors import InputError
 
 from .model import Twin
+from .queueing import engine_of
 
 if TYPE_CHECKING:
     from .making import Made
@@ -102,7 +99,7 @@ class TwinSite(SimulatedSite):
     def made(source: Path | None, *, on_progress: Progress = silent, **how: Any) -> Made:
         """Make a twin of a file or folder, or of the batch system here; see `gathering.gathered` and `make_twin`."""
         from .gathering import gathered  # noqa: PLC0415 - likewise
-        from .making import make_twin  # noqa: PLC0415 - it lets jobs queue, and so refers back to here
+        from .making import make_twin  # noqa: PLC0415 - likewise
 
         history, facts = gathered(source, on_progress)
         return make_twin(history, facts, on_progress=on_progress, **how)
@@ -160,31 +157,3 @@ class TwinSite(SimulatedSite):
         """Return the user who submitted last."""
         row = max(int(np.searchsorted(self.twin.jobs.table.submit, now, side="right")) - 1, 0)
         return int(core.load.users[row])
-
-
-def engine_of(twin: Twin, table: JobTable) -> Engine:
-    """Make a twin's machine, with jobs of it from the first on."""
-    about, jobs, rows = twin.about, twin.jobs, len(table)
-    policy = find_scheduler(about.scheduler, about.settings)
-    if isinstance(policy, Policy) and isinstance(policy.order, Multifactor):
-        points = tuple(one.points for one in about.partitions)
-        policy = replace(policy, order=replace(policy.order, partition=1.0, partition_factors=points))
-    outages = [
-        Outage(max(round(one.begin_s) - jobs.clock_s, 0), {one.pool: one.cores}, end, one.is_drained)
-        for one in about.away
-        if (end := NEVER if one.end_s is None else round(one.end_s) - jobs.clock_s) > 0
-        and end > one.begin_s - jobs.clock_s
-    ]
-    cluster = Cluster(about.pools, outages, {one.name: one.pool for one in about.partitions})
-    load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])
-    assert isinstance(policy, Policy)
-    now = int(table.submit[0]) if rows else 0
-    return Engine(sum(about.pools.values()), table, core=GeneralCore(load, policy, now=now))
-
-
-def simulated_waits(twin: Twin) -> NDArray[np.float64]:
-    """Let all jobs of a twin queue, and give how long each waits, in seconds; NaN for those that never start."""
-    engine = engine_of(twin, twin.jobs.table)
-    engine.advance(NEVER)
-    start = engine.start
-    return np.where(start < 0, np.nan, start - twin.jobs.table.submit).astype(np.float64)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from asa.backends.local import LocalMachine, examination
-from asa.backends.local.examination import examine
-from asa.backends.local.facility import cores_here, default_spool
 from asa.backends.local.outlook import Awaited, foresee
+from asa.backends.local.settings import cores_here, default_spool
 from asa.backends.local.spool import Changes, Spool, SpooledStanding, host, written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +72,7 @@ def test_what_jobs_have_of_another_session_is_a_finding(monkeypatch, tmp_path):
 
 def test_a_bad_queue_folder_is_a_finding(tmp_path):
     (tmp_path / "file").touch()
-    found = examine(LocalMachine(spool=str(tmp_path / "file")), probe=True)
+    found = LocalMachine(spool=str(tmp_path / "file")).examine(probe=True)
     assert not found.is_usable
     machine = LocalMachine(spool=str(tmp_path / "spool"))
     machine.connect(tmp_path / "run")

@@ -10,7 +10,7 @@ from asa.backends.simulated.table import JobTable
 from asa.backends.twin import Twin, TwinSite
 from asa.backends.twin.agreement import agreement, by_width, misfit
 from asa.backends.twin.making import make_twin
-from asa.backends.twin.site import simulated_waits
+from asa.backends.twin.queueing import simulated_waits
 from golden.cases import DATA
 
 from asa.backend import JobSpec, PartitionLimits
