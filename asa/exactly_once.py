@@ -36,7 +36,7 @@ _LOST_S = 90.0
 NUMBER_LOST = "its number is another job's now"
 """Reason of a job that is no more: the controller lost its latest state, and gave its number to another."""
 
-TWIN = "Twin"
+DUPLICATE = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 
@@ -212,7 +212,7 @@ class Submitter(ABC):
 
     # ------------------------------------------------------------------ second jobs
 
-    def look_for_twins(self, doubtful: Mapping[str, float]) -> float | None:
+    def look_for_duplicates(self, doubtful: Mapping[str, float]) -> float | None:
         """Look for duplicates of jobs that were sent again, and cancel them; return when to look next.
 
         `doubtful`: tokens that may have a duplicate, and since when.
@@ -240,7 +240,7 @@ class Submitter(ABC):
     def _looks(self, token: str) -> int:
         return self._late_looks.get(token, 0)
 
-    def follow_twin(self, token: str, job_id: str) -> float | None:
+    def follow_duplicate(self, token: str, job_id: str) -> float | None:
         """Replace a job that gave way by its duplicate, which runs the payload; None if that is lost.
 
         Returns when to go on.

@@ -31,7 +31,7 @@ class JobOutcome(StrEnum):
     TOO_FEW_CORES = "too-few-cores"  # for its next stage, as after a requeue
     GAVE_BACK = "gave-back"  # the job began early, and idled for as long as it may
     UNYIELDING = "unyielding"  # so it did, and the leg before did not end when it was signalled to
-    TWIN = "twin"  # another job of the same token runs it, or did
+    DUPLICATE = "twin"  # another job of the same token runs it, or did
 
     @property
     def exit_code(self) -> int:
@@ -60,7 +60,7 @@ _EXIT_CODES = {
     JobOutcome.TASKS_FAILED: 83,
     JobOutcome.INPUT_MISSING: 84,
     JobOutcome.OUTPUT_MISSING: 85,
-    JobOutcome.TWIN: 86,
+    JobOutcome.DUPLICATE: 86,
     JobOutcome.UNRECORDED: 87,
     JobOutcome.FOLDER_MISSING: 87,
     JobOutcome.UNABLE: 87,
@@ -81,11 +81,11 @@ _UNBEGUN = frozenset(
         JobOutcome.TOO_FEW_CORES,
         JobOutcome.GAVE_BACK,
         JobOutcome.UNYIELDING,
-        JobOutcome.TWIN,
+        JobOutcome.DUPLICATE,
     }
 )
 _BY_EXIT_CODE = {code: outcome for outcome, code in _EXIT_CODES.items() if outcome is not JobOutcome.OUT_OF_MEMORY}
-_OF_SCRIPTS = frozenset({JobOutcome.TWIN.exit_code, JobOutcome.UNABLE.exit_code})
+_OF_SCRIPTS = frozenset({JobOutcome.DUPLICATE.exit_code, JobOutcome.UNABLE.exit_code})
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of shells whose command cannot be executed, or is not there: a program's own, as far as anybody knows."""

@@ -442,7 +442,7 @@ class FakeLink:
         job.payload_s = now_s
         self._mark(job, "began")
         if self._holder(job) not in {"", job.claims_as}:
-            job.run_s, job.code, job.posted = 0.0, JobOutcome.TWIN.exit_code, []
+            job.run_s, job.code, job.posted = 0.0, JobOutcome.DUPLICATE.exit_code, []
 
     def _holder(self, job):
         claim = self.folder / "marks" / job.job.comment.removeprefix("asa:") / "claim"

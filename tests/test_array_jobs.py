@@ -68,7 +68,7 @@ def test_what_completed_is_not_run_again_whoever_begins_it(tmp_path):
 
 def test_of_two_arrays_of_a_token_one_runs_all_elements(tmp_path):
     array = Array(tmp_path, "1-2")
-    assert [array.run(1, "12"), array.run(2, "13"), array.run(2, "12")] == [0, JobOutcome.TWIN.exit_code, 0]
+    assert [array.run(1, "12"), array.run(2, "13"), array.run(2, "12")] == [0, JobOutcome.DUPLICATE.exit_code, 0]
     assert array.ran == ["1", "2"]
 
 

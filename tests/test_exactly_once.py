@@ -9,7 +9,7 @@ import pytest
 from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitBank
-from asa.exactly_once import AGAIN_S, LATE_S, TWIN, Attempt, Submitter
+from asa.exactly_once import AGAIN_S, DUPLICATE, LATE_S, Attempt, Submitter
 from asa.pool.submission import PoolJobs
 from asa.waits import LEVELS, WaitForecast
 
@@ -90,7 +90,7 @@ class World:
             if status.state is JobState.PENDING and self.starts_s[job_id] <= self.clock_s:
                 self.become(job_id, state=JobState.RUNNING, start_s=self.clock_s)
                 if self.holders.setdefault(token, job_id) != job_id:
-                    self.become(job_id, state=JobState.FAILED, end_s=self.clock_s, reason=TWIN)
+                    self.become(job_id, state=JobState.FAILED, end_s=self.clock_s, reason=DUPLICATE)
         return [status for _, status in self.jobs.values()]
 
     def live(self, token):
@@ -317,10 +317,10 @@ def test_a_second_job_that_could_not_be_cancelled_is_looked_for_again():
     world.cancel = raising(UnavailableError("no answer"))
     owner.clear_up("t", attempt)
     assert owner.notes == [("accepted", "t", "1")]
-    next_s = owner.look_for_twins({})
+    next_s = owner.look_for_duplicates({})
     assert next_s == world.clock_s + LATE_S[0]
     world.clock_s, world.cancel = next_s, cancel
-    owner.look_for_twins({})
+    owner.look_for_duplicates({})
     assert owner.notes[1:] == [("surplus", "t", "2")]
     assert [status.job_id for status in world.live("t")] == ["1"]
 
@@ -334,11 +334,11 @@ def test_the_one_that_runs_the_payload_takes_the_place_of_one_that_gave_way():
     world.wait(world.clock_s)
     for status in world.wait(world.clock_s + 2)[:1]:
         owner.heard(status)
-    assert owner.jobs["1"].reason == TWIN
+    assert owner.jobs["1"].reason == DUPLICATE
     world.faults = 1.0
-    world.clock_s = owner.follow_twin("t", "1")
+    world.clock_s = owner.follow_duplicate("t", "1")
     world.faults = 0.0
-    owner.follow_twin("t", "1")
+    owner.follow_duplicate("t", "1")
     assert (owner.tokens, owner.jobs[other].state) == ({"t": other}, JobState.RUNNING)
 
 
@@ -346,7 +346,7 @@ def test_one_that_gave_way_to_a_job_that_nobody_knows_is_lost_after_some_looks()
     world = World()
     owner = Owner(world)
     send(owner, Attempt())
-    world.become("1", state=JobState.FAILED, reason=TWIN)
+    world.become("1", state=JobState.FAILED, reason=DUPLICATE)
     for _ in LATE_S:
-        world.clock_s = owner.follow_twin("t", "1")
-    assert owner.follow_twin("t", "1") is None
+        world.clock_s = owner.follow_duplicate("t", "1")
+    assert owner.follow_duplicate("t", "1") is None

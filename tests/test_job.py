@@ -131,7 +131,7 @@ def test_outcomes_are_the_words_and_codes_of_python():
     assert NO_OUTPUT in FIRST.read_text()
     assert f"exit {UNBEGUN_EXIT}\n" in FIRST.read_text()
     codes = {int(code) for code in re.findall(r"\bexit (8\d|9\d)\b", whole)}
-    assert codes <= {JobOutcome.UNABLE.exit_code, JobOutcome.TWIN.exit_code}
+    assert codes <= {JobOutcome.UNABLE.exit_code, JobOutcome.DUPLICATE.exit_code}
 
 
 def test_names_that_client_and_job_share_are_the_same_in_both():

@@ -12,7 +12,7 @@ from asa.backend import JobSpec, JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.estimators.bank import OwnJob
-from asa.exactly_once import AGAIN_S, NUMBER_LOST, TWIN, Attempt, Cause, Submitter
+from asa.exactly_once import AGAIN_S, DUPLICATE, NUMBER_LOST, Attempt, Cause, Submitter
 from asa.observations import observation_of, queued
 from asa.waits import WaitForecast
 
@@ -88,13 +88,13 @@ class PoolJobs(Submitter):
         for token, job in list(self._jobs.items()):
             if job.status is None:
                 self._see_to(token, job)
-        self.look_for_twins(self._doubtful | self._late)
+        self.look_for_duplicates(self._doubtful | self._late)
         now_s, unwanted = self.backend.now(), list[str]()
         for token, job in self._jobs.items():
             if job.status is None:
                 continue
             if _gave_way(job.status):
-                if self.follow_twin(token, job.status.job_id) is None:
+                if self.follow_duplicate(token, job.status.job_id) is None:
                     self._become(token, job, replace(job.status, reason="the job that runs its workers is lost"))
             elif job.is_unwanted and not job.status.state.is_final and now_s >= job.cancel_s:
                 unwanted.append(job.status.job_id)
@@ -264,4 +264,4 @@ class PoolJobs(Submitter):
 
 def _gave_way(status: JobStatus) -> bool:
     """Whether a job ended at once because another of its token runs its workers."""
-    return status.state is JobState.FAILED and status.reason == TWIN
+    return status.state is JobState.FAILED and status.reason == DUPLICATE

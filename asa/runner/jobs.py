@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState, JobStatus
-from asa.exactly_once import TWIN
+from asa.exactly_once import DUPLICATE
 from asa.runner.entries import Intended
 from asa.strategies.base import PlannedJob
 
@@ -64,7 +64,7 @@ class Job:
         status = self.status
         has_completed = status.state is JobState.COMPLETED and status.reason != PAYLOAD_COMPLETED
         has_failed = status.state.is_final and not has_completed
-        return bool(self.giving_up) or (has_failed and status.reason != TWIN)
+        return bool(self.giving_up) or (has_failed and status.reason != DUPLICATE)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class JobsOfRun(Mapping[str, Job]):
     # tokens that may have a duplicate
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
-    twins: list[Job] = field(default_factory=list)  # that ended at once for another of their token
+    duplicates: list[Job] = field(default_factory=list)  # that ended at once for another of their token
     _by_id: dict[str, Job] = field(default_factory=dict)
     _by_token: dict[str, Job] = field(default_factory=dict)  # the latest
     _by_stage: dict[str, list[Job]] = field(default_factory=dict)
@@ -159,8 +159,8 @@ class JobsOfRun(Mapping[str, Job]):
     def ended(self, job: Job) -> None:
         """Note that a job has ended."""
         del self._unfinished[job.status.job_id]
-        if job.status.reason == TWIN:
-            self.twins.append(job)
+        if job.status.reason == DUPLICATE:
+            self.duplicates.append(job)
 
     def revived(self, job: Job, status: JobStatus) -> None:
         """Note that a job that had ended was requeued by hand: it no longer belongs to the run."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import JobState, JobStatus
-from asa.exactly_once import TWIN
+from asa.exactly_once import DUPLICATE
 from asa.observations import observation_of
 from asa.records import (
     Cancelled,
@@ -349,7 +349,7 @@ class RunState(RunCourse):
         status = job.status
         self.nodes.heard(job)
         was_to_end = job.giving_up and status.state is not JobState.COMPLETED
-        if not (job.given_up or status.reason == TWIN or was_to_end):
+        if not (job.given_up or status.reason == DUPLICATE or was_to_end):
             end_s = status.end_s if status.end_s is not None else status.submit_s
             yield from self.units.of(job).ended(self, job, end_s)
 

@@ -292,14 +292,14 @@ def clear_up(one: Active) -> float | None:
     return one.clear_up(intent.token, one.attempts.at(intent.planned))
 
 
-def look_for_twins(one: Active) -> float | None:
+def look_for_duplicates(one: Active) -> float | None:
     """Cancel second jobs of tokens that were sent again, and follow those that run the payload; say when to go on."""
-    wakes = [one.look_for_twins(one.state.jobs.doubtful)]
-    for job in [job for job in one.state.jobs.twins if not job.given_up]:
+    wakes = [one.look_for_duplicates(one.state.jobs.doubtful)]
+    for job in [job for job in one.state.jobs.duplicates if not job.given_up]:
         if one.state.outcome is not None:
             break
         job_id, now = job.status.job_id, one.backend.now()
-        wakes.append(one.follow_twin(job.spec.token, job_id))
+        wakes.append(one.follow_duplicate(job.spec.token, job_id))
         if wakes[-1] is None:
             lost = f"stage {job.planned.stages[0]!r}: the job that runs it, in place of job {job_id}, is lost"
             one.commit(Stopped("failed", lost, now))

@@ -237,7 +237,7 @@ def _find_until(backend: Backend, token: str, count: int) -> list[JobStatus]:
 
 
 def _runs_one_of_a_token(backend: Backend, run_s: float) -> None:
-    token = f"twin-{secrets.token_hex(6)}"
+    token = f"duplicate-{secrets.token_hex(6)}"
     both = [backend.submit(_spec(run_s, token=token)) for _ in range(2)]
     ended = [_until(backend, job_id, _ended) for job_id in both]
     states = sorted(status.state for status in ended)

@@ -164,11 +164,11 @@ def _continues_from_its_state(make: _Make, from_state: _FromState) -> None:
         original.through(events[:cut])
         state = read_json(json.dumps(original.estimator.state(), allow_nan=False))
         kept = copy.deepcopy(state)
-        twin = original.on(from_state(state))
-        assert twin.estimator.state() == original.estimator.state(), f"a state survives JSON, {cut} events on"
-        same = twin.through(events[cut:]) == original.through(events[cut:])
-        assert same, f"an estimator made from a state continues identically, jobs waiting: {len(twin.tickets)}"
-        assert twin.estimator.state() == original.estimator.state(), "and ends in the same state"
+        restored = original.on(from_state(state))
+        assert restored.estimator.state() == original.estimator.state(), f"a state survives JSON, {cut} events on"
+        same = restored.through(events[cut:]) == original.through(events[cut:])
+        assert same, f"an estimator made from a state continues identically, jobs waiting: {len(restored.tickets)}"
+        assert restored.estimator.state() == original.estimator.state(), "and ends in the same state"
         assert state == kept, "making an estimator from a state, and using it, does not change the state"
 
 
@@ -188,15 +188,15 @@ def _shares_nothing_with_its_state(make: _Make, from_state: _FromState) -> None:
     _wreck(play.estimator.state())
     assert play.estimator.state() == before, "a state handed out is not the estimator's own"
     given = copy.deepcopy(before)
-    twin = from_state(given)
+    restored = from_state(given)
     _wreck(given)
-    assert twin.state() == before, "an estimator does not keep the state that it was made from"
+    assert restored.state() == before, "an estimator does not keep the state that it was made from"
 
 
 def _judges_together(make: _Make) -> None:
     """Check that requests are judged in the same number of futures each, and that nothing changes by it."""
-    asked, twin = (make(Surroundings(seed=4)) for _ in range(2))
-    for estimator in (asked, twin):
+    asked, unasked = (make(Surroundings(seed=4)) for _ in range(2))
+    for estimator in (asked, unasked):
         for place in range(60):
             job = _job(place, 600.0 * place)
             estimator.observe(
@@ -210,8 +210,8 @@ def _judges_together(make: _Make) -> None:
     assert (together(asked, jobs, 16).waits_s == joint.waits_s).all(), "asking twice is answered alike"
     for place in range(8):
         job = _job(place, 2e6 + place)
-        assert asked.predict(job) == twin.predict(job), "being asked changes nothing"
-        for estimator in (asked, twin):
+        assert asked.predict(job) == unasked.predict(job), "being asked changes nothing"
+        for estimator in (asked, unasked):
             estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(50.0))
 
 

@@ -84,9 +84,9 @@ def _continues_from_its_state(
     _predictions(original)
     state = read_json(json.dumps(original.state()))
     kept = copy.deepcopy(state)
-    twin = from_state(state)
-    assert twin.state() == original.state(), "a state survives JSON"
-    assert _predictions(twin) == _predictions(original), "an estimator made from a state continues identically"
+    restored = from_state(state)
+    assert restored.state() == original.state(), "a state survives JSON"
+    assert _predictions(restored) == _predictions(original), "an estimator made from a state continues identically"
     assert state == kept, "making an estimator from a state does not change the state"
 
 

@@ -156,12 +156,12 @@ class DmrCore(InPython):
         self._due = self._changed = False
 
     def fork(self) -> DmrCore:
-        twin = copy.copy(self)
+        fork = copy.copy(self)
         for name in _LISTS:
-            setattr(twin, name, getattr(self, name).copy())
-        twin._runs = {row: copy.copy(run) for row, run in self._runs.items()}
-        twin._stopped = {row: copy.copy(run) for row, run in self._stopped.items()}
-        return twin
+            setattr(fork, name, getattr(self, name).copy())
+        fork._runs = {row: copy.copy(run) for row, run in self._runs.items()}
+        fork._stopped = {row: copy.copy(run) for row, run in self._stopped.items()}
+        return fork
 
     # ------------------------------------------------------------------ views
 

@@ -43,9 +43,9 @@ class Actor:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Actor:
         """Share the network, which does not change."""
-        twin = copy.copy(self)
-        twin._encode, twin._rng = copy.deepcopy((self._encode, self._rng), memo)  # noqa: SLF001 - our own
-        return twin
+        copied = copy.copy(self)
+        copied._encode, copied._rng = copy.deepcopy((self._encode, self._rng), memo)  # noqa: SLF001 - our own
+        return copied
 
 
 def draw(rng: np.random.Generator, values: Floats) -> int:

@@ -36,7 +36,7 @@ from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, Unav
 from asa.outcome import JobOutcome, without_mark
 from asa.waits import QueueEvent
 
-from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
+from .explanations import DUPLICATE, LOST, PAYLOAD_COMPLETED, advice
 from .feed import LocalQueueFeed
 from .spool import OR_END, Changes, JobOrder, Spool, SpooledStanding, is_same_machine
 
@@ -477,10 +477,13 @@ class LocalBackend:
         if standing.exit_code is not None:
             outcome = without_mark(standing.exit_code) if ended is None else ended.outcome
             status = replace(status, outcome=outcome)
-        is_twin = status.outcome is JobOutcome.TWIN and self._folder.holder(job.kept.token) not in (None, job.job_id)
+        is_duplicate = status.outcome is JobOutcome.DUPLICATE and self._folder.holder(job.kept.token) not in (
+            None,
+            job.job_id,
+        )
         began = self._folder.began(job.job_id, job.kept.token) if job.kept.awaits else None
         payload_start_s: float | None = min_s
-        if is_twin:
+        if is_duplicate:
             payload_start_s = None
         elif job.kept.awaits:
             payload_start_s = None if began is None else min(max(began.time_s, min_s), max_s)
@@ -494,7 +497,7 @@ class LocalBackend:
         return replace(
             status,
             payload_start_s=payload_start_s,
-            reason=TWIN if is_twin else status.reason,
+            reason=DUPLICATE if is_duplicate else status.reason,
             steps=_steps(job.kept.steps, marks, min_s, max_s),
         )
 

@@ -11,7 +11,7 @@ LOST: Final = "Lost"
 
 PAYLOAD_COMPLETED: Final = "EndedWell"
 """Reason of a job whose payload had completed when the job was ended."""
-TWIN: Final = "Twin"
+DUPLICATE: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 
 _ADVICE = {
@@ -31,7 +31,7 @@ _ADVICE = {
         "Its command ended with an exit code other than 0.",
         "Look into what it wrote: `asa logs` with the stage's name.",
     ),
-    TWIN: Advice(
+    DUPLICATE: Advice(
         "Another job with the same payload came first, so this one ran nothing.",
         "Nothing is to be done: a submission that was in doubt had been accepted after all.",
     ),

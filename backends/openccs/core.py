@@ -56,11 +56,11 @@ class OpenCcsCore(InPython):
         self._is_freed = self._is_due = False
 
     def fork(self) -> OpenCcsCore:
-        twin = copy.copy(self)
+        fork = copy.copy(self)
         for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_used"):
-            setattr(twin, name, getattr(self, name).copy())
-        twin.ended, twin.news, twin._ends = list(self.ended), list(self.news), list(self._ends)
-        return twin
+            setattr(fork, name, getattr(self, name).copy())
+        fork.ended, fork.news, fork._ends = list(self.ended), list(self.news), list(self._ends)
+        return fork
 
     @property
     def queued(self) -> Integers:

@@ -336,13 +336,13 @@ class Engine:
 
     def fork(self) -> Engine:
         """Copy the state; both go on independently. O(rows), to copy what is known of each, such as its start."""
-        twin = copy.copy(self)
-        twin._core = self._core.fork()
-        twin.clients = [copy.copy(job) for job in self.clients]
-        twin._together = self._together.fork()
+        fork = copy.copy(self)
+        fork._core = self._core.fork()
+        fork.clients = [copy.copy(job) for job in self.clients]
+        fork._together = self._together.fork()
         for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed"):
-            setattr(twin, name, copy.copy(getattr(self, name)))
-        return twin
+            setattr(fork, name, copy.copy(getattr(self, name)))
+        return fork
 
     # ------------------------------------------------------------------ views
 

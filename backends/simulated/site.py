@@ -100,7 +100,7 @@ class SimulatedBackend:
         self._poll = poll_s
         self._feed = QueueFeed(engine, machine.name, users)
         self._tokens: dict[str, list[str]] = {}
-        self._twins: set[int] = set()
+        self._duplicates: set[int] = set()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -131,8 +131,8 @@ class SimulatedBackend:
         """Submit a job now. Times are rounded up to whole seconds."""
         others = self._tokens.setdefault(spec.token, []) if spec.token else []
         if any(self._may_run(job_id) for job_id in others):
-            number = self._submit(self._engine, replace(spec, run_s=0.0, exit_code=JobOutcome.TWIN.exit_code))
-            self._twins.add(number)
+            number = self._submit(self._engine, replace(spec, run_s=0.0, exit_code=JobOutcome.DUPLICATE.exit_code))
+            self._duplicates.add(number)
         else:
             number = self._submit(self._engine, spec)
         others.append(str(number + 1))
@@ -342,7 +342,7 @@ class SimulatedBackend:
     def _status(self, number: int) -> JobStatus:
         job = self._engine.clients[number]
         has_exited = job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason
-        is_twin = number in self._twins and job.state is JobState.FAILED
+        is_duplicate = number in self._duplicates and job.state is JobState.FAILED
         own = JobOutcome.FAILED if job.exit_code else JobOutcome.COMPLETED
         return JobStatus(
             job_id=str(number + 1),
@@ -353,9 +353,9 @@ class SimulatedBackend:
             payload_start_s=_known(job.payload_start),
             end_s=_known(job.end),
             exit_code=job.exit_code if has_exited else None,
-            outcome=JobOutcome.TWIN if is_twin else own if has_exited else None,
+            outcome=JobOutcome.DUPLICATE if is_duplicate else own if has_exited else None,
             expected_start_s=self._engine.planned(number),
-            reason="Twin" if is_twin else self._reason(job),
+            reason="Twin" if is_duplicate else self._reason(job),
             steps=tuple(self._step_times(number, job)),
         )
 

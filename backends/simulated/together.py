@@ -43,10 +43,10 @@ class Together:
 
     def fork(self) -> Together:
         """Copy it; both go on independently."""
-        twin = Together()
+        fork = Together()
         for name, known in vars(self).items():
-            setattr(twin, name, dict(known))
-        return twin
+            setattr(fork, name, dict(known))
+        return fork
 
     def add(self, work: Work, run: int, now: int) -> None:
         """Take up work that takes so many seconds, unless it is known."""
@@ -104,9 +104,9 @@ class Together:
         there = there | {number} if begins else there - {number}
         self._bags[work.bag] = left, engine.now, there
         for other in there if left or begins else ():
-            mate = engine.clients[other]
-            mate.run = max(engine.now - mate.payload_start - -left // len(there), 1)
-            engine.plan_end(mate)
+            client = engine.clients[other]
+            client.run = max(engine.now - client.payload_start - -left // len(there), 1)
+            engine.plan_end(client)
 
 
 def _signal(job: ClientJob, engine: Engine) -> None:

@@ -20,7 +20,7 @@ from asa.outcome import JobOutcome
 from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry
 from .link import SlurmRecord
 from .states import MAX_NODES, ended_as, reason_of, waits_held
-from .tracking import TWIN, VANISHED, TrackedJob
+from .tracking import DUPLICATE, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
 
@@ -38,7 +38,7 @@ class TrackedElement(TrackedJob):
         """Its array's."""
         return self.holds[1]
 
-    def is_twin_of_another(self, folder: MarksFolder) -> bool:
+    def is_duplicate(self, folder: MarksFolder) -> bool:
         """Whether another array has the claim, or none has it and this one must run nothing more."""
         token, array_id = self.holds
         return bool(token) and folder.holder(token) != array_id
@@ -306,7 +306,7 @@ def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobSt
     status = replace(status, end_s=end_s, expected_start_s=None)
     if not bad:
         return replace(status, state=JobState.COMPLETED, exit_code=0, reason="", outcome=JobOutcome.COMPLETED)
-    worst = min(bad, key=lambda s: (s.reason != TWIN, _WORST.index(s.state)))
+    worst = min(bad, key=lambda s: (s.reason != DUPLICATE, _WORST.index(s.state)))
     bad_nodes = tuple(dict.fromkeys(node for s in bad for node in s.bad_nodes))
     return replace(
         status,

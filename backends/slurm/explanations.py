@@ -7,10 +7,10 @@ from asa.backend import Advice
 from . import reasons
 from .absence import NOT_SHOWN
 from .refusals import LIMIT_NAME
-from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED
+from .tracking import DUPLICATE, IGNORED_DEPENDENCY, VANISHED
 
 _ADVICE = {
-    TWIN: Advice(
+    DUPLICATE: Advice(
         "Another job with the same payload came first, so this one ran nothing.",
         "Nothing is to be done: a submission whose answer was lost had been accepted after all.",
     ),

@@ -19,7 +19,7 @@ from .states import MAX_NODES, is_guessed, is_held, names_of, status_of
 
 PAYLOAD_COMPLETED: Final = "EndedWell"
 """Reason of a job whose payload completed, though Slurm has it down as ended otherwise, and starts no dependents."""
-TWIN: Final = "Twin"
+DUPLICATE: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 VANISHED: Final = "Vanished"
 """Reason of a job of which nothing is known any more."""
@@ -165,7 +165,7 @@ class TrackedJob:
         if found is Verdict.GONE and ended is not None:
             return self._become(self._ended_by(ended, folder))
         if found in (Verdict.GONE, Verdict.REPLACED):
-            reason = TWIN if found is Verdict.REPLACED else VANISHED
+            reason = DUPLICATE if found is Verdict.REPLACED else VANISHED
             return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
         has_begun = found is Verdict.RUNNING or began is not None  # which a new client does not know otherwise
         return has_begun and self._become(self._not_shown(began, past, folder))
@@ -218,7 +218,7 @@ class TrackedJob:
         """Let it have failed since the job of its token has another number; nothing is this one's any more."""
         end_s = max(now_s, self._latest_s())
         self.kept = replace(self.kept, token="")
-        self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=TWIN))
+        self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=DUPLICATE))
 
     def is_kept_back(self) -> bool:
         """Whether Slurm shows that the job still waits for others, whatever its state."""
@@ -308,8 +308,8 @@ class TrackedJob:
         in_doubt = used_up and said is not JobOutcome.OUT_OF_MEMORY
         if used_up and (said is None or self.kept.out_of_memory != BY_TASK):
             said = JobOutcome.OUT_OF_MEMORY
-        is_twin = said is JobOutcome.TWIN and bool(token) and self.is_twin_of_another(folder)
-        reason = TWIN if is_twin else status.reason
+        is_duplicate = said is JobOutcome.DUPLICATE and bool(token) and self.is_duplicate(folder)
+        reason = DUPLICATE if is_duplicate else status.reason
         return replace(status, exit_code=code, outcome=said, reason=reason, in_doubt=in_doubt)
 
     def _used_up_memory(self, record: SlurmRecord) -> bool:
@@ -326,7 +326,7 @@ class TrackedJob:
         steps = tuple(replace(step, end_s=None) for step in status.steps)
         return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps, in_doubt=True)
 
-    def is_twin_of_another(self, folder: MarksFolder) -> bool:
+    def is_duplicate(self, folder: MarksFolder) -> bool:
         """Say whether another job has the claim."""
         return folder.holder(self.kept.token) != self.job_id
 

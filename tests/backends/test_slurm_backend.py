@@ -970,7 +970,7 @@ def test_a_job_that_slurm_forgot_before_its_answer_came_is_known_by_its_claim(wo
     assert status.eligible_s is None, "for how long it queued is not known"
 
 
-def test_of_twins_the_one_that_slurm_forgot_may_have_the_payload(world):
+def test_of_duplicates_the_one_that_slurm_forgot_may_have_the_payload(world):
     site = world()
     site.link.in_doubt = True
     with pytest.raises(SubmitInDoubtError):

@@ -128,7 +128,7 @@ def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
     """Twenty at the same time."""
     command = f"echo x >>'{tmp_path}/ran'; sleep 0.3"
     codes = [done(process)[0] for process in [start(command, str(job), token="a") for job in range(100, 120)]]
-    assert sorted(codes) == [0] + [JobOutcome.TWIN.exit_code] * 19
+    assert sorted(codes) == [0] + [JobOutcome.DUPLICATE.exit_code] * 19
     assert (tmp_path / "ran").read_text() == "x\n"
     assert folder.holder("a") == str(100 + codes.index(0))
 
@@ -480,7 +480,7 @@ def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_pat
         folder.supersede(["t1"])
     first = f"echo a >>'{ran}'; touch {shlex.quote(f'{folder.marks}/t1/superseded')}"
     steps = (Step("a", first, post="r/a"), Step("b", f"echo b >>'{ran}'", post="r/b"))
-    assert done(start(token="t1", steps=steps, posted=("r/a", "r/b")))[0] == JobOutcome.TWIN.exit_code
+    assert done(start(token="t1", steps=steps, posted=("r/a", "r/b")))[0] == JobOutcome.DUPLICATE.exit_code
     assert (ran.read_text() if ran.exists() else "") == ("" if when == "before it begins" else "a\n")
 
 
@@ -841,7 +841,7 @@ def test_a_superseded_job_runs_nothing_of_a_wave(start, folder):
     (folder.marks / "a").mkdir(parents=True)
     (folder.marks / "a" / "superseded").touch()
     steps = (step("a", "echo a >a"), step("b", "echo b >b", beside=True))
-    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == JobOutcome.TWIN.exit_code
+    assert done(start(token="a", steps=steps, posted=("a", "b")))[0] == JobOutcome.DUPLICATE.exit_code
 
 
 @pytest.mark.parametrize("count", [2, 40])

@@ -423,7 +423,7 @@ class DoubtfulOnce(FakeLink):
 
 
 @pytest.mark.parametrize("run_s", [*range(1, 60, 3), *range(290, 320, 3)])
-def test_what_a_look_for_twins_hears_is_heard_by_the_run(tmp_path, run_s):
+def test_what_a_look_for_duplicates_hears_is_heard_by_the_run(tmp_path, run_s):
     """Whenever the job ends, before that look or after it."""
     place = Place(tmp_path, [stage("a", f"sleep {run_s}"), stage("b", "sleep 5", ("a",))], link=DoubtfulOnce)
     assert place.go().outcome == "completed"

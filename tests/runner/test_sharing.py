@@ -131,8 +131,8 @@ def test_other_strategies_run_it_too(strategy):
 
 def test_what_follows_depends_on_all_jobs_however_they_end():
     state = RunState("w", Workflow("w", (BAG, AFTER)), SITE, "abcd1234")
-    for mate in range(4):
-        submit(state, mate)
+    for further in range(4):
+        submit(state, further)
     spec = spec_of(state, PlannedJob(("b",), 0.0, Keep.DEPENDENCY, ""))
     assert [(one.job_id, one.type) for one in spec.dependencies] == [
         (str(n), DependencyType.AFTERANY) for n in range(4)
@@ -157,17 +157,17 @@ def test_what_follows_keeps_its_job_and_the_age_of_that_while_one_of_the_jobs_is
     assert [job_id for job_id, _ in told.state.lost_jobs()] == ["9"]
 
 
-@pytest.mark.parametrize("mate", [0, 1])
-def test_of_two_jobs_of_one_token_one_takes_part(mate):
+@pytest.mark.parametrize("further", [0, 1])
+def test_of_two_jobs_of_one_token_one_takes_part(further):
     """Whichever the batch system kept: the other is given up, its end is nobody's, and the stage goes on."""
     told = Told(jobs=2)
-    other = 1 - mate
+    other = 1 - further
     told.begin(str(other), 5.0)
-    list(told.state.apply(Accepted(told.specs[mate].token, JobStatus("7", JobState.PENDING, 0.0))))
-    assert told.state.jobs[str(mate)].given_up
+    list(told.state.apply(Accepted(told.specs[further].token, JobStatus("7", JobState.PENDING, 0.0))))
+    assert told.state.jobs[str(further)].given_up
     assert not told.state.jobs["7"].given_up
     told.begin("7", 6.0)
-    told.tell(str(mate), JobState.CANCELLED, 7.0)
+    told.tell(str(further), JobState.CANCELLED, 7.0)
     assert told.view.phase is Phase.RUNNING
     assert {job.status.job_id for job in told.state.units.tasks.others(told.state.jobs[str(other)])} == {"7"}
     told.tell(str(other), JobState.FAILED, 8.0, 5.0, exit_code=137)
@@ -179,11 +179,11 @@ def test_of_two_jobs_of_one_token_one_takes_part(mate):
 SITE = Capabilities("x", 8, 8, age_accrues=True)
 
 
-def submit(state, mate, job_id=""):
-    planned = PlannedJob(("a",), 0.0, Keep.NOTHING, "", mate=mate)
+def submit(state, further, job_id=""):
+    planned = PlannedJob(("a",), 0.0, Keep.NOTHING, "", mate=further)
     spec = spec_of(state, planned)
     list(state.apply(Intended(spec.token, planned, spec, 0.0)))
-    list(state.apply(Accepted(spec.token, JobStatus(job_id or str(mate), JobState.PENDING, 0.0))))
+    list(state.apply(Accepted(spec.token, JobStatus(job_id or str(further), JobState.PENDING, 0.0))))
     return spec
 
 
@@ -192,7 +192,7 @@ class Told:
 
     def __init__(self, stage=BAG, jobs=3):
         self.state = RunState("w", Workflow("w", (stage, AFTER)), SITE, "abcd1234", ending=RunEnding(fail_fast=False))
-        self.specs = [submit(self.state, mate) for mate in range(jobs)]
+        self.specs = [submit(self.state, further) for further in range(jobs)]
 
     def tell(self, job_id, state, at_s, began_s=None, **what):
         ended = {"end_s": at_s} if state.is_final else {}

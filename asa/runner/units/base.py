@@ -12,7 +12,7 @@ from typing import Any
 
 from asa.backend import Backend, DependencyType, End, JobSpec, JobState, JobStatus, StepTimes
 from asa.errors import BackendError
-from asa.exactly_once import NUMBER_LOST, TWIN
+from asa.exactly_once import DUPLICATE, NUMBER_LOST
 from asa.legs import Turn
 from asa.records import Record, StageStarted
 from asa.runner.course import RunCourse
@@ -198,7 +198,7 @@ class Units:
     def why_useless(self, run: RunCourse, job: Job) -> str:
         """Say that the stages of a job have another, if so."""
         has_own = any(run.stages[name].job_id == job.status.job_id for name in job.planned.stages)
-        return "" if has_own or job.status.reason == TWIN else "its stages have another job"
+        return "" if has_own or job.status.reason == DUPLICATE else "its stages have another job"
 
 
 def set_running(run: RunCourse, job: Job) -> None:
@@ -306,7 +306,7 @@ def why_stranded(run: RunCourse, job: Job) -> str:
     needed = run.jobs.needed(job)
     if (void := next((one for one in needed if is_void_for(run, job, one)), None)) is not None:
         return f"job {void.status.job_id}, which it depends on, is gone"
-    are_over = all(one.status.state.is_final and one.status.reason != TWIN for one in needed)
+    are_over = all(one.status.state.is_final and one.status.reason != DUPLICATE for one in needed)
     return "the batch system says that it can never start" if job.status.reason == HOPELESS and are_over else ""
 
 
@@ -316,8 +316,8 @@ def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
         return needed.is_void and not _has_done_its_part(run, needed, job)
     if run.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
         return False
-    mates = (one for one in run.jobs.needed(job) if one.round == needed.round)
-    return all(one.status.state.is_final or one.giving_up for one in mates)
+    same_round = (one for one in run.jobs.needed(job) if one.round == needed.round)
+    return all(one.status.state.is_final or one.giving_up for one in same_round)
 
 
 def _has_done_its_part(run: RunCourse, needed: Job, job: Job) -> bool:

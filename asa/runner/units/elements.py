@@ -18,7 +18,7 @@ from asa.backend import ElementEnd, JobSpec, JobState, JobStatus
 from asa.core.files import put
 from asa.elements import NONE, Array, Elements
 from asa.errors import BackendError, SubmitRejectedError
-from asa.exactly_once import NUMBER_LOST, TWIN
+from asa.exactly_once import DUPLICATE, NUMBER_LOST
 from asa.outcome import JobOutcome, outcome_of, would_end_so_again
 from asa.records import Record
 from asa.runner.arrays import how_they_ended, is_no_array, short
@@ -30,7 +30,7 @@ from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
 from asa.strategies.base import Phase, PlannedJob
 from asa.workflow import Stage
 
-_UNCOUNTED = frozenset({TWIN, NUMBER_LOST})  # reasons of elements that ran nothing
+_UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # reasons of elements that ran nothing
 
 
 @dataclass(slots=True)
@@ -197,8 +197,8 @@ class ElementUnits(RoundUnits):
         """Plan the next part of a round, unless all its elements are asked for."""
         array = run.stages[lead.planned.stages[0]].stage.array
         if array is not None and not lead.giving_up and self.unasked(lead.round, array):
-            mate = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
-            yield self.another(run, lead, mate, "more elements of its array", now_s)
+            further = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
+            yield self.another(run, lead, further, "more elements of its array", now_s)
 
     # ------------------------------------------------------------------ what is to be done about those that failed
 

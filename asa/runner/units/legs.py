@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState
-from asa.exactly_once import TWIN
+from asa.exactly_once import DUPLICATE
 from asa.legs import Legs, Turn
 from asa.outcome import JobOutcome, outcome_of
 from asa.records import Record
@@ -169,7 +169,7 @@ class LegUnits(RoundUnits):
 
     def spent(self, number: str, leg: int) -> int:
         """Count the jobs of one leg of a round that have ended: each had its token for life."""
-        jobs = (job for job in self.jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != TWIN)
+        jobs = (job for job in self.jobs.get(number, ()) if job.spec.leg == leg and job.status.reason != DUPLICATE)
         return sum(job.status.state.is_final or job.given_up for job in jobs)
 
 

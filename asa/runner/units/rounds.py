@@ -91,10 +91,10 @@ class RoundUnits(Units):
         running = sum(one.state is JobState.RUNNING for one in live)
         return running, sum(one.state is JobState.PENDING for one in live)
 
-    def another(self, run: RunCourse, lead: Job, mate: int, reason: str, now_s: float) -> PlannedJob:
+    def another(self, run: RunCourse, lead: Job, further: int, reason: str, now_s: float) -> PlannedJob:
         """Plan a further job of a round, as the one that represents the stage."""
         keep = Keep.NOTHING if lead.planned.stages[0] in run.stages.ready else lead.planned.keep
-        return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=mate)
+        return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=further)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
         """Say that nothing is left to do, if so."""

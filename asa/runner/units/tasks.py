@@ -72,9 +72,9 @@ class TaskUnits(RoundUnits):
         jobs, rounds = self.jobs[number], run.stages[lead.planned.stages[0]].resubmissions
         there = {one.planned.mate for one in jobs}
         over = sum(one.status.job_id in self.moved or (ran_out(one.status) and _did(run, one)) for one in jobs)
-        for mate in range(1, count + min(over, (MAX_ROUNDS - rounds) * count)):
-            if mate not in there:
-                yield self.another(run, lead, mate, f"one of {count} jobs at a time that share its tasks", now_s)
+        for further in range(1, count + min(over, (MAX_ROUNDS - rounds) * count)):
+            if further not in there:
+                yield self.another(run, lead, further, f"one of {count} jobs at a time that share its tasks", now_s)
                 return
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:

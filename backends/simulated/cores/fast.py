@@ -64,20 +64,20 @@ class FastCore:
         self._show()
 
     def fork(self) -> FastCore:
-        twin = copy.copy(self)
-        twin.ended, twin.news, twin._clients = list(self.ended), list(self.news), list(self._clients)
-        twin.start, twin._s = self.start.copy(), self._s.copy()
+        fork = copy.copy(self)
+        fork.ended, fork.news, fork._clients = list(self.ended), list(self.news), list(self._clients)
+        fork.start, fork._s = self.start.copy(), self._s.copy()
         head, tail, running, ends = (int(self._s[place]) for place in (k.HEAD, k.TAIL, k.RUNNING, k.ENDS))
-        twin._widths = np.full_like(self._widths, k.GONE)
+        fork._widths = np.full_like(self._widths, k.GONE)
         for name in ("_jobs", "_lasts", "_releases", "_release_widths", "_ends", "_over", "_begun"):
-            setattr(twin, name, np.empty_like(getattr(self, name)))
+            setattr(fork, name, np.empty_like(getattr(self, name)))
         for name in ("_widths", "_jobs", "_lasts"):
-            getattr(twin, name)[head:tail] = getattr(self, name)[head:tail]
+            getattr(fork, name)[head:tail] = getattr(self, name)[head:tail]
         for name in ("_releases", "_release_widths"):
-            getattr(twin, name)[:running] = getattr(self, name)[:running]
-        twin._ends[:ends] = self._ends[:ends]
-        twin._show()
-        return twin
+            getattr(fork, name)[:running] = getattr(self, name)[:running]
+        fork._ends[:ends] = self._ends[:ends]
+        fork._show()
+        return fork
 
     def _grow(self) -> None:
         """Make room for more clients' jobs; one may have several ends in the heap, as its end may move."""

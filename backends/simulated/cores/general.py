@@ -163,16 +163,16 @@ class GeneralCore:
     # ------------------------------------------------------------------ what is copied, and what grows
 
     def fork(self) -> GeneralCore:
-        twin = copy.copy(self)
-        twin.ended, twin.news = list(self.ended), list(self.news)
+        fork = copy.copy(self)
+        fork.ended, fork.news = list(self.ended), list(self.news)
         own = not isinstance(self.policy, Policy) or self._s[k.ORDER] == k.CUSTOM
-        twin.policy = copy.deepcopy(self.policy) if own else self.policy
-        twin._s = self._s.copy()
-        self._shared = twin._shared = True
-        twin._arrays = self._arrays | self._copied(_OF_THE_RUN) | self._listed()
-        twin._arrays |= {name: self._arrays[name].copy() for name in _SMALL}
-        twin._show()
-        return twin
+        fork.policy = copy.deepcopy(self.policy) if own else self.policy
+        fork._s = self._s.copy()
+        self._shared = fork._shared = True
+        fork._arrays = self._arrays | self._copied(_OF_THE_RUN) | self._listed()
+        fork._arrays |= {name: self._arrays[name].copy() for name in _SMALL}
+        fork._show()
+        return fork
 
     def _grow(self) -> None:
         """Make room for more clients' jobs."""
