@@ -77,6 +77,19 @@ def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
     assert re.search(r"--\S+: goes with(out)? --record only", done.stderr)
 
 
+@pytest.mark.parametrize("second", ["true", "false"])
+def test_what_waits_for_the_failure_of_two_runs_if_both_fail(place, second):
+    """As with Slurm: `afternotok` of several wants them all."""
+    text = f"""#!/bin/bash
+a=$(sbatch --parsable -n 1 -t 1 -J a --wrap false)
+b=$(sbatch --parsable -n 1 -t 1 -J b --wrap {second})
+sbatch -n 1 -t 1 -J rescue -d afternotok:$a:$b --wrap 'echo x > rescued'
+"""
+    Path("submit.sh").write_text(text)
+    asa("run", "--backend", "local", "--", "./submit.sh", code=1)
+    assert Path("rescued").exists() == (second == "false")
+
+
 def test_strategies_are_compared_for_a_driver(place):
     done = asa("compare", "--nodes", "4", "--", "./submit.sh", "s1", code=2)
     assert "No such option" in done.stderr

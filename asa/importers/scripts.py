@@ -284,7 +284,7 @@ class _Translator:
     def _given_by_the_driver(self, script: Script) -> Iterator[tuple[str, str]]:
         """Give the variables that the driver sets, but no secrets: these are not written down."""
         for name, value in script.environment:
-            if is_secret(name, value):
+            if not may_be_written(name, value):
                 note = (
                     f"the driver sets ${name}, which holds a secret and is not written down: set it where you start asa"
                 )
@@ -472,6 +472,11 @@ def _left_out(name: str) -> str:
         return ""
     why = f": {instead[0].lower()}{instead[1:].removesuffix('.')}" if instead else ""
     return _LEFT_OUT.get(name, f"is left out{why}")
+
+
+def may_be_written(name: str, value: str) -> bool:
+    """Whether a variable, or a function that bash exports, holds no secret."""
+    return not is_secret("function" if name.startswith("BASH_FUNC_") else name, value)
 
 
 def _pattern(pattern: str, script: Script, name: str) -> str:

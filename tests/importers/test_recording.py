@@ -313,6 +313,37 @@ def test_what_a_job_waits_for_is_what_its_stage_waits_for(place, value):
         assert any(said in note for note in notes) == (word in value)
 
 
+FAILURES = {
+    "afternotok:$a:$b": (("a-failed", "b-failed"), ()),
+    "afterok:$a,afternotok:$b": (("a", "b-failed"), ()),
+    "afterany:$a,afternotok:$a,afternotok:$b": (("a", "a-failed", "b-failed"), ("a",)),
+}
+
+
+@pytest.mark.parametrize("value", FAILURES)
+def test_what_waits_for_several_failures_follows_stages_that_stand_for_them(place, value):
+    """Which take no job; `when` would be content with one of them."""
+    text = f'a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d "{value}" c.sh\n'
+    stages, _, _ = flow_of(recorded(text))
+    assert (stages["c"].after, stages["c"].after_any, stages["c"].when) == (*FAILURES[value], "success")
+    for name in stages.keys() - {"a", "b", "c"}:
+        stage = stages[name]
+        assert (stage.local, stage.when, stage.after) == (True, "failed", (name[0],))
+
+
+def test_what_waits_for_a_failure_or_something_else_is_refused(place):
+    with pytest.raises(InputError, match="afternotok"):
+        flow_of(recorded("a=$(sbatch --parsable a.sh); sbatch -d afternotok:$a?afterok:$a b.sh"))
+
+
+def test_a_failure_and_what_the_driver_saw_end_are_both_waited_for(place):
+    text = "a=$(sbatch --parsable a.sh); sbatch --wait b.sh; sbatch -d afternotok:$a c.sh"
+    stages, _, _ = flow_of(recorded(text))
+    assert edges(stages) == {"a": (), "b": (), "c": ("a-failed", "b"), "a-failed": ("a",)} or set(
+        stages["c"].after
+    ) == {"b", "a-failed"}
+
+
 def test_singletons_follow_those_of_their_name(place):
     """In the order of submission, however these end."""
     text = "for i in 1 2 3; do sbatch -J one -d singleton a.sh; done; sbatch -J two -d singleton a.sh"
@@ -451,9 +482,8 @@ def test_what_a_shell_takes_away_by_itself_is_no_news(place, monkeypatch):
     """As its prompt, in a script."""
     monkeypatch.setenv("PS1", "$ ")
     monkeypatch.setenv("GONE", "1")
-    _, notes, _ = flow_of(recorded("unset GONE PS1\nsbatch a.sh"))
-    [note] = [note for note in notes if "takes variables away" in note]
-    assert note.endswith(": GONE")
+    stages, _, _ = flow_of(recorded("unset GONE PS1\nsbatch a.sh"))
+    assert stages["a"].command == "exec env --unset=GONE /bin/sh a.sh"
 
 
 def test_variables_of_sbatch_stand_between_script_and_command_line(place):
@@ -559,12 +589,24 @@ def test_temporary_folders_that_a_job_needs_are_named(place):
     assert any("in a folder for temporary files" in note for note in notes)
 
 
-def test_what_a_stage_cannot_have_of_the_environment_is_said(place, monkeypatch):
-    """Functions that bash exports, and variables that are taken away."""
+def test_functions_that_bash_exports_and_variables_that_are_taken_away_are_so_for_the_job(place, monkeypatch):
+    """As sbatch passes them on; by a command, since no key of a stage says it."""
     monkeypatch.setenv("MODE", "1")
-    _, notes, _ = flow_of(recorded("f() { :; }; export -f f; unset MODE; sbatch a.sh"))
-    assert any("the function f" in note for note in notes)
-    assert any("takes variables away, which its job will have: MODE" in note for note in notes)
+    monkeypatch.setenv("SLURM_NTASKS", "9")
+    Path("f.sh").write_text('#!/bin/bash\n#SBATCH -t 1\nf "$1"; echo ${MODE-gone}\n')
+    text = "f() { echo \"it's $1\"; }; export -f f; unset MODE SLURM_NTASKS\nsbatch -J x f.sh 'a  b'\nsbatch f.sh\n"
+    text += "sbatch -J w --wrap 'echo ${MODE-gone}'\nmkdir sub; cd sub; sbatch -J there ../f.sh y\ncd ..\n"
+    text += "sbatch --export=NONE -J none f.sh; p() { curl https://u:abcdefgh@h/; }; export -f p; sbatch -J p f.sh"
+    stages, notes, _ = flow_of(recorded(text))
+    printed = {"x": "it's a  b\ngone\n", "f": "it's \ngone\n", "w": "gone\n", "there": "it's y\ngone\n"}
+    Path("sub").mkdir()
+    for name, expected in printed.items():
+        ran = subprocess.run(["/bin/sh", "-c", stages[name].command], check=True, capture_output=True, text=True)
+        assert ran.stdout == expected
+        assert "SLURM_NTASKS" not in stages[name].command
+    assert stages["none"].script
+    assert any("the function p, which has what looks like a password" in note for note in notes)
+    assert "abcdefgh" not in str(stages)
 
 
 @pytest.mark.parametrize(

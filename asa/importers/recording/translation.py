@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,9 +13,10 @@ from asa.core.documents import read_file
 from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
-from asa.importers.scripts import ImportChoices, with_name, workflow_of
+from asa.importers.scripts import ImportChoices, may_be_written, with_name, workflow_of
 from asa.requests.directives import COMPONENTS, Directive, refuse_components
 from asa.requests.options import KNOWN
+from asa.requests.sizes import text_of
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
@@ -85,6 +86,7 @@ class _Translation:
             self._numbers[str(recording.own_number)] = recording.script.name
 
         self._rewritten = dict(_rewritten(recording))
+        self._failures: dict[tuple[int, ...], int] = {}  # by the stages of which one must have failed: the stage for it
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
         """Make it."""
@@ -100,12 +102,14 @@ class _Translation:
             scripts.append(self._script(job))
         if self._first:
             scripts.insert(0, self._driver_itself())
+        befores |= {place: dict.fromkeys(some, "failed") for some, place in self._failures.items()}
+        scripts += [_of_a_failure([scripts[one] for one in some]) for some in self._failures]
         chosen = self._reduced(befores)
         scripts = [_following(script, chosen.get(place, {})) for place, script in enumerate(scripts)]
         called = name or self._recording.script_name or self._recording.folder.name or "workflow"
         ran = _printable(self._recording.words)
         header = [f"Recorded from {ran} by `asa import scripts --record`: that is not run any more."]
-        imported = workflow_of(scripts, self._notes, choices, name=called, header=header)
+        imported = self._with_failures(workflow_of(scripts, self._notes, choices, name=called, header=header))
         if not self._first:
             imported = self._with_files(imported)
         return Translated(
@@ -183,7 +187,6 @@ class _Translation:
         named = [path for path in self._recording.made.temporary if any(str(path) in text for text in places.values())]
         for path in _deepest(tuple(named)):
             self._notes.add(f"the driver made it in a folder for temporary files, and no run will: {path}", job.where)
-        self._tell_of_variables(job)
         for change in job.changed:
             self._notes.add(f"scontrol update {change} is left out", job.where)
         if job.is_held:
@@ -197,19 +200,6 @@ class _Translation:
             option = word.partition("=")[0].removeprefix("--")
             if word.startswith("--") and option in KNOWN:
                 self._notes.add(f"{word} stands behind the script: it is an argument, no option of sbatch", job.where)
-
-    def _tell_of_variables(self, job: Submission) -> None:
-        """Say what of a job's variables its stage cannot have."""
-        before = self._recording.environment
-        if "ALL" not in job.value("export", "ALL").split(","):
-            return
-        for key, value in job.environment.items():
-            if key.startswith("BASH_FUNC_") and before.get(key) != value:
-                name = key.removeprefix("BASH_FUNC_").removesuffix("%%")
-                self._notes.add(f"the driver exports the function {name}, which its job will not have", job.where)
-        if gone := sorted(before.keys() - job.environment.keys() - _OWN):
-            names = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
-            self._notes.add(f"the driver takes variables away, which its job will have: {names}", job.where)
 
     def _refuse_bytes(self, job: Submission) -> None:
         """Refuse what is no text, as a workflow file is."""
@@ -230,29 +220,43 @@ class _Translation:
     def _befores(self, place: int, job: Submission) -> dict[int, When]:
         """Say for which others a job waits, and how each must have ended."""
         found: dict[int, When] = {}
+        failed: dict[int, None] = {}
         parts, any_will_do = waits_for(job.value("dependency"))
         bad = [part for part in parts if part.kind == "afternotok"]
-        if bad and (len(bad) < len(parts) or (len(bad) > 1 and not any_will_do)):
+        if any_will_do and 0 < len(bad) < len(parts):
             refuse_rescue("afternotok", job.where)
         for part in parts:
             if part.kind == "singleton":
                 same = [at for at, one in enumerate(self._jobs[: place - self._first]) if one.name == job.name]
                 found |= {at + self._first: found.get(at + self._first, "always") for at in same}
-            elif (before := self._before(part, job)) is not None:
+            elif (before := self._before(part, job)) is not None and part.kind == "afternotok":
+                failed[before] = None
+            elif before is not None:
                 found[before] = _stricter(found.get(before), self._kind(part.kind, job))
         if any_will_do and len(found) > 1 and not bad:
             self._notes.add("`?` becomes: after all of them, not after any", job.where)
         for number, how in job.ended:
-            if (before := self._index.get(number)) is not None and before not in found:
+            if (before := self._index.get(number)) is not None and before not in {*found, *failed}:
                 self._notes.add(
                     "it was submitted once the driver had seen others end: it follows these; what the driver itself "
                     "did in between, with what they had left, no run does",
                     job.where,
                 )
                 found[before] = how
+        found |= self._of_failures(tuple(failed), found, any_will_do=any_will_do)
         if self._first and not found:
             found[0] = "success"
         return found
+
+    def _of_failures(
+        self, failed: tuple[int, ...], others: Mapping[int, When], *, any_will_do: bool
+    ) -> dict[int, When]:
+        """Say of which failures a job waits: by `when`, or where that does not do, by stages of their own."""
+        if (len(failed) < 2 or any_will_do) and "success" not in others.values() and others.keys().isdisjoint(failed):
+            return dict.fromkeys(failed, "failed")
+        groups = [failed] if any_will_do and failed else [(one,) for one in failed]
+        last = self._first + len(self._jobs)
+        return {self._failures.setdefault(group, last + len(self._failures)): "success" for group in groups}
 
     def _before(self, part: WaitsFor, job: Submission) -> int | None:
         """Find the stage of a job that another waits for; None if it is none of these."""
@@ -269,8 +273,6 @@ class _Translation:
     def _kind(self, kind: str, job: Submission) -> When:
         if kind == "afterany":
             return "always"
-        if kind == "afternotok":
-            return "failed"
         if kind == "aftercorr":
             self._notes.add("`aftercorr` becomes: after the whole of the other array has completed", job.where)
         if kind == "after":
@@ -290,9 +292,22 @@ class _Translation:
             for place, job in enumerate(self._jobs, start=self._first)
         }
         return {
-            place: {one: when for one, when in some.items() if str(one) in left[str(place)] or one in asked[place]}
+            place: {
+                one: when for one, when in some.items() if str(one) in left[str(place)] or one in asked.get(place, some)
+            }
             for place, some in befores.items()
         }
+
+    def _with_failures(self, imported: Imported) -> Imported:
+        """Have stages that only stand for the failure of others take no job."""
+        count = len(self._failures)
+        if not count:
+            return imported
+        stages = list(imported.workflow.stages.values())
+        comment = "Runs if what it follows fails, so that others can follow that."
+        comments = {**imported.comments, **{stage.name: [comment] for stage in stages[-count:]}}
+        stages[-count:] = [replace(stage, local=True, request=None, cores=1) for stage in stages[-count:]]
+        return replace(imported, workflow=Workflow(imported.workflow.name, stages), comments=comments)
 
     # ------------------------------------------------------------------ what a job is
 
@@ -312,12 +327,16 @@ class _Translation:
         if "ALL" not in exported:
             environment = [(key, value) for key, value in environment if key in exported]
         path = None if "wrap" in options else self._path(job)
-        if path is not None and not _is_text(job.text) and not job.rest:
+        first = self._beyond_variables(job)
+        if first or (path is not None and not _is_text(job.text) and not job.rest):
             # a workflow file names only scripts that are text; as a command it may be any
-            words = [*(job.text.partition("\n")[0].removeprefix("#!").split() or ["/bin/sh"])]
-            words.append(str(path.absolute() if "chdir" in options else path))
-            options["wrap"] = Directive("wrap", f"exec {shlex.join(words)}", job.where)
-            options.setdefault("job-name", Directive("job-name", job.name, job.where))
+            words = ["/bin/sh", "-c", job.value("wrap")]
+            if path is not None:
+                words = [*(job.text.partition("\n")[0].removeprefix("#!").split() or ["/bin/sh"])]
+                words += [str(path.absolute() if "chdir" in options else path), *job.rest]
+            options["wrap"] = Directive("wrap", f"exec {shlex.join([*first, *words])}", job.where)
+            called = job.name if path is None else path.stem
+            options.setdefault("job-name", Directive("job-name", called, job.where))
             path = None
         return Script(path, job.text, options, job.where, None, job.rest, (), environment=tuple(environment))
 
@@ -341,6 +360,28 @@ class _Translation:
                 is_open = not at_first and job.environment[key].rpartition(":")[2] in self._recording.stand_ins
                 found.append((key, f"{folders}:" if is_open else folders))
         return sorted(found)  # in the same order whatever started sbatch
+
+    def _beyond_variables(self, job: Submission) -> list[str]:
+        """Give the command that a job begins with for what no key says: functions of bash, variables taken away."""
+        before = self._recording.environment
+        if "ALL" not in job.value("export", "ALL").split(","):
+            return []
+        functions = []
+        for key, value in sorted(job.environment.items()):
+            if not key.startswith("BASH_FUNC_") or before.get(key) == value:
+                continue
+            if not (_is_text(value) and may_be_written(key, value)):
+                name = key.removeprefix("BASH_FUNC_").removesuffix("%%")
+                why = "has what looks like a password in it" if _is_text(value) else "is no UTF-8"
+                self._notes.add(f"the driver exports the function {name}, which {why}: it is left out", job.where)
+            else:
+                functions.append(f"{key}={value}")
+        # those of Slurm are the job's own by then; a name that is no variable's is dropped by shells themselves
+        gone = sorted(
+            key for key in before.keys() - job.environment.keys() - _OWN
+            if key.isidentifier() and not key.startswith(("SLURM_", "SBATCH_", "SRUN_", "ASA_"))
+        )  # fmt: skip
+        return ["env", *(f"--unset={key}" for key in gone), *functions] if gone or functions else []
 
     def _folders(self, path: str) -> str:
         """Give a list of folders without the stand-ins, each once: a shell that begins often adds some again."""
@@ -491,6 +532,15 @@ def _is_text(value: str) -> bool:
 
 def _printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
+
+
+def _of_a_failure(scripts: Sequence[Script]) -> Script:
+    """Make what stands for the failure of one of several others."""
+    stems = [one.path.stem if one.path is not None else "wrap" for one in scripts]
+    names = [text_of(one.directives, "job-name") or stem for one, stem in zip(scripts, stems, strict=True)]
+    where = scripts[0].where
+    given = {"wrap": "true", "job-name": f"{'-or-'.join(names[:3])}-failed", "time": "1"}
+    return Script(None, "", {name: Directive(name, value, where) for name, value in given.items()}, where)
 
 
 def _following(script: Script, befores: Mapping[int, When]) -> Script:
