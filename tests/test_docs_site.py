@@ -9,6 +9,10 @@ import docs_site
 import pytest
 import typer
 
+from asa.backend import JobSpec
+from asa.keys import keys_of
+from asa.workflow import Stage
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -70,6 +74,8 @@ def test_the_reference_has_every_public_name():
     asa = importlib.import_module("asa")
     for name in asa.__all__:
         assert f"::: {getattr(asa, name).__module__}.{name}\n" in page
+    for kind in (Stage, JobSpec):
+        assert all(f"| `{key.field}` | `{key.name}` | {key.description[:20]}" in page for key in keys_of(kind))
 
 
 def test_nothing_is_fetched_from_elsewhere(tmp_path):

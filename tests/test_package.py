@@ -14,6 +14,7 @@ import pytest
 
 import asa
 from asa.core import plugins
+from asa.keys import keys_of
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -77,12 +78,13 @@ def test_public_names_are_there(module):
     "module", ["asa", "asa.backend", "asa.estimators", "asa.records", "asa.strategies", "asa.waits"]
 )
 def test_values_that_cross_borders_say_what_they_hold(module):
-    """Each field of a public value is told in its docstring, or in that of the value that it extends."""
+    """Each field of a public value is told in its docstring, in that of the value that it extends, or as a key."""
     loaded = importlib.import_module(module)
     values = [value for name in loaded.__all__ if dataclasses.is_dataclass(value := getattr(loaded, name))]
     assert values
     for value in values:
-        told = "".join(base.__doc__ or "" for base in value.__mro__ if base is not object)
+        told = " ".join(base.__doc__ or "" for base in value.__mro__ if base is not object)
+        told += " ".join(f" {key.field}: {key.description}" for key in keys_of(value))
         fields = [field.name for field in dataclasses.fields(value) if field.init]
         assert not [name for name in fields if not re.search(rf"\b{name}\b", told)], value.__name__
 

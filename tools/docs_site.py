@@ -19,9 +19,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from asa.keys import keys_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -211,7 +214,7 @@ def python_page() -> str:
     for name in asa.__all__:
         value = getattr(asa, name)
         seen.add(id(value))
-        lines.append(f"::: {value.__module__}.{value.__qualname__}\n")
+        lines.append(_of_python(value))
     for module in modules:
         loaded = importlib.import_module(module)
         fresh = []
@@ -223,9 +226,19 @@ def python_page() -> str:
                 and hasattr(value, "__qualname__")
             ):
                 seen.add(id(value))
-                fresh.append(f"::: {value.__module__}.{value.__qualname__}\n")
+                fresh.append(_of_python(value))
         if fresh:
             lines += [f"## {module}\n", *fresh]
+    return "\n".join(lines)
+
+
+def _of_python(value: type) -> str:
+    """Show a class or a function, and of one that has plain keys these, as they are described once."""
+    lines = [f"::: {value.__module__}.{value.__qualname__}\n"]
+    if is_dataclass(value) and (keys := keys_of(value)):
+        lines += ["Fields that are keys of a workflow file, too:\n", "| field | key | what it says |", "|---|---|---|"]
+        lines += [f"| `{key.field}` | `{key.name}` | {key.description.replace('|', '&#124;')} |" for key in keys]
+        lines.append("")
     return "\n".join(lines)
 
 
