@@ -405,6 +405,48 @@ def test_those_for_which_a_driver_waits_side_by_side_do_not_follow_each_other(pl
     assert set(stages["end"].after) == {"w1", "w2", "w3"}
 
 
+def test_time_does_not_tell_what_is_submitted_side_by_side(place):
+    """A driver may need long from one call to the next, where others have the cores, or may sleep in between."""
+    for between in ("for i in {1..80000}; do :; done", "sleep 60; perl -e 'sleep 1'"):
+        text = f"for k in 1 2 3; do sbatch --wait -J w$k a.sh & {between}; done\nwait\nsbatch -J end b.sh"
+        stages, notes, _ = flow_of(recorded(text))
+        assert [stages[f"w{k}"].after for k in (1, 2, 3)] == [(), (), ()]
+        assert set(stages["end"].after) == {"w1", "w2", "w3"}
+        assert not any("did something else for long" in note for note in notes)
+
+
+def test_what_waits_in_one_branch_of_a_driver_holds_up_no_other_branch(place):
+    """Only who started a call that waits, and what that starts then, knows of the end."""
+    text = "for k in 1 2; do (sbatch --wait -J a$k a.sh; sbatch --wait -J b$k b.sh) & done; wait; sbatch -J end c.sh"
+    stages, _, _ = flow_of(recorded(text))
+    assert {name: set(after) for name, after in edges(stages).items()} == {
+        "a1": set(), "a2": set(), "b1": {"a1"}, "b2": {"a2"}, "end": {"b1", "b2"},
+    }  # fmt: skip
+
+
+FOLLOWERS = {
+    "sbatch --wait a.sh & p=$!; while kill -0 $p; do sleep 9; done; sbatch b.sh": True,
+    "sbatch --wait a.sh & p=$!; (while kill -0 $p; do sleep 9; done; sbatch b.sh) & wait": True,
+    "for k in 1 2 3; do echo $k; done | xargs -P 2 -I{} sbatch --wait -J w{} a.sh; sbatch b.sh": True,
+    "sbatch --wait a.sh & sbatch b.sh; wait": False,
+}
+
+
+@pytest.mark.parametrize("text", FOLLOWERS)
+def test_what_may_know_of_the_end_follows_it(place, text):
+    """Also by other means than that it called itself what waited."""
+    stages, _, _ = flow_of(recorded(text))
+    assert bool(stages["b"].after) == FOLLOWERS[text]
+
+
+def test_a_driver_in_python_begins_without_a_word(place):
+    """Also where the site has nothing of its own for each Python."""
+    Path("submit.py").write_text("import subprocess; subprocess.run(['sbatch', 'a.sh'])\n")
+    Path("a.sh").write_text(JOB)
+    done = record(["sh", "-c", f"{sys.executable} submit.py 2> said"])
+    assert done.made.contents[place / "said"] == b""
+
+
 def test_an_array_has_a_row_for_each_of_its_elements_once_they_run(place):
     """For a driver that counts them."""
     text = "j=$(sbatch --parsable --array=1-3 a.sh)\nsqueue -h -o %i > seen\n"

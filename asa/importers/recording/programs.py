@@ -17,6 +17,7 @@ from asa.importers.scripts import rows_of
 from asa.requests.directives import Directive
 from asa.requests.variables import with_variables
 
+from .processes import Process
 from .program_options import SACCT, SCANCEL, SQUEUE, operands, options_given
 from .queue import RecordedQueue
 from .submissions import RefusedBySbatchError, Submission, check_options, check_text, options_in, options_of, waits_for
@@ -45,6 +46,7 @@ class Asked:
     arguments: list[str]
     folder: str
     environment: Mapping[str, str]
+    lineage: tuple[Process, ...] = ()  # its own process and those that started it
 
     @property
     def words(self) -> str:
@@ -114,15 +116,15 @@ class Programs:
             self._queue.next_number, tuple(asked.arguments), asked.folder, asked.environment, options, path, text,
             tuple(rest[1:]), is_held="hold" in options,
         )  # fmt: skip
-        self._queue.take(job)
+        self._queue.take(job, asked.lineage)
         answer = _said("" if "quiet" in options else f"Submitted batch job {job.number}\n")
         if "parsable" in options:
             answer = _said(f"{job.number}\n")
         return answer | ({"awaits": job.number} if "wait" in options else {})
 
-    def end(self, number: int) -> None:
+    def end(self, number: int, lineage: tuple[Process, ...]) -> None:
         """End a job, once those that the driver submits beside it are known."""
-        self._queue.end(number)
+        self._queue.end(number, lineage)
 
     # ------------------------------------------------------------------ what tells of jobs
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from .processes import EndOfWait, Process, now_ticks
 from .submissions import FIRST_NUMBER, Submission, WaitsFor, waits_for
 
 _ENDED_AT = 3  # looks
@@ -28,6 +29,7 @@ class RecordedQueue:
         self._users = (user, str(os.getuid()), *_name_of_this_user())
         self.next_number = first
         self._seen_ended: dict[int, Literal["success", "always"]] = {}
+        self._awaited: dict[int, EndOfWait] = {}
         self._count_sleeps = count_sleeps
         self._slept = 0  # how often, when the driver last asked about jobs
         self._looks = 0  # how often it has asked since it submitted one
@@ -38,19 +40,22 @@ class RecordedQueue:
         """Find a job by its number."""
         return self._by_number.get(number)
 
-    def take(self, job: Submission) -> None:
-        """Take a job that was submitted."""
-        job.ended = tuple(self._seen_ended.items())
+    def take(self, job: Submission, lineage: tuple[Process, ...] = ()) -> None:
+        """Take a job that was submitted, by a process of that lineage."""
+        slept = self._count_sleeps()
+        known: dict[int, Literal["success", "always"]] = {
+            number: "success" for number, end in self._awaited.items() if end.is_known_to(lineage, slept)
+        }
+        job.ended = tuple((self._seen_ended | known).items())
         self.next_number += 1
         self.jobs.append(job)
         self._by_number[job.number] = job
         self._looks, self._ends_at_once = 0, 1
 
-    def end(self, number: int) -> None:
-        """End a job for whose end its ``sbatch --wait`` has waited."""
-        job = self._by_number[number]
-        job.looks = _ENDED_AT
-        self.see_ended([job], "success")
+    def end(self, number: int, lineage: tuple[Process, ...] = ()) -> None:
+        """End a job for whose end its ``sbatch --wait`` has waited, of that lineage."""
+        self._by_number[number].looks = _ENDED_AT
+        self._awaited[number] = EndOfWait(lineage, now_ticks(), self._count_sleeps())
 
     def is_under_way(self, job: Submission) -> bool:
         """Whether it has begun, or has ended."""
@@ -132,7 +137,8 @@ class RecordedQueue:
     def awaited_last(self) -> list[Submission]:
         """Give the jobs that the driver saw end, and after which it submitted nothing."""
         followed = {number for job in self.jobs for number, _ in job.ended}
-        return [job for job in self.jobs if job.number in self._seen_ended and job.number not in followed]
+        seen = self._seen_ended.keys() | self._awaited.keys()
+        return [job for job in self.jobs if job.number in seen and job.number not in followed]
 
     def chosen(self, words: Mapping[str, str | None]) -> list[Submission]:
         """Give the jobs that options of squeue or sacct choose."""

@@ -11,14 +11,17 @@ import getpass
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
+import socket
 import socketserver
+import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,12 +32,15 @@ from asa.errors import InputError
 from asa.requests.directives import Directive, read_directives
 from asa.requests.sizes import read_needs, text_of
 
+from .processes import Process, is_idle, lineage_of
 from .programs import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Programs
 from .queue import RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
-_BESIDE_S: Final = 0.3
-"""For how long ``sbatch --wait`` waits, in which a driver submits what it submits beside."""
+_BETWEEN_LOOKS_S: Final = 0.02
+_PATIENCE_S: Final = 10.0
+"""For how long ``sbatch --wait`` waits for a driver that goes on doing something, and submits nothing beside."""
+_SLEEPS_WITHOUT_A_CALL: Final = 3
 _MAX_BYTES: Final = 64 << 20
 _MAX_BYTES_OF_A_SCRIPT: Final = 4 << 20
 _LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
@@ -48,11 +54,11 @@ sys.path[:] = [place for place in sys.path if place != folder]
 os.environ.pop("PYTHONPATH", None)
 if {before!r} is not None:
     os.environ["PYTHONPATH"] = {before!r}
-sys.modules.pop("sitecustomize", None)
+own = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
 except ImportError:
-    pass
+    sys.modules["sitecustomize"] = own
 """
 """In a Python that the driver starts: no waiting; then what the site has for each Python."""
 
@@ -164,9 +170,13 @@ def record(
         keep = Path(place)
         slept = keep / "slept"
         slept.touch()
-        queue = RecordedQueue(getpass.getuser(), lambda: slept.stat().st_size, first=first)
+
+        def count_sleeps() -> int:
+            return slept.stat().st_size
+
+        queue = RecordedQueue(getpass.getuser(), count_sleeps, first=first)
         answers = Programs(queue, os.environ.get("PATH", os.defpath))
-        with _desk(answers, keep / "desk") as desk:
+        with _serving(_Desk(answers, str(keep), count_sleeps), keep / "desk") as desk:
             programs = keep / "programs"
             reaches = has_network or not is_private
             _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
@@ -341,10 +351,74 @@ class _DeskServer(socketserver.ThreadingUnixStreamServer):
     request_queue_size = 256
 
 
+class _Desk:
+    """Answers the stand-ins, one call after the other; those that wait once the driver does nothing else."""
+
+    def __init__(self, answers: Programs, stand_ins: str, count_sleeps: Callable[[], int]) -> None:
+        self._answers = answers
+        self._stand_ins = stand_ins
+        self._count_sleeps = count_sleeps
+        self._one_at_a_time = threading.Lock()
+        self._waiting: dict[int, tuple[Process, ...]] = {}  # by the numbers of their jobs
+        self._called_s = time.monotonic()  # when the last call came
+        self._slept = 0  # how often the driver had slept then
+        self._ends_at_once = 1
+
+    def serve(self, connection: socket.socket, receive: Callable[[], dict[str, Any]]) -> None:
+        """Answer one call."""
+        number, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        lineage = lineage_of(number, os.getpid())
+
+        def send(answer: Mapping[str, Any]) -> None:
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+
+        def talk(question: Mapping[str, Any]) -> dict[str, Any]:
+            send(question)
+            return receive()
+
+        asked = Asked(**receive(), lineage=lineage[:-1])
+        with self._one_at_a_time:
+            answer = self._answers.answer(asked, talk)
+            self._called_s, self._slept, self._ends_at_once = time.monotonic(), self._count_sleeps(), 1
+            if job := answer.pop("awaits", 0):
+                self._waiting[job] = lineage
+        while job in self._waiting:
+            time.sleep(_BETWEEN_LOOKS_S)
+            if select.select([connection], [], [], 0)[0]:  # it was ended
+                with self._one_at_a_time:
+                    self._waiting.pop(job, None)
+                return
+            if job == min(self._waiting, default=0):
+                self._let_some_end(lineage[-1].number)
+        send(answer)
+
+    def _let_some_end(self, top: int) -> None:
+        """Let a job for which the driver waits end if it does nothing else; if it submits nothing then, two, and so on.
+
+        So what it submits side by side is known before one of these has ended.
+        """
+        called_s, waiting = self._called_s, frozenset(lineage[0].number for lineage in self._waiting.copy().values())
+        has_slept = self._count_sleeps() - self._slept > _SLEEPS_WITHOUT_A_CALL
+        is_late = time.monotonic() - called_s > _PATIENCE_S
+        if not (has_slept or is_late or is_idle(top, waiting, self._stand_ins)):
+            return
+        with self._one_at_a_time:
+            if called_s != self._called_s:
+                return
+            if is_late and not has_slept:
+                self._answers.remarks.setdefault(
+                    "the driver did something else for long while `sbatch --wait` waited: what it submitted then may "
+                    "follow a job beside which it is meant to run"
+                )
+            for job in sorted(self._waiting)[: self._ends_at_once]:
+                self._answers.end(job, self._waiting.pop(job)[:-1])
+            self._ends_at_once *= 2
+            self._called_s, self._slept = time.monotonic(), self._count_sleeps()
+
+
 @contextlib.contextmanager
-def _desk(answers: Programs, place: Path) -> Iterator[Path]:
-    """Serve the stand-ins, one call after the other."""
-    one_at_a_time = threading.Lock()
+def _serving(desk: _Desk, place: Path) -> Iterator[Path]:
+    """Serve the stand-ins."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -352,22 +426,9 @@ def _desk(answers: Programs, place: Path) -> Iterator[Path]:
                 found: dict[str, Any] = read_json(self.rfile.readline() or b"{}")
                 return found
 
-            def send(answer: Mapping[str, Any]) -> None:
-                self.wfile.write(json.dumps(answer).encode() + b"\n")
-
-            def talk(question: Mapping[str, Any]) -> dict[str, Any]:
-                send(question)
-                return receive()
-
-            with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError):  # a stand-in that was ended
-                asked = Asked(**receive())
-                with one_at_a_time:
-                    answer = answers.answer(asked, talk)
-                if awaited := answer.pop("awaits", 0):
-                    time.sleep(_BESIDE_S)
-                    with one_at_a_time:
-                        answers.end(awaited)
-                send(answer)
+            # a stand-in that was ended
+            with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError, IndexError):
+                desk.serve(self.connection, receive)
 
     # by a number in place of the folder's name, which may be longer than a socket's address
     folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)

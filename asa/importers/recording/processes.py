@@ -1,0 +1,152 @@
+"""What a driver's processes tell: whether it only waits for an ``sbatch --wait``, and who knows of that one's end.
+
+It does not go by time: on a login node under load a driver may need seconds from one call to the next. A driver waits
+if none of its processes runs, or is about to.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+_BETWEEN_SAMPLES_S: Final = 0.01
+_RESTLESS_S: Final = 0.5  # in which one that only looks about, such as GNU parallel, starts nothing
+_SLEEPS: Final = frozenset({"35", "230", "101", "115"})  # numbers of nanosleep and clock_nanosleep: x86, ARM
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told from a later one of its number."""
+
+    number: int
+    began_ticks: int  # after the system
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        seen = _stat(self.number)
+        return seen is not None and seen.began_ticks == self.began_ticks and seen.state != "Z"
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfWait:
+    """The end of an ``sbatch --wait``: by which processes it was called, the nearest first, and when it ended."""
+
+    lineage: tuple[Process, ...]
+    ended_ticks: int
+    slept: int  # how often the driver had slept by then
+
+    def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
+        """Whether a process of that lineage may know of it.
+
+        First of all its parent does, and once that has ended, the parent of that one, and so on; then processes that
+        these start. One that a driver started before may still wait for it by other means, if it has slept meanwhile.
+        """
+        knowing = next((one for one in self.lineage[1:] if one.is_alive()), None)
+        if not lineage or knowing is None or slept > self.slept:
+            return True
+        if knowing not in lineage:
+            return False
+        place = lineage.index(knowing)
+        return place == 0 or lineage[place - 1].began_ticks >= self.ended_ticks
+
+
+def now_ticks() -> int:
+    """Give the time as processes' beginnings are given."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def lineage_of(number: int, top: int) -> tuple[Process, ...]:
+    """Give a process, its parent, the parent of that, and so on, up to one below the top."""
+    found: list[Process] = []
+    while number not in {top, 0, 1} and (seen := _stat(number)) is not None:
+        found.append(Process(number, seen.began_ticks))
+        number = seen.parent
+    return tuple(found)
+
+
+def is_idle(top: int, waiting: frozenset[int], stand_ins: str) -> bool:
+    """Whether a driver does nothing until one of the stand-ins that wait is answered.
+
+    `top`: the process that started it, which does not count. `stand_ins`: text in the command line of each stand-in.
+    """
+    first = _sample(top)
+    until_s = time.monotonic() + _RESTLESS_S
+    while first and _all_wait(first, waiting, stand_ins):
+        time.sleep(_BETWEEN_SAMPLES_S)
+        second = _sample(top)
+        if second is None or second.keys() != first.keys():
+            return False
+        if second == first:
+            return not any(_sleeps(number) for number in first)
+        if time.monotonic() > until_s:
+            return _all_wait(second, waiting, stand_ins)
+        first = second
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    state: str
+    parent: int
+    began_ticks: int
+
+
+def _stat(number: int) -> _Stat | None:
+    try:
+        fields = Path(_PROC, str(number), "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return _Stat(fields[0], int(fields[1]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
+    """Say of each process below one what its threads do, and how often they have been set to wait; None if unknown."""
+    children: dict[int, list[int]] = {}
+    for place in _PROC.iterdir():
+        if place.name.isdigit() and (seen := _stat(int(place.name))) is not None and seen.state != "Z":
+            children.setdefault(seen.parent, []).append(int(place.name))
+    found: dict[int, tuple[str, ...]] = {}
+    left = list(children.get(top, ()))
+    while left:
+        number = left.pop()
+        left += children.get(number, ())
+        try:
+            found[number] = tuple(
+                "".join(_of_thread((thread / "status").read_text(errors="replace")))
+                for thread in sorted(Path(_PROC, str(number), "task").iterdir())
+            )
+        except OSError:
+            return None
+    return found
+
+
+def _of_thread(status: str) -> list[str]:
+    lines = status.splitlines()
+    return [line for line in lines if line.startswith(("State:", "voluntary_ctxt", "nonvoluntary_ctxt"))]
+
+
+def _all_wait(sample: Mapping[int, tuple[str, ...]], waiting: frozenset[int], stand_ins: str) -> bool:
+    """Whether nobody runs, nor is a stand-in that has not yet been heard."""
+    if not all(thread.startswith(("State:\tS", "State:\tT")) for threads in sample.values() for thread in threads):
+        return False
+    return not any(stand_ins in _command_line(number) for number in sample.keys() - waiting)
+
+
+def _command_line(number: int) -> str:
+    try:
+        return Path(_PROC, str(number), "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _sleeps(number: int) -> bool:
+    """Whether it goes on by itself after a time."""
+    try:
+        return Path(_PROC, str(number), "syscall").read_text().partition(" ")[0] in _SLEEPS
+    except OSError:
+        return False
