@@ -36,14 +36,17 @@ demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a s
 # Tests of real daemons mostly wait, so that more workers than cores are of use.
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 8 ? cores : 8)))
 
-# Compiled once before, lest every worker does.
+# Compiled once before, lest every worker does: kernels, and what pytest makes of the files of tests. Those of one line share
+# kernels. If something cannot be made here, the tests say so.
 $(VENV)/.warm: $(VENV)/.dev
 	@echo "Compiling (once)"
 	@mkdir -p build
 	@$(BIN)/asa workload generate hpc2n --days 1 --seed 1 --out build/warm.swf.gz >/dev/null 2>&1
-	@$(BIN)/asa simulate build/warm.swf.gz >/dev/null 2>&1
-	@$(BIN)/asa simulate build/warm.swf.gz --scheduler multifactor >/dev/null 2>&1
-	@$(BIN)/asa compare blast --system hpc2n --cores 28 --seeds 1 --strategies asa --estimator asa-queue >/dev/null 2>&1
+	@exec >/dev/null 2>&1; \
+		{ for scheduler in easy multifactor bbsched; do $(BIN)/asa simulate build/warm.swf.gz --scheduler $$scheduler; done; } & \
+		{ $(BIN)/asa compare blast --system hpc2n --cores 28 --seeds 1 --strategies asa --estimator asa-queue; \
+		$(BIN)/asa ccs bench --jobs 100; } & \
+		$(BIN)/python -m pytest --collect-only -q -p no:cacheprovider & wait
 	@touch $@
 
 quick: $(VENV)/.dev  ## Run what takes less than a minute.
@@ -58,9 +61,9 @@ full: $(VENV)/.warm  ## Run the tests, and those that take long: grids, and whol
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
 SOURCES := $(shell find asa backends workflows -name '*.py' -o -name '*.sh')
 build/installed/.made: $(VENV)/.dev $(SOURCES)
-	@rm -rf build/installed build/lib build/bdist.* && mkdir -p build/installed
-	@$(PIP) wheel -q --no-deps -w build/installed .
-	@cd build/installed && ../../$(BIN)/python -m zipfile -e asa_client-*.whl . && rm asa_client-*.whl
+	@rm -rf build/installed build/wheel build/lib build/bdist.* && mkdir -p build/installed
+	@$(PIP) wheel -q --no-deps -w build/wheel .
+	@cd build/installed && ../../$(BIN)/python -m zipfile -e ../wheel/asa_client-*.whl .
 	@touch $@
 
 lint: build/installed/.made  ## Check style, layers and reach, and what runs inside jobs.

@@ -52,9 +52,12 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("ASA_LATENCY_S", "2")  # for which jobs look for inputs and outputs, in place of a minute
 
-# Whoever runs them in the background ignores interrupts, and so would all that they start and interrupt.
+# Whoever runs them in the background, or by nohup, ignores signals, and so would all that they start and send these to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)  # ignored here; in what is started it has its default
 
 
 # Files that take more than a minute each, and mostly wait.

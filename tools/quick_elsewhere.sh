@@ -3,15 +3,19 @@
 #   wheel   with the pinned versions
 #   oldest  with the oldest versions that pyproject.toml allows
 #   tree    with the Python of a Debian tree in DIR (tests/slurm/tree.sh makes one); needs root
-# It ends with 75 where packages cannot be fetched, which says nothing of these tests.
+# WHEEL names the wheel if it is made already. It ends with 75 where packages cannot be fetched, which says nothing of these tests.
 set -eu
 unfetched() { echo "$1: packages cannot be fetched" >&2; exit 75; }
 way=${1:?usage: quick_elsewhere.sh wheel|oldest|tree [DIR]}
 root=$(cd "$(dirname "$0")/.." && pwd)
 place=$root/build/$way
-rm -rf "$place" "$root/build/lib" "$root"/build/bdist.* && mkdir -p "$place" # a module that is gone would stay in a wheel
-"$root/.venv/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps -w "$place" "$root"
-wheel=$(ls "$place"/asa_client-*.whl)
+rm -rf "$place" && mkdir -p "$place"
+wheel=${WHEEL:-}
+if [ -z "$wheel" ]; then
+  rm -rf "$root/build/lib" "$root"/build/bdist.* # a module that is gone would stay in a wheel
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps -w "$place" "$root"
+  wheel=$(ls "$place"/asa_client-*.whl)
+fi
 versions=$root/constraints.txt
 if [ "$way" = oldest ]; then
   versions=$place/oldest.txt

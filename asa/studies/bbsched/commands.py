@@ -196,6 +196,8 @@ def gd(
         check_figure_path(plot)
     of = _one_workload(workload, theta, theta_buffer_tb)
     met = harvest(of, window, jobs)
+    if not met:
+        raise _no_windows()
     problems = fullest(met)
     Genetic(0).solve(problems[0])  # which compiles
     curve = gd_curve(problems)
@@ -235,7 +237,7 @@ def bench(
     of = _one_workload(workload, theta, theta_buffer_tb)
     met = {window: harvest(of, window, jobs) for window in {one.window for one in DECIDERS}}
     if not all(met.values()):
-        raise InputError("nothing is to be decided among so few jobs", where="--jobs", hint="Give more of them.")
+        raise _no_windows()
     timings = [
         timing
         for one in DECIDERS
@@ -334,6 +336,11 @@ def _say_whose(workloads: Iterable[Workload]) -> None:
             f"asa: the log's machine has {nodes:,} nodes, and Theta {_THETA_NODES[-1]:,}: what is called Theta here is "
             "that machine, with the requests of Theta's jobs.\n"
         )
+
+
+def _no_windows() -> InputError:
+    """Say that a scheduler with so few jobs meets no window in which it has to choose."""
+    return InputError("nothing is to be decided among so few jobs", where="--jobs", hint="Give more of them.")
 
 
 def _one_workload(name: str | None, theta: Path | None, buffer_tb: int | None) -> Workload:

@@ -267,6 +267,7 @@ def test_decisions_are_timed_beside_their_limits(log):
         (["gd", "--workload", "cori-s4,cori-s3"], "there can be one workload only"),
         (["bench", "--workload", "cori"], "'cori' is unknown"),
         (["gd", "--window", "0"], "--window"),
+        (["gd", "--window", "8", "--jobs", "100"], "nothing is to be decided among so few jobs"),
         (["gd", "--plot", "gd.docx"], "'.docx' is no kind of figure"),
     ],
 )
