@@ -16,7 +16,7 @@ from typing import Literal
 
 from asa.core.words import split
 from asa.errors import InputError
-from asa.requests.directives import Directive, head, read_directives, refuse_components, take_options
+from asa.requests.directives import Directive, by_name, head, read_directives, refuse_components, take_options
 from asa.requests.variables import with_variables
 from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
@@ -89,7 +89,7 @@ def read_script(path: Path) -> Script:
         raise InputError("is no batch script: sbatch would refuse it", where=f"{path}:1", hint=hint)
     if "\r\n" in text:
         raise InputError("has the line ends of DOS", where=f"{path}:1", hint="sbatch refuses it; dos2unix mends it.")
-    directives = {directive.name: directive for directive in read_directives(text, str(path))}
+    directives = by_name(read_directives(text, str(path)))
     return Script(path, text, directives, str(path), _predecessors(text, str(path)))
 
 
@@ -320,7 +320,7 @@ class _Driver:
         if rest[:1] == [":"]:
             refuse_components(where)
         waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
-        above = {option.name: self._known(option) for option in given if option.name != "dependency"}
+        above = by_name(self._known(option) for option in given if option.name != "dependency")
         if "wrap" in above:
             script = Script(None, "", {}, where)
         elif not rest:

@@ -242,7 +242,7 @@ class _Translator:
             **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,
-            environment=tuple(dict((*self._given_by_the_driver(script), *self._environment(given))).items()),
+            environment=tuple(dict((*self._given_by_the_driver(script), *self._environment(script))).items()),
             secrets=self._secrets(given, name),
             moldable=Moldable(needs.widths) if needs.widths and not is_array else None,
             array=self._native(given["array"]) if is_native else None,
@@ -360,16 +360,19 @@ class _Translator:
         self._notes.add(f"{said}: a walltime of {guess} is put in; correct it", script.where)
         return _DEFAULT_WALLTIME_S
 
-    def _environment(self, given: Mapping[str, Directive]) -> tuple[tuple[str, str], ...]:
+    def _environment(self, script: Script) -> tuple[tuple[str, str], ...]:
+        given = script.directives
         words = text_of(given, "export").split(",")
         if "export" in given and "ALL" not in words:
             sentence = "--export: a stage also has the variables of the shell that asa is started in"
             self._notes.add(sentence, given["export"].where)
         pairs = [word.partition("=") for word in words if "=" in word]
-        variables = tuple((name, value) for name, _, value in pairs)
+        variables = [(name, value) for name, _, value in pairs]
+        if "SLURM_JOB_NAME" in (script.text or _command(script)):  # jobs of a run have names of its own
+            variables.insert(0, ("SLURM_JOB_NAME", _job_of(script)))
         if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm sets only what was asked for
-            return (("SLURM_CPUS_PER_TASK", "1"), *variables)
-        return variables
+            variables.insert(0, ("SLURM_CPUS_PER_TASK", "1"))
+        return tuple(variables)
 
     def _native(self, directive: Directive) -> Array:
         """Read the elements of a stage that is a job array."""
@@ -488,12 +491,16 @@ def _pattern(pattern: str, script: Script, name: str) -> str:
     >>> _pattern(r"logs/%x-%%x-%j", Script(None, "", given, "a.sh"), "fit_model")
     'logs/fit model-%%x-%j'
     """
-    given = script.directives
-    job = text_of(given, "job-name") or (script.path.name if script.path else "wrap")
+    given, job = script.directives, _job_of(script)
     if job != name:
         pattern = with_name(pattern, job)
     folder = text_of(given, "chdir")
     return str(Path(folder.replace("%", "%%")) / pattern) if folder and not pattern.startswith("/") else pattern
+
+
+def _job_of(script: Script) -> str:
+    """Name a script's job as sbatch does."""
+    return text_of(script.directives, "job-name") or (script.path.name if script.path else "wrap")
 
 
 def with_name(pattern: str, job: str) -> str:

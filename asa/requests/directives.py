@@ -7,14 +7,14 @@ rules for quotes and backslashes; an unquoted ``#`` ends the line, even inside a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from asa.errors import InputError
 
 from .forms import hint_of, takes
-from .options import ALIASES, KNOWN, OPTIONS
+from .options import ALIASES, KNOWN, OPTIONS, marked
 
 _OF_LETTERS: Final = {option.letter: option.name for option in OPTIONS.values() if option.letter}
 
@@ -66,6 +66,31 @@ def refuse_value(option: Directive) -> None:
     if not takes(option.name, option.value):
         message = f"{option} has no value that sbatch takes"
         raise InputError(message, where=option.where, hint=hint_of(option.name))
+
+
+_ADDED: Final = marked("added")
+
+
+def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
+    """Give the options that count, by name: of several the last, but kinds of mail are added up, as sbatch does.
+
+    Examples
+    --------
+    >>> given = [Directive("mail-type", kind, "a.sh:2") for kind in ("begin", "END,FAIL", "none")]
+    >>> [str(option) for option in by_name([Directive("time", "5", "a.sh:1"), *given]).values()]
+    ['--time=5', '--mail-type=begin,END,FAIL']
+    """
+    found: dict[str, Directive] = {}
+    for option in options:
+        before = found.get(option.name)
+        found[option.name] = _added(before, option) if before and option.name in _ADDED else option
+    return found
+
+
+def _added(one: Directive, other: Directive) -> Directive:
+    """Add kinds of mail: where one is ``NONE``, those beside it do not count, and those of other options do."""
+    values = [value for value in (one.value or "", other.value or "") if "none" not in value.lower().split(",")]
+    return replace(other, value=",".join(values) or other.value)
 
 
 COMPONENTS: Final = "is a heterogeneous job, of whose components Slurm makes a job each, and a stage is one job"

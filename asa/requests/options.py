@@ -22,6 +22,7 @@ _MARKS: Final[Mapping[str, str]] = {
     "spreading": "its cores then do not follow from the number of its nodes, or follow from it otherwise",
     "placing": "names nodes, or asks for more of them than the number of nodes says",
     "counted": "asks for what is counted: no two stages of a job can have it at the same time",
+    "added": "of several all count, not only the last",
     "summed": "lists what it asks for as name:count, which is added up for several",
     "alike": "means for a job of several elements of an array what it means for each",
     "target": "says where a job is sent: jobs that are sent there are deferred together",
@@ -89,7 +90,7 @@ input                i =   +            asa job | Write `<file` into the command
 job-name             J =   +            key job | asa finds its jobs again by their names.
 kill-on-invalid-dep  - =   -            asa | asa cancels such jobs itself.
 licenses             L =   -            counted summed target alike
-mail-type            - =   -            alike
+mail-type            - =   -            alike added
 mail-user            - =   -            alike
 mcs-label            - =   -            alike
 mem                  - =   MEM_PER_NODE size memory | Use the stage's key `memory`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .directives import Directive
+from .directives import Directive, by_name
 from .options import OPTIONS, marked
 
 VARIABLES: Final[Mapping[str, str]] = {option.name: option.variable for option in OPTIONS.values() if option.variable}
@@ -50,7 +50,7 @@ def with_variables(
     said = of_variables(variables, where)
     if any(name in own or name in above for name in MEMORY):
         said = {name: option for name, option in said.items() if name not in MEMORY or name in own or name in above}
-    return {**own, **said, **above}
+    return by_name([*own.values(), *said.values(), *above.values()])
 
 
 def _is_on(value: str) -> bool:

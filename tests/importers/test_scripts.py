@@ -246,6 +246,27 @@ def test_one_core_a_task_is_told_to_the_script_if_it_was_asked_for(here):
     assert stage_of(here, "-t 5").environment == ()
 
 
+def test_kinds_of_mail_on_several_lines_are_added_up_as_sbatch_does(here):
+    """A line each is how many write them; of other options the last counts, and NONE takes nothing away."""
+    asked = stage_of(here, "-t 5 --mail-type=begin", "--mail-type=END,FAIL --mail-type=none -q low -q high")
+    assert asked.options == ("--mail-type=begin,END,FAIL", "--qos=high")
+    assert stage_of(here, "-t 5 --mail-type=NONE --mail-type none").options == ("--mail-type=none",)
+    here("b.sbatch", "#SBATCH -t 5 --mail-type=END --qos=low")
+    made = import_scripts([here("run.sh", "sbatch --mail-type=FAIL --qos=high b.sbatch")])
+    [stage] = made.workflow.stages.values()
+    assert stage.options == ("--mail-type=END,FAIL", "--qos=high")
+
+
+def test_a_script_that_uses_its_jobs_name_has_it(here):
+    """Jobs of a run have names of its own, by which they are found again."""
+    for line, body, name in (
+        ("-t 5 -J 'fit it'", "mkdir $SLURM_JOB_NAME", "fit it"),
+        ("-t 5", 'echo "${SLURM_JOB_NAME}"', "a.sbatch"),
+    ):
+        [stage] = import_scripts([here("a.sbatch", f"#SBATCH {line}", body)]).workflow.stages.values()
+        assert stage.environment == (("SLURM_JOB_NAME", name),)
+
+
 def test_what_has_no_key_is_passed_on_and_what_cannot_be_is_told(here):
     file = here(
         "a.sbatch",

@@ -29,7 +29,7 @@ from typing import Any, Final
 from asa.core import python, temporary
 from asa.core.documents import read_file, read_json, read_text
 from asa.errors import InputError
-from asa.requests.directives import Directive, read_directives
+from asa.requests.directives import Directive, by_name, read_directives
 from asa.requests.sizes import read_needs, text_of
 
 from .processes import Process, is_idle, lineage_of
@@ -333,7 +333,7 @@ def _environment(programs: Path, keep: Path) -> dict[str, str]:
 
 def _of_the_job(number: int, options: Sequence[Directive], folder: Path, script: Path) -> dict[str, str]:
     """Give the variables that a driver has which is a batch job itself, as far as its options say them."""
-    given = {option.name: option for option in options}
+    given = by_name(options)
     needs = read_needs(given, lambda *_: None)
     nodes = max(needs.nodes, 1)
     values = {

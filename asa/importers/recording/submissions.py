@@ -9,7 +9,7 @@ from typing import Literal
 
 from asa.errors import InputError
 from asa.importers.scripts import refuse_options
-from asa.requests.directives import Directive, read_directives, refuse_components, take_options
+from asa.requests.directives import Directive, by_name, read_directives, refuse_components, take_options
 
 FIRST_NUMBER = 59_371_801
 """The number of the first job: high enough that one found in a text is hardly anything else."""
@@ -76,7 +76,7 @@ def options_of(arguments: list[str]) -> tuple[dict[str, Directive], list[str]]:
             refuse_components(where)
     except InputError as error:
         raise RefusedBySbatchError(error.message) from error
-    return {option.name: option for option in given}, rest
+    return by_name(given), rest
 
 
 def check_text(text: str) -> None:
@@ -106,7 +106,7 @@ def check_options(options: Mapping[str, Directive]) -> None:
 def options_in(text: str, file: str) -> dict[str, Directive]:
     """Read the options in a script; `RefusedBySbatchError` where sbatch does not take them."""
     try:
-        return {option.name: option for option in read_directives(text, file)}
+        return by_name(read_directives(text, file))
     except InputError as error:
         raise RefusedBySbatchError(error.message) from error
 

@@ -14,7 +14,7 @@ from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
 from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
 from asa.importers.scripts import ImportChoices, may_be_written, with_name, workflow_of
-from asa.requests.directives import COMPONENTS, Directive, refuse_components
+from asa.requests.directives import COMPONENTS, Directive, by_name, refuse_components
 from asa.requests.options import KNOWN
 from asa.requests.sizes import text_of
 from asa.units import format_duration
@@ -429,7 +429,7 @@ class _Translation:
         script = recording.script
         assert script is not None
         text = read_file(script).decode(errors="surrogateescape")
-        options = {option.name: option for option in recording.own_options}
+        options = by_name(recording.own_options)
         for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
             self._files[Path("instead", program)] = _NOT_RUN.encode()
             self._programs.add(Path("instead", program))
