@@ -56,6 +56,7 @@ __all__ = [
     "Preflight",
     "Previewing",
     "Setting",
+    "Shrinking",
     "Site",
     "Troubleshooting",
     "Verdict",
@@ -518,7 +519,7 @@ class Capabilities:
         A running job can give back multiples of so many cores (of a node's, where only whole nodes are taken back); 0
         if it cannot.
     shrinks_from_outside
-        Whether others can shrink it (`Adjustable.shrink`), and not only its own script.
+        Whether others can shrink it (`Shrinking.shrink`), and not only its own script.
     grow_by
         A running job can get multiples of so many cores more, by a second job whose cores join its own (`Growing`); 0
         if it cannot.
@@ -845,16 +846,6 @@ class Adjustable(Protocol):
         """
         ...
 
-    def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job.
-
-        Raises
-        ------
-        BackendError
-            The site cannot, or refuses.
-        """
-        ...
-
 
 @runtime_checkable
 class Withdrawing(Protocol):
@@ -889,6 +880,21 @@ class TakesUp(Protocol):
             The user has no such job.
         UnavailableError
             The site cannot be asked.
+        """
+        ...
+
+
+@runtime_checkable
+class Shrinking(Protocol):
+    """A backend that takes nodes back from jobs that run."""
+
+    def shrink(self, job_id: str, nodes: int) -> None:
+        """Give back all but so many nodes of a running job.
+
+        Raises
+        ------
+        BackendError
+            The site cannot, or refuses.
         """
         ...
 

@@ -287,7 +287,7 @@ class _Line:
             "stages": list(block.stages),
             "cores": block.cores,
             "jobs": self.jobs,
-            "shrinks": block.shrinks,
+            **block.elasticity.shown(),
             "walltime_s": self.walltime_s,
             "core_hours": block.core_hours,
             "mode": _mode(job),
@@ -595,7 +595,7 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         table.add_row(
             f"{number}.",
             ", ".join(block.stages),
-            f"{_cores(line)}{', shrinks' if block.shrinks else ''}",
+            f"{_cores(line)}{block.elasticity.mark}",
             format_duration(line.walltime_s),
             "now" if line.submit_s is not None and line.submit_s < 1 else when,
             line.keep,

@@ -72,11 +72,11 @@ class WeighedStage:
         chosen, block = self.chosen, self.chosen.job.block
         others = [name for name in block.stages if name != self.stage]
         with_whom = f"shares a job with {', '.join(others)}" if others else "has a job of its own"
-        shrinks = ", which gives cores back as stages end" if block.shrinks else ""
         gap = f"{format_duration(chosen.gap_s)} after" if chosen.gap_s >= 1 else "as soon as"
         yield (
-            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{shrinks}, {_KEPT[chosen.kept]}. Expected to "
-            f"begin in {format_duration(chosen.start_s)}, {gap} the stages it depends on have ended."
+            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{block.elasticity.clause}, "
+            f"{_KEPT[chosen.kept]}. Expected to begin in {format_duration(chosen.start_s)}, {gap} the stages it "
+            "depends on have ended."
         )
         seen = set()
         for other in self.others:

@@ -97,12 +97,13 @@ def _rigid(question: Question) -> Question:
 def _fixed(question: Question) -> Question:
     """Return the question for plans without a choice of shapes."""
     parts = question.parts
-    own = Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node, shrink_by=parts.shrink_by)
+    resizing = parts.resizing.only_back()
+    own = Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node, resizing=resizing)
     return replace(question, parts=own)
 
 
 def _jobs_of(sketch: Sketch) -> list[tuple[object, ...]]:
-    return [(job.block.stages, job.block.shrinks, job.block.shapes, job.keep) for job in sketch.jobs]
+    return [(job.block.stages, job.block.elasticity, job.block.shapes, job.keep) for job in sketch.jobs]
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:

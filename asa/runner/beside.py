@@ -24,6 +24,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    Shrinking,
     Site,
     Troubleshooting,
     Withdrawing,
@@ -172,12 +173,16 @@ class BesideBackend:
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
         """Give a job another time limit, where it is; see `asa.backend.Adjustable`."""
-        backend, own = self._adjustable(job_id)
+        backend, own = self._of(job_id)
+        if not isinstance(backend, Adjustable):
+            raise _unchangeable(job_id)
         backend.change_walltime(own, walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job, where it is; see `asa.backend.Adjustable`."""
-        backend, own = self._adjustable(job_id)
+        """Give back all but so many nodes of a running job, where it is; see `asa.backend.Shrinking`."""
+        backend, own = self._of(job_id)
+        if not isinstance(backend, Shrinking):
+            raise _unchangeable(job_id)
         backend.shrink(own, nodes)
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
@@ -247,12 +252,6 @@ class BesideBackend:
             return self.near, job_id.removeprefix(_PREFIX)
         return self.far, job_id
 
-    def _adjustable(self, job_id: str) -> tuple[Adjustable, str]:
-        backend, own = self._of(job_id)
-        if not isinstance(backend, Adjustable):
-            raise BackendError("cannot be changed after submission", where=f"job {job_id}", hint="Cancel it.")
-        return backend, own
-
     def _take_news(self) -> bool:
         """Update the state of jobs here; return whether there is news that was not passed on yet."""
         if self._live:
@@ -281,6 +280,10 @@ class BesideBackend:
 
     def _later(self, time_s: float | None) -> float | None:
         return None if time_s is None else time_s + self._later_s
+
+
+def _unchangeable(job_id: str) -> BackendError:
+    return BackendError("cannot be changed after submission", where=f"job {job_id}", hint="Cancel it.")
 
 
 def _advice(reason: str, *places: object) -> Advice:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
@@ -38,11 +37,11 @@ class Demand:
 
 def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
-    if not planned.has_payload:
-        return state.units.growth.spec(state, planned)
+    units = state.units.planned(planned, state.stages)
+    if (whole := units.spec(state, planned)) is not None:
+        return whole
     stages = _asked(state, planned.stages)
     demand = demand_of(state, planned.stages, planned.widths)
-    units = state.units.planned(planned, state.stages)
     own = units.asks(state, planned)
     waves = state.waves(planned.stages, planned.widths)
     slots = state.layout(planned)
@@ -201,17 +200,7 @@ def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: W
             for slot in slots
         )
     stages = [state.stages[slot.stage].stage for slot in slots]
-    if planned.widths:
-        widths = dict(zip(planned.stages, planned.widths, strict=True))
-        return tuple(
-            _step(state, planned, stage, widths[stage.name], slot) for stage, slot in zip(stages, slots, strict=True)
-        )
-    per_node, by = state.capabilities.cores_per_node, state.capabilities.shrink_by if planned.shrinks else 0
-    needs = [stage.cores_on(per_node) for stage in stages]
-    if by and max(needs) % by:  # what it gets of which node is not known
-        by = 0
-    left = list(accumulate(reversed(needs), max))[::-1]
-    keeps = [-(-need // by) * by if by else 0 for need in left]
+    keeps = state.units.widths(state, planned, stages)
     return tuple(map(partial(_step, state, planned), stages, keeps, slots))
 
 

@@ -99,7 +99,7 @@ class RunState(RunCourse):
 
     def line_of(self, job: Job) -> list[Job]:
         """Give a job, or the one whose cores it joins, and behind it all that join that one."""
-        return self.units.growth.line(self, job)
+        return self.units.line(self, job)
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
@@ -109,7 +109,7 @@ class RunState(RunCourse):
             now_s,
             self.capabilities,
             spent=self.accounts.spent,
-            growths=tuple(self.units.growth.views()),
+            **self.units.shown(),
             ready=self.stages.ready,
             turn=self.stages.turn,
             first=self.stages.first,
@@ -259,7 +259,6 @@ class RunState(RunCourse):
             predicted_wait_s=predicted,
             resubmission=units.resubmissions(self, planned),
             reason=units.reason(self, job),
-            joins=planned.joins,
             **units.recorded(job),
         )
 

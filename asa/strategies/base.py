@@ -331,6 +331,18 @@ class Sizing(Protocol):
         ...
 
 
+def predicted(
+    forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
+) -> WaitForecast:
+    """Predict the wait of a job of some size, if the forecast can.
+
+    `cores`, `walltime_s`: what it asks for; ignored by a forecast that only knows stages.
+    """
+    if isinstance(forecast, Sizing):
+        return forecast.predict_size(stages, needed_s, cores, walltime_s)
+    return forecast.predict(stages, needed_s)
+
+
 class Request(NamedTuple):
     """What a job would ask the queue for."""
 

@@ -27,9 +27,11 @@ from .base import (
     PlannedJob,
     RunView,
     Strategy,
+    predicted,
 )
-from .growth import MAX_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_of
+from .growth import MAX_SPARE, NOTICE_S, Growth, walltime_of, width_of
 from .planning import Parts
+from .planning.elasticity import Resizing
 from .planning.outlook import fair_price_s, samples
 from .planning.parts import max_walltimes
 
@@ -83,7 +85,7 @@ class Elastic(Strategy):
         watched = Growth(self.lead_level, self.max_hold_s, self.max_resubmissions).watch(view, forecast)
         if watched.cancellations:
             return Plan.of((), watched.cancellations)
-        return Plan.of([*self._jobs_to_ask_for(view, forecast), *watched.growths], wake_s=watched.wake_s)
+        return Plan.of([*self._jobs_to_ask_for(view, forecast), *watched.submissions], wake_s=watched.wake_s)
 
     # ------------------------------------------------------------------ jobs that there are not
 
@@ -163,7 +165,7 @@ def _parts(view: RunView, left: Sequence[str]) -> Parts:
         view.workflow,
         left,
         cores_per_node=site.cores_per_node,
-        shrink_by=site.shrink_by,
+        resizing=Resizing(site.shrink_by),
         max_walltime_s=max_walltimes(site),
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from asa.units import format_duration
-from asa.waits import WaitForecast
 
 from .base import (
     Cancellation,
@@ -18,8 +17,8 @@ from .base import (
     Phase,
     PlannedJob,
     RunView,
-    Sizing,
     StageView,
+    predicted,
     wait_in_words,
 )
 
@@ -43,7 +42,7 @@ class _Rise:
 class Watched:
     """What is to be done about the jobs that there are."""
 
-    growths: tuple[PlannedJob, ...] = ()  # more cores to ask for
+    submissions: tuple[PlannedJob, ...] = ()  # more cores to ask for
     cancellations: tuple[Cancellation, ...] = ()  # what came too early, and jobs that have stood still for too long
     wake_s: float | None = None  # when the next of these will have
     ends_s: Mapping[str, float] = field(default_factory=dict)  # by stage, when it is expected to end
@@ -155,18 +154,6 @@ class Growth:
         if rise.growth is None or rise.growth.phase is not Phase.ALLOCATED:
             return False
         return rise.needed_s - view.now_s > (self.max_hold_s if rise.is_kept else 0.0)
-
-
-def predicted(
-    forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
-) -> WaitForecast:
-    """Predict the wait of a job of some size, if the forecast can.
-
-    `cores`, `walltime_s`: what it asks for; ignored by a forecast that only knows stages.
-    """
-    if isinstance(forecast, Sizing):
-        return forecast.predict_size(stages, needed_s, cores, walltime_s)
-    return forecast.predict(stages, needed_s)
 
 
 def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:

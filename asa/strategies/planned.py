@@ -22,8 +22,8 @@ from .base import (
     StageView,
     Strategy,
 )
-from .growth import Growth, Watched
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
+from .planning.elasticity import additions, looked_after
 from .replacing import Replacement
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
@@ -91,10 +91,9 @@ class Planned(Strategy):
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan what is left, ask for what jobs will lack, and give back what came too early."""
-        grows = any(stage.cores for stage in view.stages.values())
-        watched = Growth().watch(view, forecast) if grows else Watched()
+        watched = looked_after(view, forecast)
         if not forecast.is_informed:
-            simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.growths)
+            simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.submissions)
             return Plan.of(simple, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
         replacement = Replacement(self.max_replacements if self.replaces else 0)
@@ -108,7 +107,7 @@ class Planned(Strategy):
         holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
         looks = (*holds, watched.wake_s, replacement.wake_s(view, forecast))
         wakes = [until_s for until_s in looks if until_s is not None and until_s > view.now_s]
-        asked = [*self._submissions(view, outlook), *watched.growths]
+        asked = [*self._submissions(view, outlook), *watched.submissions]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
@@ -140,15 +139,14 @@ class Planned(Strategy):
 
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
-        free = self._free(view, len(outlook.under_way))
-        free -= sum(growth.phase is not Phase.DONE for growth in view.growths)
+        free = self._free(view, len(outlook.under_way) + additions(view))
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
         for job in outlook.sketch.jobs:
             before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
             waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
-            hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.spare_s
+            hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
             if keep is Keep.AWAIT and not (hold_s >= MIN_HOLD_S and view.run_or_hold_cores(before)):
                 continue  # it might hold the cores that its predecessors need, or must not idle any more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
@@ -175,8 +173,7 @@ class Planned(Strategy):
                 prediction,
                 view.now_s + float(job.ready_s.mean()),
                 hold_s,
-                block.shrinks,
-                block.widths,
+                **block.elasticity.asked(),
             )
 
     def _how(self, view: RunView, job: SearchedJob, *, is_ready: bool) -> tuple[Keep | None, float]:
@@ -219,10 +216,7 @@ def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
     """Say in words why a job is submitted when it is, and with what it is put together."""
     alone = len(job.block.stages) == 1
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
-    turns = ["gives cores back as it goes"] if job.block.shrinks else []
-    if job.block.widths:
-        turns.append(f"gets more as it needs them, and may be idle for {format_duration(job.block.spare_s)}")
-    if turns:
+    if turns := job.block.elasticity.turns:
         words.append(f"which {' and '.join(turns)}")
     ready_s = float(job.ready_s.mean())
     gap_s = float((job.start_s - job.ready_s).mean())

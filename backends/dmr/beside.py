@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from asa.backend import Adjustable, Backend, TakesUp
+from asa.backend import Backend, Shrinking, TakesUp
 from asa.dmr.protocol import Action, DmrRequest, Reply, Wish
 from asa.errors import BackendError
 from asa.waits import QueuedJob
@@ -25,7 +25,7 @@ _WHOLE = "whole nodes are given back here"
 class JobManager:
     """Answers the program of one job, and lets the batch system take back what that leaves; fits `desk.Clerk`.
 
-    `backend`: the batch system. If it is not `asa.backend.Adjustable` all answers are to go on.
+    `backend`: the batch system. If it is not `asa.backend.Shrinking` all answers are to go on.
     `partition`: where the job runs: only pending jobs of it count. All pending jobs, if not given.
     Raises `JobNotFoundError`: the batch system has no such job of this user.
     """
@@ -45,7 +45,7 @@ class JobManager:
     @property
     def _can_shrink(self) -> bool:
         site = self._backend.capabilities
-        return isinstance(self._backend, Adjustable) and site.shrink_by > 0 and site.shrinks_from_outside
+        return isinstance(self._backend, Shrinking) and site.shrink_by > 0 and site.shrinks_from_outside
 
     def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the program; see `desk.Clerk`."""
@@ -108,7 +108,7 @@ class JobManager:
 
     def _give_back(self, processes: int) -> None:
         """Have the batch system take back what the program has left; one that refuses is not asked again."""
-        if self._refusal or not isinstance(self._backend, Adjustable):
+        if self._refusal or not isinstance(self._backend, Shrinking):
             return
         if not self._may_keep(processes):
             return

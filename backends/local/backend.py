@@ -331,11 +331,6 @@ class LocalBackend:
         if not self._want(job_id, "walltime", lambda path: put(path, repr(float(walltime_s)).encode())):
             raise BackendError("has ended", where=f"job {job_id}", hint="Its time limit is of no matter any more.")
 
-    def shrink(self, job_id: str, nodes: int) -> None:  # noqa: ARG002 - the port's shape
-        """Refuse: a machine is one node; see `asa.backend.Adjustable`."""
-        self._known(job_id)
-        raise BackendError("this machine is one node", where=f"job {job_id}", hint="Cancel the job, or let it be.")
-
     def _want(self, job_id: str, name: str, write: Callable[[Path], None]) -> bool:
         """Write a request into a job's folder; return whether the job had not ended."""
         job = self._known(job_id)

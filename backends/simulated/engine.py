@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
@@ -32,83 +31,13 @@ from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
+from .client import ClientJob, Need
 from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 from .together import NOTHING_LEFT, Together, Work
+from .widths import Widths
 
 _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """An unmet dependency of a client's job: on which job, for what of it, with what delay in seconds."""
-
-    on: int
-    type: DependencyType  # what is awaited of it
-    delay: int = 0
-    or_end: bool = False  # whether its end is enough, before the delay is over
-
-
-@dataclass(slots=True)
-class ClientJob:
-    """A job of the client inside the engine; times in whole seconds."""
-
-    index: int
-    cores: int  # what it asks for, and how long its payload takes
-    request: int
-    run: int
-    exit_code: int
-    submit: int
-    needs: tuple[Need, ...]  # what keeps it back: dependencies, a begin time, a hold
-    begin: int
-    held: bool
-    awaits: frozenset[str]  # tokens that its payload waits for, and those of its completion markers
-    posts: frozenset[str]
-    state: JobState = JobState.PENDING  # as the client may see it
-    eligible: int = UNSTARTED
-    start: int = UNSTARTED
-    payload_start: int = UNSTARTED
-    end: int = UNSTARTED
-    planned_end: int = NEVER  # when it ends if nothing more happens; NEVER if that is not known
-    launched: int = UNSTARTED  # how many were started before it; UNSTARTED until it was
-    reason: str = ""  # why it waits, or how it ended
-    doomed: bool = field(default=False)  # whether its dependency can never be met
-    beside: bool = False  # whether it is local: it takes none of the machine's cores
-    joins: int | None = None  # the number of the job that its cores join; None if it runs something itself
-    unended: int = 0  # jobs that have not ended and whose end it waits for
-    # each: a second of the payload, the cores from then on, and whether it waits for these or gives others back
-    widths: tuple[tuple[int, int, bool], ...] = ()
-    place: int = 0  # the number of `widths` that are past
-    # each: the second of the payload at which it waited for more cores, and for how many seconds
-    stood: tuple[tuple[int, int], ...] = ()
-    stands: int = UNSTARTED  # since when it waits for more cores; UNSTARTED while it does not
-    work: Work | None = None  # that it does together with other jobs; None if it works alone
-    saves: int = UNSTARTED  # seconds that it takes to save its state; UNSTARTED if it is not signalled
-    signalled: int = UNSTARTED  # when it is or was
-
-    @property
-    def payload_end(self) -> int:
-        """When the payload ends if nothing more happens; NEVER if it waits for something."""
-        return NEVER if self.stands != UNSTARTED else self.moment(self.run)
-
-    @property
-    def will_time_out(self) -> bool:
-        """The payload would need longer than the allocation lasts."""
-        return self.payload_end > self.start + self.request
-
-    def done(self, now: int) -> int:
-        """Count the seconds of the payload that are done, once it has begun."""
-        until = now if self.stands == UNSTARTED else self.stands
-        return until - self.payload_start - sum(lasted for _, lasted in self.stood)
-
-    def moment(self, second: int, *, before: bool = False) -> int:
-        """When so many seconds of the payload were done, or will be: after it stood still there, or before it did."""
-        if self.payload_start == UNSTARTED:
-            return NEVER
-        if self.stands != UNSTARTED and (second > (there := self.done(0)) or (second == there and not before)):
-            return NEVER
-        stood = sum(lasted for at, lasted in self.stood if at < second or (at == second and not before))
-        return self.payload_start + second + stood
 
 
 def _fast_core() -> Any:
@@ -154,10 +83,10 @@ class Engine:
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
         self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # by job, the jobs that need it
-        self._joiners: dict[int, tuple[int, ...]] = {}
         self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
         self._posted: set[str] = set()
         self._together = Together()
+        self.widths = Widths(self)
         self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
         self.advance(begin)
@@ -179,8 +108,7 @@ class Engine:
         qos: int = 0,
         partition: int = 0,
         beside: bool = False,
-        shrinks: Iterable[tuple[int, int]] = (),
-        grows: Iterable[tuple[int, int]] = (),
+        widths: Iterable[tuple[int, int, bool]] = (),
         amounts: Mapping[str, int] | None = None,
         work: Work | None = None,
         saves: int = UNSTARTED,
@@ -188,11 +116,12 @@ class Engine:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
         One `beside` the machine (a local job) takes none of its cores, and starts as soon as nothing keeps it back.
-        With `shrinks`, it has at most so many cores from given seconds of its payload on; with `grows`, its payload
-        waits there until it has so many (see `grow`). In addition to its cores it takes `amounts` of the pools. The
-        `work` of several jobs takes `run` if as many as share it run all the time; they end together, and work done by
-        one that is killed stays done. If they do it in turn, it takes `run` as well: one ends when the next has started
-        and it has saved its state, which takes `saves`; the one after one that is not signalled waits for its end.
+        Each of `widths` is a second of its payload, and how many cores it has from then on: at most so many, or, where
+        that is true, at least so many, for which it waits. In addition to its cores it takes `amounts` of the pools.
+        The `work` of several jobs takes `run` if as many as share it run all the time; they end together, and work done
+        by one that is killed stays done. If they do it in turn, it takes `run` as well: one ends when the next has
+        started and it has saved its state, which takes `saves`; the one after one that is not signalled waits for its
+        end.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -210,7 +139,7 @@ class Engine:
             frozenset(awaits),
             frozenset(posts),
             beside=beside,
-            widths=tuple(sorted([(*shrink, False) for shrink in shrinks] + [(*grow, True) for grow in grows])),
+            widths=tuple(sorted(widths)),
             work=work,
             saves=saves,
         )
@@ -233,14 +162,14 @@ class Engine:
         job = self.clients[number]
         if job.state is JobState.PENDING:
             was_eligible = job.eligible
-            self._dequeue(job)
+            self.dequeue(job)
             job.eligible = was_eligible
             job.state, job.end = JobState.CANCELLED, self.now
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
             self._stop(job)
             self._give_back(job)
-            self._measure_joined(job)
+            self.widths.came_or_went(job)
         else:
             return
         self._changed[number] = None
@@ -251,7 +180,7 @@ class Engine:
         job = self.clients[number]
         if job.state is JobState.PENDING:
             job.held = True
-            self._dequeue(job)
+            self.dequeue(job)
 
     def release(self, number: int) -> None:
         """Let a held job go."""
@@ -259,53 +188,6 @@ class Engine:
         if job.state is JobState.PENDING and job.held:
             job.held = False
             self._consider(job)
-
-    def resize(self, number: int, cores: int, *, left: int | None = None) -> bool:
-        """Change the width of a client's running job now.
-
-        `cores`: its new width, at least 1, including cores that joined, which are given back first.
-        `left`: seconds, at least 1, that the rest of its payload takes at the new width; unchanged if not given. The
-        walltime stays.
-        Returns: false, without any change, if it does not run, or would grow beyond the idle cores.
-        """
-        job = self.clients[number]
-        if cores < 1 or (left is not None and left < 1):
-            raise ValueError(f"a job of {cores} cores with {left} s left cannot be")
-        more = cores - self.width(number)
-        if job.state is not JobState.RUNNING or (more > 0 and not self._resize(job, more)):
-            return False
-        for other in (*reversed(self._joined(number)), job):
-            if -other.cores < more < 0:
-                self._resize(other, more)
-                break
-            if more < 0:
-                more += other.cores
-                self._end(other)
-        if left is not None:
-            job.run = left + (job.done(self.now) if job.payload_start != UNSTARTED else 0)
-            self.plan_end(job)
-        return True
-
-    def grow(self, number: int, cores: int) -> int:
-        """Ask for more cores for a client's job, and return the number of the job that waits for them.
-
-        That job is eligible while the first one runs, asks for the first one's remaining walltime, and may be
-        cancelled, which gives its cores back.
-
-        `number`: the job; it has not ended, and does not itself join another.
-        """
-        job = self.clients[number]
-        if job.state.is_final or job.beside or job.joins is not None or cores + self.width(number) > self.capacity:
-            raise ValueError(f"job {number} cannot get {cores} more cores")
-        left = job.request if job.start == UNSTARTED else max(job.start + job.request - self.now, 1)
-        other = self.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
-        self.clients[other].joins = number
-        self._joiners[number] = (*self._joiners.get(number, ()), other)
-        return other
-
-    def width(self, number: int) -> int:
-        """Count the cores of a client's job, with what has joined it."""
-        return self.clients[number].cores + sum(other.cores for other in self._joined(number))
 
     # ------------------------------------------------------------------ the loop
 
@@ -340,7 +222,8 @@ class Engine:
         fork._core = self._core.fork()
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
-        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed"):
+        fork.widths = self.widths.fork(fork)
+        for name in ("_timers", "_followers", "_idle", "_posted", "_changed"):
             setattr(fork, name, copy.copy(getattr(self, name)))
         return fork
 
@@ -414,7 +297,7 @@ class Engine:
         while self._timers and self._timers[0][0] == core.now:
             job = self.clients[heappop(self._timers)[1]]
             self._consider(job)
-            self._reach(job)
+            self.widths.reach(job)
         core.end_second()
         self._take_news()
 
@@ -422,7 +305,7 @@ class Engine:
         """Take up what became of the client's jobs, other than that their payloads ended."""
         rows = len(self.table)
         news, self._core.news[:] = list(self._core.news), []
-        news.sort(key=lambda one: self.clients[one.job - rows].joins is None)  # no job loses what is lost already
+        news.sort(key=lambda one: not self.widths.is_addition(one.job - rows))  # no job loses what is lost already
         for job_index, fate, again in news:
             job = self.clients[job_index - rows]
             self._changed[job_index - rows] = None
@@ -434,11 +317,11 @@ class Engine:
                 if again:
                     job.state, job.start, job.payload_start = JobState.PENDING, UNSTARTED, UNSTARTED
                     job.place, job.stood, job.stands = 0, (), UNSTARTED
-                    self._leave_behind(job)
+                    self.widths.leave_behind(job)
                 else:
                     job.state, job.end = JobState.FAILED, self.now
                     self._settle(job)
-                self._measure_joined(job)
+                self.widths.came_or_went(job)
         for job_index, fate, _ in news:
             for number, need in self._followers.get(job_index - rows, ()) if fate is Fate.STARTED else ():
                 if need.type is DependencyType.AFTER:
@@ -447,13 +330,13 @@ class Engine:
     def _begin(self, job: ClientJob) -> None:
         job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
         job.launched, self._launched = self._launched, self._launched + 1
-        if job.joins is not None:
+        if self.widths.is_addition(number := job.index - len(self.table)):
             job.payload_start = self.now
-            self._measure_joined(job)
+            self.widths.came_or_went(job)
         elif job.awaits <= self._posted:
             self._begin_payload(job)
         else:
-            self._idle[job.index - len(self.table)] = None
+            self._idle[number] = None
             self.plan_end(job)
 
     def _begin_payload(self, job: ClientJob) -> None:
@@ -464,7 +347,7 @@ class Engine:
         if work is not None:
             self._together.shared(work, job, self, begins=True)
         self.plan_end(job)
-        self._await_width(job)
+        self.widths.look_at_next(job)
 
     def _stop(self, job: ClientJob) -> None:
         """Take in that a job no longer works: others end later, or the next one begins."""
@@ -477,84 +360,25 @@ class Engine:
         job.planned_end = min(job.payload_end, job.start + job.request)
         self._core.push_end(job.index, job.planned_end)
 
-    # ------------------------------------------------------------------ how wide a client's job is
+    # ------------------------------------------------------------------ what is done with it for other reasons
 
-    def _await_width(self, job: ClientJob) -> None:
-        """Look at a running job again when it is to have another width."""
-        if job.place < len(job.widths):
-            moment = job.moment(job.widths[job.place][0], before=True)
-            heappush(self._timers, (max(moment, self.now), job.index - len(self.table)))
+    def changed(self, job: ClientJob) -> None:
+        """Note that something happened to a job."""
+        self._changed[job.index - len(self.table)] = None
 
-    def _reach(self, job: ClientJob) -> None:
-        """Let a running job have the width that it is to have by now."""
-        number = job.index - len(self.table)
-        if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED or job.stands != UNSTARTED:
-            return
-        reached = False
-        while job.stands == UNSTARTED and job.place < len(job.widths):
-            second, width, at_least = job.widths[job.place]
-            if job.done(self.now) < second:
-                break
-            job.place, reached = job.place + 1, True
-            if not at_least and width < self.width(number):
-                self.resize(number, width)
-            self._measure(job)
-        if reached:
-            self._changed[number] = None
-            if job.stands == UNSTARTED:
-                self._await_width(job)
+    def look_again(self, job: ClientJob, moment: int) -> None:
+        """Consider a job, and its width, at some time from now on."""
+        heappush(self._timers, (max(moment, self.now), job.index - len(self.table)))
 
-    def _measure(self, job: ClientJob) -> None:
-        """Stop a payload while it lacks cores, and let it go on when it has them."""
-        number = job.index - len(self.table)
-        _, width, at_least = job.widths[job.place - 1] if job.place else (0, 0, False)
-        lacks = at_least and self.width(number) < width
-        if job.state is not JobState.RUNNING or lacks == (job.stands != UNSTARTED):
-            return
-        if lacks:
-            job.stands = self.now
-        else:
-            there, since, job.stands = job.done(self.now), job.stands, UNSTARTED
-            job.stood += ((there, self.now - since),)
-            self._await_width(job)
-        self._changed[number] = None
-        self.plan_end(job)
-
-    def _measure_joined(self, other: ClientJob) -> None:
-        """Look at the job whose cores another's are, or were."""
-        if other.joins is not None:
-            self._measure(self.clients[other.joins])
-
-    def _joined(self, number: int) -> list[ClientJob]:
-        return [job for job in self._joining(number) if job.state is JobState.RUNNING]
-
-    def _joining(self, number: int) -> list[ClientJob]:
-        return [self.clients[other] for other in self._joiners.get(number, ())]
-
-    def _resize(self, job: ClientJob, more: int) -> bool:
-        if not self._core.resize(job.index, job.cores + more, job.start + job.request):
-            return False
-        job.cores += more
-        return True
-
-    def _end(self, other: ClientJob) -> None:
-        """End a job that joins another, as it is of no more use."""
-        if other.state is JobState.RUNNING:
-            other.state, other.end = JobState.COMPLETED, self.now
-            self._give_back(other)
-            self._changed[other.index - len(self.table)] = None
-            self._settle(other)
-        elif other.state is JobState.PENDING:
-            self.cancel(other.index - len(self.table))
-
-    def _leave_behind(self, job: ClientJob) -> None:
-        """End what joined a job that goes back into the queue; what was to join it waits for its next start."""
-        number = job.index - len(self.table)
-        for other in self._joined(number):
-            self._end(other)
-        for other in self._joining(number):
-            if other.state is JobState.PENDING:
-                self._dequeue(other)
+    def finish(self, job: ClientJob) -> None:
+        """End a job, as it is of no more use."""
+        if job.state is JobState.RUNNING:
+            job.state, job.end = JobState.COMPLETED, self.now
+            self._give_back(job)
+            self.changed(job)
+            self._settle(job)
+        elif job.state is JobState.PENDING:
+            self.cancel(job.index - len(self.table))
 
     def _complete(self, job: ClientJob) -> None:
         if job.state is not JobState.RUNNING or job.planned_end != self.now:
@@ -578,8 +402,8 @@ class Engine:
     def _settle(self, ended: ClientJob) -> None:
         """Post an ended job's tokens and look again at the jobs that waited for it."""
         ended_number = ended.index - len(self.table)
-        for job in self._joining(ended_number):
-            self._end(job)
+        for job in self.widths.additions(ended_number):
+            self.finish(job)
         if ended.state is JobState.COMPLETED and ended.posts and not ended.reason:
             self._posted |= ended.posts
             self._begin_what_was_awaited()
@@ -639,7 +463,8 @@ class Engine:
             return
         self._core.insert(job.index, job.submit if self.age_accrues else job.eligible)
 
-    def _dequeue(self, job: ClientJob) -> None:
+    def dequeue(self, job: ClientJob) -> None:
+        """Take a pending job out of the queue."""
         if job.eligible == UNSTARTED:
             return
         self._core.remove(job.index)

@@ -42,8 +42,8 @@ class Machine:
         return self.nodes * self.cores_per_node
 
     @property
-    def shrink_by(self) -> int:
-        """Cores that a running job can give back a multiple of."""
+    def resized_by(self) -> int:
+        """Cores of which a running job gives back, or gets, a multiple."""
         return self.cores_per_node if self.whole_nodes else 1
 
     def allocated(self, cores: int, nodes: int = 0) -> int:

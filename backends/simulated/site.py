@@ -31,10 +31,11 @@ from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejecte
 from asa.outcome import JobOutcome
 from asa.waits import QueueEvent
 
+from .client import ClientJob, Need
 from .cluster import BURST_BUFFER, Cluster, Load
 from .cores import slow
 from .cores.base import PlanningCore, PooledCore
-from .engine import ClientJob, Engine, Need
+from .engine import Engine
 from .feed import QueueFeed
 from .machine import Machine
 from .policies import CoreMaker
@@ -110,8 +111,8 @@ class SimulatedBackend:
             max_cores=self._max_cores,
             cores_per_node=self._machine.cores_per_node,
             age_accrues=self._engine.age_accrues,
-            shrink_by=self._machine.shrink_by if self._shrinks else 0,
-            grow_by=self._machine.shrink_by if self._grows else 0,
+            shrink_by=self._machine.resized_by if self._shrinks else 0,
+            grow_by=self._machine.resized_by if self._grows else 0,
             burst_buffer_bytes=_bytes(self._engine.pools),
             whole_nodes=self._machine.whole_nodes,
             partition=next(iter(self._partitions), ""),
@@ -164,16 +165,16 @@ class SimulatedBackend:
         engine, number = self._engine, self._number(job_id)
         where = f"job {job_id!r}"
         job = engine.clients[number]
-        if not self._grows or job.beside or job.joins is not None:
+        if not self._grows or job.beside or engine.widths.is_addition(number):
             raise BackendError("cannot get more cores here", where=where, hint="Submit a wider one.")
         if job.state.is_final:
             raise BackendError("has ended", where=where, hint="Submit another.")
         cores = self._machine.allocated(cores)
-        if not 1 <= cores <= engine.capacity - engine.width(number):
+        if not 1 <= cores <= engine.capacity - engine.widths.of(number):
             raise SubmitRejectedError(
                 f"is to get {cores} more cores on a machine of {engine.capacity}", where=where, hint="Ask for fewer."
             )
-        resizer = str(engine.grow(number, cores) + 1)
+        resizer = str(engine.widths.grow(number, cores) + 1)
         if token:
             self._tokens.setdefault(token, []).append(resizer)
         return resizer
@@ -266,7 +267,6 @@ class SimulatedBackend:
         if spec.run_s is None:
             raise InputError("has no run time", where=where, hint="A simulator needs `run_s`.")
         needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s), d.or_end) for d in spec.dependencies]
-        widths = list(self._widths(spec, cores))
         number = engine.submit(
             cores=cores,
             request=math.ceil(spec.walltime_s),
@@ -278,8 +278,7 @@ class SimulatedBackend:
             awaits=spec.awaits,
             posts=spec.posts,
             beside=spec.local,
-            shrinks=[(second, width) for second, width, wider in widths if not wider],
-            grows=[(second, width) for second, width, wider in widths if wider],
+            widths=self._widths(spec, cores),
             amounts=self._amounts(spec),
             partition=0 if partition is None else partition.place,
             work=Work.of(spec),
@@ -532,8 +531,8 @@ class SimulatedSite:
             self.machine.cores,
             self.machine.cores_per_node,
             self.age_accrues,
-            shrink_by=self.machine.shrink_by if self.shrink else 0,
-            grow_by=self.machine.shrink_by if self.grow else 0,
+            shrink_by=self.machine.resized_by if self.shrink else 0,
+            grow_by=self.machine.resized_by if self.grow else 0,
             plans=self._plans,
             burst_buffer_bytes=self._buffer,
             whole_nodes=self.machine.whole_nodes,
@@ -589,11 +588,16 @@ class SimulatedSite:
 
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the moment when the user arrives; it can be asked for starts if it plans them."""
-        engine = self._world(seed).fork()
-        engine.age_accrues = self.age_accrues
         users = self.trace.users if self.trace is not None else None
         make = PlanningBackend if self._plans else SimulatedBackend
-        return make(engine, self.machine, poll_s=self.poll_s, users=users, shrink=self.shrink, grow=self.grow)
+        return self._backend(self._world(seed).fork(), make, users=users)
+
+    def _backend(
+        self, engine: Engine, make: Callable[..., SimulatedBackend] = SimulatedBackend, **more: Any
+    ) -> SimulatedBackend:
+        """Give a machine as its user sees it, under the site's rules."""
+        engine.age_accrues = self.age_accrues
+        return make(engine, self.machine, poll_s=self.poll_s, shrink=self.shrink, grow=self.grow, **more)
 
     def _world(self, seed: int) -> Engine:
         """Give the world of a seed, as it was prepared; made here if it was not, or with whom it was is gone."""

@@ -10,7 +10,8 @@ from asa.backend import JobSpec, JobState
 from .table import UNSTARTED
 
 if TYPE_CHECKING:
-    from .engine import ClientJob, Engine
+    from .client import ClientJob
+    from .engine import Engine
 
 NOTHING_LEFT = "NothingLeft"
 """Reason of a leg that ended, while not all is done or since all is."""

@@ -42,6 +42,7 @@ from .link import SlurmJob, SlurmLink, SlurmRecord
 from .options import without_nodes
 from .pacing import Pacer
 from .preflight import SlurmPreflight
+from .resizing import can_resize
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
@@ -487,9 +488,9 @@ class SlurmBackend:
             job.kept = replace(job.kept, walltime_s=walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`."""
+        """Give back all but so many nodes of a running job; see `asa.backend.Shrinking`."""
         number = _number(job_id)
-        if "nodes" not in self._link.changeable:
+        if not can_resize(self._link.changeable):
             raise BackendError(
                 "this way of reaching Slurm cannot make a running job smaller",
                 where=f"job {job_id}",

@@ -19,6 +19,7 @@ from asa.units import format_duration
 from .link import SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
 from .preflight import ENFORCED
 from .probe import Prober, Revelation
+from .resizing import can_resize
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 
@@ -288,13 +289,8 @@ class Examiner:
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             found.add("Limits", f"the controller takes {', '.join(known)}")
-        if "nodes" not in self._link.changeable:
-            found.add(
-                "Shrinking jobs",
-                "not from here by these means; a job's own script does, between its stages",
-                "good" if self._settings.shrink else "note",
-                "" if self._settings.shrink else "shrink = false says that jobs keep their nodes here.",
-            )
+        if not can_resize(self._link.changeable):
+            found.findings.append(self._settings.resizing_found())
 
     @staticmethod
     def _privacy(found: _Findings, config: Mapping[str, str]) -> None:

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from asa.core import words
 from asa.errors import InputError
 from asa.units import parse_duration
+
+from .resizing import ResizingSettings
 
 DEFAULT_POLL_S = 2.0
 
@@ -112,7 +114,7 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 _RENAMED = {"most_poll": "max_poll", "most_queued": "max_queued"}
 
 
-class SlurmSettings(BaseModel):
+class SlurmSettings(ResizingSettings):
     """Settings for all links to Slurm; None or empty if the site is asked.
 
     `system`: name of the machine, under which waits are learned; the cluster's name if not given.
@@ -145,7 +147,6 @@ class SlurmSettings(BaseModel):
     accounting: bool | None = None
     min_job_age: Duration | None = None
     kill_invalid_depend: bool | None = None
-    shrink: bool = True
     max_queued: int | None = Field(default=None, ge=1)
     max_array_size: int | None = Field(default=None, ge=0)
     whole_nodes: bool | None = None

@@ -128,21 +128,12 @@ class TwinSite(SimulatedSite):
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the moment when the user arrives."""
         engine = self._world(seed).fork()
-        engine.age_accrues = self.age_accrues
         core = engine.core
         assert isinstance(core, GeneralCore)
         if self._user != -1:
             core.client_user = self._last_user(core, engine.now) if self._user is None else self._user
-        return SimulatedBackend(
-            engine,
-            self.machine,
-            poll_s=self.poll_s,
-            users=self.twin.jobs.users,
-            shrink=self.shrink,
-            grow=self.grow,
-            partitions=self._partitions,
-            max_cores=self._most,
-        )
+        users = self.twin.jobs.users
+        return self._backend(engine, users=users, partitions=self._partitions, max_cores=self._most)
 
     def arrive_evenly(self, moments: int, seed: int) -> None:
         """Have users 0, 1 and so on arrive evenly over the last months, each at some moment of its part of them."""

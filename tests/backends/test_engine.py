@@ -9,10 +9,11 @@ import sys
 import asa.backends.simulated.engine as engine_module
 import numpy as np
 import pytest
+from asa.backends.simulated.client import Need
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.fast import FastCore
 from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
+from asa.backends.simulated.engine import NEVER, Engine, JobTable
 from asa.backends.simulated.policies import Easy, Fcfs, NoBackfill, Policy
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
@@ -408,21 +409,21 @@ def test_a_running_job_may_change_its_width():
     assert engine.advance(20) == [job]
     engine.advance(20)
     assert engine.start.tolist() == [0, -1]
-    assert engine.resize(job, 2, left=120)
+    assert engine.widths.resize(job, 2, left=120)
     engine.advance(20)
     assert engine.start.tolist() == [0, 20]
-    assert not engine.resize(job, 4)
+    assert not engine.widths.resize(job, 4)
     engine.advance(50)
     assert engine.free_cores == 4
-    assert engine.resize(job, 6, left=30)
+    assert engine.widths.resize(job, 6, left=30)
     assert engine.free_cores == 0
     until_the_end(engine)
     assert (engine.clients[job].end, engine.clients[job].state) == (80, JobState.COMPLETED)
     assert engine.free_cores == CAPACITY
-    assert not engine.resize(job, 1)
+    assert not engine.widths.resize(job, 1)
     for wrong in ({"cores": 0}, {"cores": 1, "left": 0}):
         with pytest.raises(ValueError, match="cannot be"):
-            engine.resize(job, **wrong)
+            engine.widths.resize(job, **wrong)
 
 
 @given(backgrounds, st.lists(st.tuples(st.integers(0, 30), st.integers(1, CAPACITY)), max_size=6))
@@ -434,7 +435,7 @@ def test_resizing_never_takes_what_is_not_there(jobs, wishes):
         while engine.advance(moment) or engine.now < moment:
             pass
         before = engine.free_cores + engine.clients[job].cores
-        if engine.resize(job, cores):
+        if engine.widths.resize(job, cores):
             assert engine.free_cores + cores == before
         assert engine.free_cores >= 0
     until_the_end(engine)
@@ -470,7 +471,7 @@ def test_a_core_must_be_of_the_same_machine():
 def test_a_job_that_shrinks_gives_cores_back_at_its_moments():
     """Counted from the beginning of its payload, and for those that wait."""
     engine = Engine(CAPACITY, table([(0, 30, 30, 8), (5, 10, 10, 4), (6, 10, 10, 6)]))
-    job = engine.submit(cores=8, request=100, run=60, awaits=["go"], shrinks=[(20, 4), (40, 2)])
+    job = engine.submit(cores=8, request=100, run=60, awaits=["go"], widths=[(20, 4, False), (40, 2, False)])
     engine.submit(cores=1, request=50, run=35, posts=["go"], beside=True)
     until_the_end(engine)
     assert (engine.clients[job].start, engine.clients[job].payload_start, engine.clients[job].end) == (30, 35, 95)
@@ -479,10 +480,10 @@ def test_a_job_that_shrinks_gives_cores_back_at_its_moments():
 
 def test_a_job_that_is_cancelled_or_ends_early_does_not_shrink_any_more():
     engine = idle()
-    first = engine.submit(cores=8, request=10, run=60, shrinks=[(20, 4)])
+    first = engine.submit(cores=8, request=10, run=60, widths=[(20, 4, False)])
     until_the_end(engine)
     assert (engine.clients[first].state, engine.clients[first].cores) == (JobState.TIMEOUT, 8)
-    second = engine.submit(cores=8, request=100, run=60, shrinks=[(20, 4), (21, 6)])
+    second = engine.submit(cores=8, request=100, run=60, widths=[(20, 4, False), (21, 6, False)])
     soon = engine.now + 21
     while engine.now < soon:
         engine.advance(soon)
@@ -495,7 +496,7 @@ def test_a_job_that_is_cancelled_or_ends_early_does_not_shrink_any_more():
 @given(backgrounds, st.lists(st.tuples(st.integers(0, 30), st.integers(1, CAPACITY)), max_size=4))
 def test_shrinking_conserves_cores(jobs, shrinks):
     engine = Engine(CAPACITY, table(jobs), now=0)
-    job = engine.submit(cores=6, request=60, run=40, shrinks=shrinks)
+    job = engine.submit(cores=6, request=60, run=40, widths=[(*shrink, False) for shrink in shrinks])
     until_the_end(engine)
     assert engine.free_cores == CAPACITY
     assert min(engine.start) >= 0

@@ -4,12 +4,13 @@ import pickle
 
 import numpy as np
 import pytest
+from asa.backends.simulated.client import Need
 from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores import fast as fast_module
 from asa.backends.simulated.cores import general as general_module
 from asa.backends.simulated.cores.base import Fate
 from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.engine import Engine, Need
+from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.policies import (
     F1,
     Conservative,
@@ -377,11 +378,11 @@ def crowd(kind, policy):
         running = [n for n, job in enumerate(engine.clients) if job.state.value == "running"]
         for _ in range(40):  # the same end, foreseen again and again
             for number in running:
-                engine.resize(number, engine.clients[number].cores, left=5)
+                engine.widths.resize(number, engine.clients[number].cores, left=5)
         if step == 5:
             engine = engine.fork()
         for number in running[:1]:
-            engine.resize(number, 1, left=9)
+            engine.widths.resize(number, 1, left=9)
         while engine.advance(60 * step) or engine.now < 60 * step:
             pass
     while engine.advance(NEVER):
@@ -487,7 +488,7 @@ def test_a_shrinking_job_keeps_its_promises_to_others():
     engine.advance(3)
     while engine.now < 5:
         engine.advance(5)
-    assert engine.resize(job, 4)
+    assert engine.widths.resize(job, 4)
     until_the_end(engine)
     assert engine.start.tolist() == [40, 5]
 
@@ -541,14 +542,14 @@ def test_shrinking_is_always_possible():
     job = engine.submit(cores=8, request=100, run=80)
     engine.advance(10)
     engine.advance(10)
-    assert engine.resize(job, 6)
-    assert not engine.resize(job, 7)
+    assert engine.widths.resize(job, 6)
+    assert not engine.widths.resize(job, 7)
     pools = {"batch": 4, "debug": 2}
     engine = plan(Policy(), [(500, 1, 1, 1)], pools, {"batch": "batch", "debug": "debug"})
     job = engine.submit(cores=1, request=100, run=80, partition=1)
     engine.advance(10)
-    assert not engine.resize(job, 3)
-    assert engine.resize(job, 2)
+    assert not engine.widths.resize(job, 3)
+    assert engine.widths.resize(job, 2)
     assert engine.free_cores == 4
 
 

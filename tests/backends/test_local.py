@@ -21,7 +21,7 @@ from asa.backends.local.spool import Spool, SpooledStanding, locked, put, writte
 from local_queue import Queue, ended, job, lines, running
 from slurm_testbed import until
 
-from asa.backend import Adjustable, Backend, Dependency, DependencyType, Examinable, Facility, JobState
+from asa.backend import Adjustable, Backend, Dependency, DependencyType, Examinable, Facility, JobState, Shrinking
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.payload import payload_text
 from asa.testing import check_backend
@@ -78,6 +78,7 @@ def test_ports(queue):
     backend = queue.connect()
     assert isinstance(backend, Backend)
     assert isinstance(backend, Adjustable)
+    assert not isinstance(backend, Shrinking), "a machine is one node"
     assert list(backend.preview(job("echo x"))) == ["script"]
 
 
@@ -245,8 +246,6 @@ def test_a_running_jobs_walltime_can_be_changed(queue):
     assert ended(backend, job_id).state is JobState.TIMEOUT
     with pytest.raises(BackendError, match="has ended"):
         backend.change_walltime(job_id, 10.0)
-    with pytest.raises(BackendError, match="one node"):
-        backend.shrink(job_id, 1)
 
 
 def test_a_job_whose_processes_were_killed_is_lost(queue):

@@ -33,6 +33,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    Shrinking,
     Site,
     StepTimes,
     TakesUp,
@@ -46,7 +47,7 @@ from asa.runner.beside import Beside, BesideBackend
 SITE = Capabilities("x", 112, 28, age_accrues=False)
 
 FORWARDED = (
-    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Withdrawing,
+    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking, Withdrawing,
 )  # fmt: skip
 OF_FACILITIES = (Examinable, Facility, Site, Troubleshooting)  # what a run is not given
 OF_PROGRAMS = (TakesUp,)  # who resize the job in which they run, which is none of a run's
@@ -173,8 +174,8 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     far, near = backend.submit(job("sleep 300")), backend.submit(local("sleep 300"))
     backend.change_walltime(far, 600.0)
     assert site._far.link.all[far].walltime_s == 600.0
-    with pytest.raises(BackendError, match="one node"):
-        backend.shrink(near, 1)
+    with pytest.raises(BackendError, match="cannot be changed"):
+        backend.shrink(near, 1)  # this machine is one node
     backend.change_walltime(near, 0.1)
     heard(backend, near, JobState.TIMEOUT)
 

@@ -12,6 +12,7 @@ from asa.backend import Capabilities
 from asa.errors import InputError
 from asa.metrics import measure
 from asa.records import Cancelled, Resized, Submitted
+from asa.report.frontier import candidates_of
 from asa.runner import Run, run_all
 from asa.strategies import GrowthView, Keep, Phase, RunView, StageView, load_strategy
 from asa.strategies.planned import Planned
@@ -294,6 +295,14 @@ def test_where_no_job_can_grow_none_is_asked_about():
     assert not any(job.widths for job in plan.submissions)
 
 
+def test_a_job_that_gets_more_cores_is_not_shown_as_big_job():
+    rising = Workflow("rising", [CHAIN.stages["narrow"].following(()), replace(CHAIN.stages["again"], walltime_s=1200)])
+    candidates = candidates_of(look_ahead(view(rising, grow_by=1), Sized(300.0), Aim(grow=True)))
+    widths = {one.name: [job.block.elasticity.widths for job in one.sketch.jobs] for one in candidates}
+    assert widths["Big Job"] == [()]
+    assert [widths[one.name] for one in candidates if one.is_chosen] == [[(1, 64)]]
+
+
 def growing(now, *, began=(0.0, 800.0), phase=Phase.QUEUED, growths=True, **more):
     """A job of all stages that began at 0, and 63 more cores for the third, which were asked for at 1300 for 300 s."""
     known = {}
@@ -323,7 +332,7 @@ def test_cores_that_are_still_queued_are_expected():
             state = replace(state, stages={**state.stages, "narrow": narrow})
         [job] = look_ahead(state, Sized(300.0), GROWING.aim).under_way
         assert set(job.end_s + now) == {end_s}
-        assert job.block.widths == (64, 1, 64, 1)
+        assert job.block.elasticity.widths == (64, 1, 64, 1)
 
 
 def test_cores_that_came_too_early_are_given_back_and_a_job_that_stands_still_for_too_long_is_given_up():

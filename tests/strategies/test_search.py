@@ -11,6 +11,7 @@ from pace import references
 
 from asa.strategies import Keep
 from asa.strategies.planning import Parts, Question, search, sketch_of, take_apart
+from asa.strategies.planning.elasticity import Resizing
 from asa.strategies.planning.search import SAMPLES, _shuffle, aged, priced_frontier
 from asa.workflow import Stage, Workflow
 
@@ -49,16 +50,16 @@ def ask(
     bounds=None,
     more=None,
 ):
-    parts = Parts(workflow, shrink_by=int(shrink))
+    parts = Parts(workflow, resizing=Resizing(int(shrink)))
     if more is not None:
         parts = rising(workflow, more, shrink_by=int(shrink))
     return Question(parts, waits_s or exponential(20.0, 0.1), bounds or {}, price_s, age_accrues, modes)
 
 
-def rising(workflow, more_s, *, shrink_by=1, **options):
+def rising(workflow, more_s, *, shrink_by=1, max_cores=np.inf, **options):
     """Take apart where jobs grow by any number of cores."""
     widths = {name: stage.cores for name, stage in workflow.stages.items()}
-    return Parts(workflow, shrink_by=shrink_by, widths=widths, more_s=more_s, **options)
+    return Parts(workflow, resizing=Resizing(shrink_by, widths, max_cores, more_s), **options)
 
 
 def all_plans(question):
@@ -252,7 +253,7 @@ def test_a_given_plan_costs_what_the_search_says_of_it():
 
 def test_branches_in_one_job_run_one_after_the_other():
     """As a batch script runs them."""
-    block = Parts(diamond(), shrink_by=1).block(diamond().order)
+    block = Parts(diamond(), resizing=Resizing(1)).block(diamond().order)
     assert block.run_s == 100 + 1000 + 300 + 300 + 100
 
 
@@ -276,17 +277,17 @@ def test_what_a_job_that_grows_is_expected_to_take(wait_s, late_s, idle_core_s):
     """64 cores for 500 s, 1 for 500 s, and 64 for 500 s; each asks for half as much again."""
     flow = chain((64, 500), (1, 500), (64, 500))
     [(count, block)] = rising(flow, constantly(wait_s)).rising(tuple(flow.order))
-    assert (count, block.stages, block.widths, block.cores, block.shrinks) == (
+    assert (count, block.stages, block.elasticity.widths, block.cores, block.elasticity.shrinks) == (
         3,
         tuple(flow.order),
         (64, 1, 64),
         64,
         True,
     )
-    assert set(block.late_s) == {late_s}
+    assert set(block.elasticity.late_s) == {late_s}
     assert block.core_hours == pytest.approx((129 * 500 + idle_core_s) / 3600)
-    assert block.spare_s == max(min(wait_s, 2250 / 4), 120.0)
-    assert block.walltime_s == 2250 + block.spare_s
+    assert block.elasticity.spare_s == max(min(wait_s, 2250 / 4), 120.0)
+    assert block.walltime_s == 2250 + block.elasticity.spare_s
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_what_a_job_that_grows_is_expected_to_take(wait_s, late_s, idle_core_s):
 def test_cores_that_come_early_idle_or_are_asked_for_again(waits, late_s, idle_s):
     flow = chain((1, 1000), (11, 1000))
     [(_, block)] = rising(flow, lambda *_: np.array(waits)).rising(tuple(flow.order))
-    assert block.late_s.tolist() == late_s
+    assert block.elasticity.late_s.tolist() == late_s
     stands_s = np.mean(late_s)
     assert block.core_hours == pytest.approx((12 * 1000 + 1 * stands_s + 10 * idle_s) / 3600)
 
@@ -309,7 +310,7 @@ def test_more_cores_are_not_asked_for_while_the_machine_does_not_hold_both():
     flow = chain((64, 500), (1, 200), (64, 500))
     for most, late_s in ((127, 0.0), (126, 200.0)):
         [(_, block)] = rising(flow, constantly(400.0), max_cores=most).rising(tuple(flow.order))
-        assert set(block.late_s) == {late_s}
+        assert set(block.elasticity.late_s) == {late_s}
 
 
 def test_what_cannot_grow_does_not():
@@ -349,12 +350,12 @@ def test_a_job_grows_only_where_that_costs_less(stages, price_s, per_core_s, per
 def test_of_plans_that_are_else_alike_the_one_with_fewer_jobs_is_taken():
     question = ask(chain((8, 100), (1, 100), (8, 100)), waits_s=exponential(0.0, 0.0), more=constantly(0.0))
     [job] = search(replace(question, handover_s=1.0)).jobs
-    assert job.block.widths == (8, 1, 8)
+    assert job.block.elasticity.widths == (8, 1, 8)
 
 
 @pytest.mark.parametrize(("count", "most"), [(9, 2), (50, 20)])
 def test_stages_are_planned_quickly_where_jobs_grow(count, most):
     flow = chain(*(((1, 28, 112)[i % 3], 600 + i) for i in range(count)))
     question = ask(flow, 1000.0, more=constantly(0.0))
-    assert any(job.block.widths for job in search(question).jobs)
+    assert any(job.block.elasticity.widths for job in search(question).jobs)
     assert references(lambda: search(ask(flow, 1000.0, more=constantly(0.0)))) < most

@@ -7,14 +7,16 @@ a class, with one instance for each run, which keeps the state of that kind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from asa.backend import Capabilities, JobSpec
+from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
 from asa.runner.units.base import Units
 from asa.runner.units.elements import ElementUnits
-from asa.runner.units.growth import GrowthUnits
+from asa.runner.units.growth import GrowthUnits, widths_of
 from asa.runner.units.legs import LegUnits
 from asa.runner.units.tasks import TaskUnits
 from asa.strategies.base import PlannedJob, StageView
@@ -44,6 +46,19 @@ class UnitsOfRun:
     def of(self, job: Job) -> Units:
         """Give the kind of what a job runs."""
         return self.asked(job.planned, job.spec)
+
+    def line(self, run: RunCourse, job: Job) -> list[Job]:
+        """Give the job in which a job's stages run, and behind it all that only make that one wider."""
+        return self.growth.line(run, job)
+
+    def shown(self) -> dict[str, Any]:
+        """Give what a strategy is shown of jobs that run no stage: fields of `RunView`."""
+        return {"growths": tuple(self.growth.views())}
+
+    @staticmethod
+    def widths(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
+        """Give the cores that a job keeps from each of its stages on, which follow each other; 0 for all."""
+        return widths_of(run, planned, stages)
 
     # ------------------------------------------------------------------ the one place where it is chosen
 

@@ -39,6 +39,10 @@ class Units:
         """Name the job that a plan asks for. Asked for again after a doubt, it is the same."""
         return run.token_of(planned.stages)
 
+    def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec | None:
+        """Write a job that runs nothing of its stages; None for one that runs them."""
+        return None
+
     def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
         """Submit a job; return its number."""
         return backend.submit(spec)

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import Any
 
 from asa.backend import Backend, Dependency, DependencyType, Growing, JobSpec, JobState
 from asa.errors import InputError, SubmitRejectedError
@@ -15,6 +16,7 @@ from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
 from asa.runner.units.base import Units
 from asa.strategies.base import GrowthView, Phase, PlannedJob
+from asa.workflow import Stage
 
 
 @dataclass(slots=True)
@@ -29,7 +31,7 @@ class GrowthUnits(Units):
         place, count = run.stages.place(planned.stages[0]), self.resubmissions(run, planned)
         return f"{run.jobs[planned.joins].spec.token}-g{place}-{count}"
 
-    def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec:
+    def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec | None:
         """Write their job: what the other job's stage has more than the one before it."""
         job, [stage] = run.jobs[planned.joins], planned.stages
         cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
@@ -51,6 +53,10 @@ class GrowthUnits(Units):
             **terms_of(job.spec),
             dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
         )
+
+    def recorded(self, job: Job) -> dict[str, Any]:
+        """Say what they join."""
+        return {"joins": job.planned.joins}
 
     def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
         """Ask for them; return their job's number."""
@@ -114,6 +120,22 @@ class GrowthUnits(Units):
         return ""
 
     why_useless = why_lost
+
+
+def widths_of(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
+    """Say how wide a job is during each of its stages, one after the other: as planned, or as is still needed.
+
+    Returns: cores; 0 for all that the job has.
+    """
+    if planned.widths:
+        widths = dict(zip(planned.stages, planned.widths, strict=True))
+        return [widths[stage.name] for stage in stages]
+    site = run.capabilities
+    by, needs = site.shrink_by if planned.shrinks else 0, [stage.cores_on(site.cores_per_node) for stage in stages]
+    if not by or max(needs) % by:  # then what it gets of which node is not known
+        return [0] * len(stages)
+    left = list(accumulate(reversed(needs), max))[::-1]
+    return [-(-need // by) * by for need in left]
 
 
 def _key(job: Job) -> tuple[str, str]:

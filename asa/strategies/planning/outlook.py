@@ -14,12 +14,23 @@ from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError, near
-from asa.strategies.base import Choice, Comparing, Forecast, Keep, Phase, Request, RunView, StageView, Weighed
-from asa.strategies.growth import Growth, predicted, width_of
+from asa.strategies.base import (
+    Choice,
+    Comparing,
+    Forecast,
+    Keep,
+    Phase,
+    Request,
+    RunView,
+    StageView,
+    Weighed,
+    predicted,
+)
 from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Stage, Workflow
 
+from .elasticity import Resizing, looked_after
 from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
 from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search, typical
@@ -224,8 +235,8 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
     table = _Waits(view, forecast)
     modes = _modes(site)
-    grows = aim.grow and site.grow_by > 0 and Keep.AWAIT in modes  # what is asked for ahead may idle
-    widths = {name: width_of(view, name) for name in view.workflow.order} if grows else {}
+    # what is asked for ahead may idle
+    resizing = Resizing.at(view, table.more_s, may_rise=aim.grow and Keep.AWAIT in modes)
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
     is_moldable = aim.chooses_shapes and any(
         view.stages[name].stage.moldable is not None for name in view.workflow.order
@@ -234,10 +245,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     whole = Parts(
         _as_known(view) if is_moldable else view.workflow,
         cores_per_node=site.cores_per_node,
-        shrink_by=site.shrink_by,
-        widths=widths,
-        max_cores=site.max_cores,
-        more_s=table.more_s,
+        resizing=resizing,
         site=site,
     )
     under_way = tuple(_under_way(view, whole, table))
@@ -246,11 +254,8 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         _as_known(view),
         left,
         cores_per_node=site.cores_per_node,
-        shrink_by=site.shrink_by,
+        resizing=resizing,
         max_walltime_s=max_walltimes(site),
-        widths=widths,
-        max_cores=site.max_cores,
-        more_s=table.more_s,
         forms=forms,
         site=site,
     )
@@ -265,7 +270,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     if site.charges == "used":
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
-    handover_s = _HANDOVER_S if grows else 0.0
+    handover_s = _HANDOVER_S if resizing.rises else 0.0
     question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True)
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
@@ -397,7 +402,7 @@ class _Waits:
             key = -(-cores // self._jobs(block)), like, partition  # of one job
             self._compare(block.stages[:1], [key])
             return self._compared[self._places[key]]
-        if block.widths:
+        if block.elasticity.widths:
             return self._sized(block.stages, block.cores, block.walltime_s)
         return self.of.predict(block.stages, self._view.now_s)
 
@@ -484,9 +489,7 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
         if view.stages[name].phase in _UNDER_WAY:
             job_id = view.stages[name].job_id
             jobs[job_id] = (*jobs.get(job_id, ()), name)
-    ends_s: Mapping[str, float] = {}
-    if any(stage.cores for stage in view.stages.values()):
-        ends_s = Growth().watch(view, waits.of).ends_s
+    ends_s = looked_after(view, waits.of).ends_s
     for name in view.workflow.order:
         first = view.stages[name]
         if first.phase not in _UNDER_WAY or name in done:

@@ -9,25 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from operator import mul
-
-import numpy as np
-from numpy.typing import NDArray
 
 from asa.backend import Capabilities
 from asa.shapes import Shape
-from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.waves import Waves, cores_of, is_series, likeness, slots_of, walltime_of, waves_of
 from asa.workflow import Workflow
 
+from .elasticity import RIGID, Elasticity, Resizing, RisingJob
 from .molding import Form, Line, WideningJob, lines_of
-
-_GROWTH = Growth()
-_SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed the time that a job may idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +30,9 @@ class Block:
     cores: int  # its width at the beginning
     walltime_s: float
     run_s: float  # how long it is expected to run
-    core_hours: float  # what it is expected to hold while it does; less if it shrinks
-    shrinks: bool  # whether it gives back what its stages that are left do not need
+    core_hours: float  # what it is expected to hold while it does, and until another job has what it cannot finish
+    elasticity: Elasticity = RIGID  # how its width changes
     spread: float = 0.0  # how far its run time strays: about the standard deviation of the logarithm
-    widths: tuple[int, ...] = ()  # where it grows: its cores during each of its stages
-    spare_s: float = 0.0  # the part of its walltime for idling
-    # samples of how long it will idle, in order; if that would be too long, until another job has its stages. Its
-    # core-hours include what it holds meanwhile.
-    late_s: NDArray[np.float64] | None = field(default=None, compare=False)
     shapes: tuple[Shape, ...] = ()  # of its stages, where these may be asked for in several
 
 
@@ -79,11 +66,8 @@ class Parts:
     """The pieces of a workflow's stages that are still to be submitted.
 
     `names`: the stages to plan, with all that follow them; all if not given.
-    `shrink_by`: the site takes cores back in multiples of this; 0 if it does not.
+    `resizing`: how jobs may change their width; not at all if not given.
     `max_walltime_s`: returns the longest walltime of a partition; an empty name is the default partition.
-    `widths`: where jobs can grow, the cores of such a job during each stage, as the site gives and takes them; 0 if it
-    cannot.
-    `more_s`: returns samples, in order, of the wait for so many cores for so long, for a stage.
     `site`: if given, small stages of a job run side by side on a node, as its nodes allow.
     `forms`: the shapes of each stage, if they are to be chosen. A job whose stages have several does not grow.
     """
@@ -94,17 +78,14 @@ class Parts:
         names: Iterable[str] | None = None,
         *,
         cores_per_node: int = 1,
-        shrink_by: int = 0,
+        resizing: Resizing | None = None,
         max_walltime_s: Callable[[str], float] = lambda _partition: math.inf,
-        widths: Mapping[str, int] | None = None,
-        max_cores: float = math.inf,
-        more_s: Callable[[str, int, float], NDArray[np.float64]] | None = None,
         forms: Mapping[str, Sequence[Form]] | None = None,
         site: Capabilities | None = None,
     ) -> None:
         self.workflow = workflow
         self.cores_per_node = cores_per_node
-        self.shrink_by = shrink_by
+        self.resizing = resizing or Resizing()
         chosen = set(workflow.order if names is None else names)
         self.names = tuple(name for name in workflow.order if name in chosen)
         self._blocks: dict[tuple[str, ...], Block | None] = {}
@@ -116,9 +97,6 @@ class Parts:
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
         self._strays = any(self._spreads_s.values())
         self._max_walltime_s = max_walltime_s
-        self._widths = widths or {}
-        self._max_cores = max_cores
-        self._more_s = more_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._partitions = {stage.name: stage.partition for stage in stages}
         self._lines = None if forms is None else lines_of(forms)
@@ -194,7 +172,7 @@ class Parts:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
 
-    def growing(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
+    def leading(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
         """Make the blocks of the first piece, of the first two, and so on, as long as they fit into one job.
 
         `pieces`: to the end of their series. Each block comes with its number of pieces; several with the same number
@@ -236,12 +214,12 @@ class Parts:
     def _in_all_shapes(
         self, pieces: Iterable[str | tuple[Series, ...]], lines: Sequence[Line]
     ) -> Iterator[tuple[int, Block]]:
-        growing = [WideningJob(line) for line in lines]
+        fitting = [WideningJob(line) for line in lines]
         stages: tuple[str, ...] = ()
         for count, added in enumerate(self._shared(pieces), start=1):
             stages += added
-            growing = [one for one in growing if all(map(one.add, added))]
-            for one in growing:
+            fitting = [one for one in fitting if all(map(one.add, added))]
+            for one in fitting:
                 # one of no more cores than a narrower line has is there already
                 if one.cores == one.line.width and (block := self._grown_to(stages, one)) is not None:
                     yield count, block
@@ -250,85 +228,36 @@ class Parts:
         walltime_s = self.workflow.walltime_of(names, one.walltime_s)
         if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
             return None
-        held, shrinks = self._held(one.cores, one.run_s, one.needs, one.lasts_s)
+        held, elasticity = self.resizing.held(one.cores, one.run_s, one.needs, one.lasts_s)
         hours = 0.0 if self.workflow.stages[names[0]].local else held / 3600
         spread = math.sqrt(one.strays) / one.run_s
-        return Block(names, one.cores, walltime_s, one.run_s, hours, shrinks, spread, shapes=one.shapes)
+        return Block(names, one.cores, walltime_s, one.run_s, hours, elasticity, spread, one.shapes)
 
     def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
-        """Make those of `growing` whose job gets more cores as it goes, each with how many pieces it has."""
-        if not self._widths or self._more_s is None:
+        """Make those of `leading` whose job gets more cores as it goes, each with how many pieces it has."""
+        if not self.resizing.rises:
             return []
         key = self.in_order(pieces[0])
         if key not in self._rising:
-            self._rising[key] = list(self._risen(pieces, self._more_s))
+            self._rising[key] = list(self._risen(pieces))
         return self._rising[key]
 
     def risen(self, stages: tuple[str, ...]) -> Block | None:
         """Make a block of some stages whose job gets more cores as it goes; None if none can, or needs to."""
-        if not self._widths or self._more_s is None:
+        if not self.resizing.rises:
             return None
-        return next((block for count, block in self._risen(stages, self._more_s) if count == len(stages)), None)
+        return next((block for count, block in self._risen(stages) if count == len(stages)), None)
 
-    def _risen(
-        self,
-        pieces: Iterable[str | tuple[Series, ...]],
-        more_s: Callable[[str, int, float], NDArray[np.float64]],
-    ) -> Iterator[tuple[int, Block]]:
-        """Follow a job from stage to stage, and add up its cost.
-
-        Each time that it grows, the cores are asked for their usual wait ahead, as `Growth` does, with the job's
-        remaining walltime; here that is taken as its whole walltime so far.
-        """
-        widths: list[int] = []
-        ends_s: list[float] = []
-        runs_s = walltime_s = waits_s = held_s = 0.0
-        late_s, rises, shrinks = np.zeros(1), 0, False
+    def _risen(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[int, Block]]:
+        job = RisingJob(self.resizing)
         for count, block in enumerate(self._in_own_shapes(pieces), start=1):
-            for name in block.stages[len(widths) :]:
-                width, before = self._widths.get(name, 0), widths[-1] if widths else math.inf
-                shrinks |= bool(widths) and width < before
-                if not width or (shrinks and not self.shrink_by):
+            for name in block.stages[len(job.widths) :]:
+                if not job.add(name, self._runs_s[name], self._walltimes_s[name]):
                     return
-                walltime_s += self._walltimes_s[name]
-                if width > before:
-                    cores = width - widths[-1]
-                    room = self._max_cores - cores
-                    ahead_s = runs_s
-                    if max(widths) > room:  # they cannot be asked for while the machine does not hold both
-                        ahead_s -= max(end_s for had, end_s in zip(widths, ends_s, strict=True) if had > room)
-                    waits = more_s(name, cores, walltime_s)
-                    late, early_s = _late_s(waits, ahead_s)
-                    max_s = MAX_SPARE * walltime_s
-                    stands_s = float(np.minimum(late, max_s).sum()) / len(late)
-                    if max(late[0], late[-1]) > max_s:
-                        # then another job is asked for, of a queue that is slow now: its wait is a long one, too
-                        other = more_s(name, width, self._walltimes_s[name])
-                        late = np.where(late > max_s, max_s + other, late)
-                    held_s += widths[-1] * stands_s + cores * early_s
-                    late_s, rises = late_s + late, rises + 1
-                    waits_s += float(waits[int(_SPARE_LEVEL * len(waits))])
-                widths.append(width)
-                runs_s += self._runs_s[name]
-                ends_s.append(runs_s)
-                held_s += width * self._runs_s[name]
-            if rises:
-                spare_s = max(min(waits_s, MAX_SPARE * block.walltime_s), NOTICE_S * rises)
-                yield (
-                    count,
-                    Block(
-                        block.stages,
-                        widths[0],
-                        block.walltime_s + spare_s,
-                        block.run_s,
-                        held_s / 3600,
-                        shrinks,
-                        block.spread,
-                        tuple(widths),
-                        spare_s,
-                        late_s,
-                    ),
-                )
+            if job.rises:
+                how = job.elasticity(block.walltime_s)
+                walltime_s, hours = block.walltime_s + how.spare_s, job.held_s / 3600
+                yield count, Block(block.stages, job.widths[0], walltime_s, block.run_s, hours, how, block.spread)
 
     def _make(self, names: tuple[str, ...]) -> Block | None:
         """Make a block of stages as they are asked for now."""
@@ -337,7 +266,7 @@ class Parts:
             stage = self.workflow.stages[names[0]]
             hours = 0.0 if stage.local else core_hours(needs[0], stage.work_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
-            return Block(names, needs[0], walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
+            return Block(names, needs[0], walltime_s, run_s, hours, spread=stage.run_spread)
         if self._site is not None:
             waves = waves_of([self.workflow.stages[name] for name in names], self._site)
             if not is_series(waves):
@@ -350,9 +279,9 @@ class Parts:
         cores, run_s = max(needs), sum(lasts)
         if run_s > walltime_s:
             return None
-        held, shrinks = self._held(cores, run_s, needs, lasts)
+        held, elasticity = self.resizing.held(cores, run_s, needs, lasts)
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
-        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
+        return Block(names, cores, walltime_s, run_s, held / 3600, elasticity, spread)
 
     def _in_waves(self, names: tuple[str, ...], waves: Waves) -> Block | None:
         """Make a block in which some stages run side by side."""
@@ -365,7 +294,7 @@ class Parts:
             return None
         cores = self._paid(cores_of(waves, self.cores_per_node), self._partitions[names[0]])
         spread = math.hypot(*map(self._spreads_s.__getitem__, lasts)) / run_s
-        return Block(names, cores, walltime_s, run_s, cores * run_s / 3600, shrinks=False, spread=spread)
+        return Block(names, cores, walltime_s, run_s, cores * run_s / 3600, spread=spread)
 
     def _paid(self, cores: int, partition: str) -> int:
         return cores if self._site is None else self._site.paid_cores(cores, partition)
@@ -377,37 +306,10 @@ class Parts:
         waves = waves_of([self.workflow.stages[name] for name in stages], self._site)
         return {slot.stage: slot.start_s for slot in slots_of(waves, self._runs_s)}
 
-    def _held(self, cores: int, run_s: float, needs: Sequence[int], lasts_s: Sequence[float]) -> tuple[float, bool]:
-        """Count the core-seconds that stages hold one after the other; and say whether their job gives cores back."""
-        by = self.shrink_by
-        if not by:
-            return cores * run_s, False
-        left = list(accumulate(reversed(needs), max))[::-1]
-        shrinks = not cores % by and left[-1] <= cores - by
-        if by > 1:
-            left = [-(-need // by) * by for need in left]
-        return sum(map(mul, left, lasts_s)) if shrinks else cores * run_s, shrinks
-
     def _may_share(self, names: tuple[str, ...]) -> bool:
         """Whether one job can run all of some stages: they ask for the same, and none is local or retried alone."""
         first = self._kinds[names[0]]
         return len(names) == 1 or (self._alone.isdisjoint(names) and all(self._kinds[name] == first for name in names))
-
-
-def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.float64], float]:
-    """Return how late cores come that are asked for ahead, and how long they idle because they come early.
-
-    Cores that come much too early are given back, and asked for again with half the lead.
-    """
-    lead_s = min(float(waits_s[int(_GROWTH.lead_level * len(waits_s))]), ahead_s)
-    gap_s = waits_s - lead_s
-    late_s = np.maximum(gap_s, 0.0)
-    if gap_s[0] >= 0:
-        return late_s, 0.0
-    is_kept = gap_s >= -_GROWTH.max_hold_s
-    if not is_kept[0]:
-        late_s[~is_kept] = np.maximum(waits_s - lead_s / 2, 0.0).sum() / len(waits_s)
-    return late_s, float(np.maximum(-gap_s, 0.0)[is_kept].sum()) / len(gap_s)
 
 
 def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Series:

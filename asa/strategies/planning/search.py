@@ -37,7 +37,7 @@ _AGED = 0.5  # about so much of its usual wait is left to a job with accrued age
 _SHORT_WAIT = 0.1
 _SHORT_S = 10.0  # ends up to so many seconds from now are all the same
 _OF_RUNS = 1 << 20  # far from where waits are drawn
-_OF_GROWTH = 1 << 21
+_OF_LATENESS = 1 << 21
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 
 Samples = NDArray[np.float64]
@@ -143,7 +143,7 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
     """
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
     different = {
-        (sketch.shape, *((job.block.widths, job.block.shapes) for job in sketch.jobs)): (price_s, sketch)
+        (sketch.shape, *((job.block.elasticity.widths, job.block.shapes) for job in sketch.jobs)): (price_s, sketch)
         for price_s, sketch in found
     }.values()
     kept: list[tuple[float, Sketch]] = []
@@ -156,7 +156,7 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
 def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
     """Return what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
-    Each job has the shapes and the growth with the least expected cost.
+    Each job has the shapes and the widths with the least expected cost.
     """
     ends: dict[str, Samples] = {}
     jobs: list[SearchedJob] = []
@@ -186,9 +186,9 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
-        if growing := [one for one in question.parts.growing(pieces[here:]) if _may_stretch(question, one[1])]:
-            extension = _Extension(question, ways, [block for _, block in growing], first=first and here == 0)
-            for count, places in groupby(range(len(growing)), key=lambda place: growing[place][0]):
+        if leading := [one for one in question.parts.leading(pieces[here:]) if _may_stretch(question, one[1])]:
+            extension = _Extension(question, ways, [block for _, block in leading], first=first and here == 0)
+            for count, places in groupby(range(len(leading)), key=lambda place: leading[place][0]):
                 found[here + count].append(extension.best(list(places)))
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
@@ -356,9 +356,10 @@ def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))
     if spreads.any():
         made = usual * np.exp(spreads * _NORMAL[_shuffle(salt + _OF_RUNS, SAMPLES)])
-    if any(block.late_s is not None for block in blocks):
-        late = np.stack([np.zeros(SAMPLES) if block.late_s is None else block.late_s for block in blocks])
-        return made + late[:, _shuffle(salt + _OF_GROWTH, SAMPLES)]
+    late_s = [block.elasticity.late_s for block in blocks]
+    if any(one is not None for one in late_s):
+        late = np.stack([np.zeros(SAMPLES) if one is None else one for one in late_s])
+        return made + late[:, _shuffle(salt + _OF_LATENESS, SAMPLES)]
     return made
 
 

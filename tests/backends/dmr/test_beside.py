@@ -26,9 +26,6 @@ class Site:
             QueueEvent("submitted", key, submit_s, QueuedJob(submit_s, cores, 60.0, partition=partition))
         )
 
-    def change_walltime(self, job_id, walltime_s):
-        raise AssertionError
-
     def shrink(self, job_id, nodes):
         assert job_id == "17"
         if self.refusal:

@@ -383,10 +383,10 @@ def test_background_jobs_shrink_for_a_client_s():
     live_until(world, 11)
     assert world.clients[number].start == 10
     assert world.free_cores == 0, "12 of 16 are the client's"
-    assert world.resize(number, 4)
+    assert world.widths.resize(number, 4)
     live_until(world, 21)
     assert world.free_cores == 4, "of the 8 that it gave back half were taken: sizes double"
-    assert not world.resize(number, 9)
+    assert not world.widths.resize(number, 9)
     world.release(gone)
     live_until(world, 31)
     assert world.clients[gone].start == 30

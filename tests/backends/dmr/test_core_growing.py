@@ -51,13 +51,13 @@ def test_cores_join_when_there_are_some_and_end_with_the_job(machine):
     world = machine((0, 50, 6))
     job = world.submit(cores=2, request=200, run=100)
     live_until(world, 10)
-    other = world.grow(job, 4)
+    other = world.widths.grow(job, 4)
     live_until(world, 11)
     assert world.clients[other].state is JobState.PENDING
-    assert world.width(job) == 2
+    assert world.widths.of(job) == 2
     live_until(world, 51)
     assert (world.clients[other].state, world.clients[other].start) == (JobState.RUNNING, 50)
-    assert (world.width(job), world.free_cores) == (6, 2)
+    assert (world.widths.of(job), world.free_cores) == (6, 2)
     live_until(world, 101)
     assert [(one.state, one.end) for one in world.clients] == [(JobState.COMPLETED, 100)] * 2
     assert world.free_cores == CORES
@@ -68,13 +68,13 @@ def test_what_is_asked_for_takes_its_turn(machine):
     world = machine((0, 50, 6), (5, 30, 8), (20, 30, 6))
     job = world.submit(cores=2, request=40, run=40)
     live_until(world, 10)
-    other = world.grow(job, 6)
+    other = world.widths.grow(job, 6)
     until_the_end(world)
     assert world.clients[other].state is JobState.CANCELLED, "the job ended at 40, and needs no more"
     world = machine((0, 50, 6), (20, 30, 6))
     job = world.submit(cores=2, request=200, run=100)
     live_until(world, 10)
-    other = world.grow(job, 6)
+    other = world.widths.grow(job, 6)
     until_the_end(world)
     assert (world.clients[other].start, world.start.tolist()) == (50, [0, 100])
 
@@ -82,9 +82,9 @@ def test_what_is_asked_for_takes_its_turn(machine):
 def test_a_payload_stands_still_until_it_is_as_wide_as_it_must_be(machine):
     """From 30 s on it needs 6 cores, which it gets at 50; from its 60th second on 2."""
     world = machine((0, 50, 6), (51, 10, 4))
-    job = world.submit(cores=2, request=200, run=100, grows=[(30, 6)], shrinks=[(60, 2)])
+    job = world.submit(cores=2, request=200, run=100, widths=[(30, 6, True), (60, 2, False)])
     live_until(world, 10)
-    other = world.grow(job, 4)
+    other = world.widths.grow(job, 4)
     while world.now < 30:
         told = world.advance(30)
     assert told == [job], "it is told when it begins to wait"
@@ -100,9 +100,9 @@ def test_a_payload_stands_still_until_it_is_as_wide_as_it_must_be(machine):
 
 def test_cores_that_join_ahead_of_time_are_waiting_for_the_payload(machine):
     world = machine()
-    job = world.submit(cores=2, request=200, run=100, grows=[(30, 6)])
+    job = world.submit(cores=2, request=200, run=100, widths=[(30, 6, True)])
     live_until(world, 10)
-    world.grow(job, 4)
+    world.widths.grow(job, 4)
     until_the_end(world)
     assert world.clients[job].end == 100
     assert world.clients[job].moment(30) == 30
@@ -110,8 +110,8 @@ def test_cores_that_join_ahead_of_time_are_waiting_for_the_payload(machine):
 
 def test_a_payload_that_gets_no_cores_is_killed_at_its_limit(machine):
     world = machine((0, 500, 6))
-    job = world.submit(cores=2, request=120, run=100, grows=[(30, 3)])
-    other = world.grow(job, 1)
+    job = world.submit(cores=2, request=120, run=100, widths=[(30, 3, True)])
+    other = world.widths.grow(job, 1)
     until_the_end(world)
     assert (world.clients[job].state, world.clients[job].end) == (JobState.TIMEOUT, 120)
     assert world.clients[other].state is JobState.CANCELLED
@@ -119,17 +119,17 @@ def test_a_payload_that_gets_no_cores_is_killed_at_its_limit(machine):
 
 def test_a_wish_may_be_withdrawn_and_cores_given_back_by_it(machine):
     world = machine((0, 50, 6))
-    job = world.submit(cores=2, request=200, run=100, grows=[(60, 6)])
-    early = world.grow(job, 6)
-    late = world.grow(job, 4)
+    job = world.submit(cores=2, request=200, run=100, widths=[(60, 6, True)])
+    early = world.widths.grow(job, 6)
+    late = world.widths.grow(job, 4)
     live_until(world, 20)
     world.cancel(early)
     live_until(world, 70)
     assert [world.clients[one].state for one in (early, late)] == [JobState.CANCELLED, JobState.RUNNING]
     world.cancel(late)
     live_until(world, 71)
-    assert (world.width(job), world.free_cores) == (2, 6)
-    again = world.grow(job, 4)
+    assert (world.widths.of(job), world.free_cores) == (2, 6)
+    again = world.widths.grow(job, 4)
     live_until(world, 72)
     assert world.clients[again].state is JobState.RUNNING
     until_the_end(world)
@@ -141,19 +141,19 @@ def test_what_joined_last_is_given_back_first(machine):
     world = machine()
     job = world.submit(cores=2, request=100, run=50)
     live_until(world, 1)
-    first, second = world.grow(job, 3), world.grow(job, 2)
+    first, second = world.widths.grow(job, 3), world.widths.grow(job, 2)
     live_until(world, 2)
-    assert world.width(job) == 7
-    assert world.resize(job, 6)
+    assert world.widths.of(job) == 7
+    assert world.widths.resize(job, 6)
     assert [one.cores for one in world.clients] == [2, 3, 1]
-    assert world.resize(job, 4)
+    assert world.widths.resize(job, 4)
     assert [one.state for one in world.clients] == [JobState.RUNNING, JobState.RUNNING, JobState.COMPLETED]
     assert [world.clients[first].cores, world.clients[second].end] == [2, 2]
-    assert world.resize(job, 1)
+    assert world.widths.resize(job, 1)
     assert [one.cores for one in world.clients[:2]] == [1, 2]
     assert world.clients[first].state is JobState.COMPLETED
     assert world.free_cores == 7
-    assert world.resize(job, 5, left=10)
+    assert world.widths.resize(job, 5, left=10)
     until_the_end(world)
     assert world.clients[job].end == 12
 
@@ -161,7 +161,7 @@ def test_what_joined_last_is_given_back_first(machine):
 def test_a_job_that_has_not_started_can_ask(machine):
     world = machine((0, 50, 8))
     job = world.submit(cores=2, request=100, run=30)
-    world.grow(job, 4)
+    world.widths.grow(job, 4)
     live_until(world, 20)
     assert len(world.queued) == 1, "what it asks for waits for its start"
     until_the_end(world)
@@ -173,7 +173,7 @@ def test_what_joined_ends_with_the_job_however_that_ends(machine, end):
     world = machine()
     job = world.submit(cores=2, request=30, run=90)
     live_until(world, 1)
-    joined, waits = world.grow(job, 4), world.grow(job, 2)
+    joined, waits = world.widths.grow(job, 4), world.widths.grow(job, 2)
     world.submit(cores=2, request=500, run=500, held=True)
     live_until(world, 5)
     if end == "cancel":
@@ -189,19 +189,19 @@ def test_what_cannot_grow_is_refused(machine):
     job = world.submit(cores=2, request=30, run=10)
     beside = world.submit(cores=1, request=30, run=30, beside=True)
     live_until(world, 1)
-    other = world.grow(job, 4)
+    other = world.widths.grow(job, 4)
     for number, cores in ((job, 7), (beside, 1), (other, 1)):
         with pytest.raises(ValueError, match="cannot get"):
-            world.grow(number, cores)
+            world.widths.grow(number, cores)
     live_until(world, 20)
     with pytest.raises(ValueError, match="cannot get"):
-        world.grow(job, 1)
+        world.widths.grow(job, 1)
 
 
 def test_a_fork_grows_by_itself(machine):
     world = machine((0, 50, 6))
-    job = world.submit(cores=2, request=200, run=100, grows=[(30, 6)])
-    world.grow(job, 4)
+    job = world.submit(cores=2, request=200, run=100, widths=[(30, 6, True)])
+    world.widths.grow(job, 4)
     live_until(world, 40)
     twin = world.fork()
     until_the_end(twin)
@@ -231,15 +231,16 @@ def test_no_core_is_lost(jobs, deeds, grows, shrinks, maker):
     columns = np.array([(s, run, run, cores) for s, run, cores in sorted(jobs)], dtype=np.int64).reshape(-1, 4).T
     table = JobTable(*(column.copy() for column in columns))
     world = Engine(CORES, table, now=0, core=MAKERS[maker](table))
-    world.submit(cores=2, request=120, run=50, grows=grows, shrinks=shrinks)
+    widths = [*((*grow, True) for grow in grows), *((*shrink, False) for shrink in shrinks)]
+    world.submit(cores=2, request=120, run=50, widths=widths)
     for moment, what, number, cores in sorted(deeds):
         live_until(world, moment)
         if what == "grow":
             job = world.clients[0]
-            if not job.state.is_final and world.width(0) + cores <= CORES:
-                world.grow(0, cores)
+            if not job.state.is_final and world.widths.of(0) + cores <= CORES:
+                world.widths.grow(0, cores)
         elif number < len(world.clients):
-            world.cancel(number) if what == "cancel" else world.resize(number, cores)
+            world.cancel(number) if what == "cancel" else world.widths.resize(number, cores)
         runs = (world.start >= 0) & (world.start + table.run > world.now)
         mine = sum(job.cores for job in world.clients if job.state is JobState.RUNNING)
         assert world.free_cores + int(table.cores[runs].sum()) + mine == CORES
@@ -258,11 +259,11 @@ def test_a_job_that_is_requeued_loses_what_joined_it():
     table = JobTable(*(np.array([value], dtype=np.int64) for value in (500, 1, 1, 1)))
     cluster = Cluster({"cores": CORES}, [Outage(20, {"cores": 7}, 60)])
     world = Engine(CORES, table, now=0, core=GeneralCore(Load(table, cluster), Policy()))
-    job = world.submit(cores=4, request=100, run=50, grows=[(10, 6)])
-    joined = world.grow(job, 2)
-    late = world.grow(job, 4)
+    job = world.submit(cores=4, request=100, run=50, widths=[(10, 6, True)])
+    joined = world.widths.grow(job, 2)
+    late = world.widths.grow(job, 4)
     live_until(world, 5)
-    assert (world.width(job), world.clients[late].state) == (6, JobState.PENDING)
+    assert (world.widths.of(job), world.clients[late].state) == (6, JobState.PENDING)
     live_until(world, 30)
     assert {one.state for one in world.clients} == {JobState.PENDING}
     assert world.queued.tolist() == [1], "what is to join it waits for its start"
@@ -284,8 +285,8 @@ def test_a_job_that_is_preempted_with_what_joined_it_comes_back_with_it():
     world = Engine(CORES, table, now=0, core=GeneralCore(load, Policy(preempt="requeue")))
     job = world.submit(cores=4, request=100, run=50)
     live_until(world, 10)
-    world.resize(job, 3)
-    other = world.grow(job, 2)
+    world.widths.resize(job, 3)
+    other = world.widths.grow(job, 2)
     live_until(world, 25)
     assert [one.state for one in world.clients] == [JobState.PENDING] * 2
     assert world.free_cores == 0

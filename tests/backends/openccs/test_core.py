@@ -165,10 +165,10 @@ def test_a_client_s_job_may_leave_shrink_and_wait_for_others():
     world.cancel(second)
     live_until(world, 11)
     assert world.planned(third) == 100
-    assert world.resize(first, 4)
+    assert world.widths.resize(first, 4)
     live_until(world, 12)
     assert world.clients[third].start == 11
-    assert not world.resize(first, 8)
+    assert not world.widths.resize(first, 8)
     assert world.free_cores == 0
     world.release(held)
     live_until(world, 13)

@@ -1,0 +1,154 @@
+"""How wide a client's jobs are: cores that they give back, cores that join them, and those that payloads wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from asa.backend import DependencyType, JobState
+
+from .client import ClientJob, Need
+from .table import UNSTARTED
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Widths:
+    """The widths of an engine's jobs.
+
+    A job gets more cores by a second one, an addition, which waits in the queue like any other; its cores join the
+    first's when it starts.
+    """
+
+    def __init__(self, engine: Engine, joins: Mapping[int, int] | None = None) -> None:
+        self._engine = engine
+        self._joins = dict(joins or {})  # by addition, what it joins
+        self._additions: dict[int, tuple[int, ...]] = {}  # by job
+        for addition, number in self._joins.items():
+            self._additions[number] = (*self._additions.get(number, ()), addition)
+
+    def fork(self, engine: Engine) -> Widths:
+        """Copy it for an engine's copy; both go on independently."""
+        return Widths(engine, self._joins)
+
+    def of(self, number: int) -> int:
+        """Count the cores of a client's job, with what has joined it."""
+        return self._engine.clients[number].cores + sum(other.cores for other in self._joined(number))
+
+    def is_addition(self, number: int) -> bool:
+        """Whether a job runs nothing itself, as its cores join another's."""
+        return number in self._joins
+
+    def additions(self, number: int) -> list[ClientJob]:
+        """Give the jobs whose cores are to join another's, or were."""
+        return [self._engine.clients[other] for other in self._additions.get(number, ())]
+
+    def _joined(self, number: int) -> list[ClientJob]:
+        return [job for job in self.additions(number) if job.state is JobState.RUNNING]
+
+    def resize(self, number: int, cores: int, *, left: int | None = None) -> bool:
+        """Change the width of a client's running job now.
+
+        `cores`: its new width, at least 1, including cores that joined, which are given back first.
+        `left`: seconds, at least 1, that the rest of its payload takes at the new width; unchanged if not given. The
+        walltime stays.
+        Returns: false, without any change, if it does not run, or would grow beyond the idle cores.
+        """
+        engine, job = self._engine, self._engine.clients[number]
+        if cores < 1 or (left is not None and left < 1):
+            raise ValueError(f"a job of {cores} cores with {left} s left cannot be")
+        more = cores - self.of(number)
+        if job.state is not JobState.RUNNING or (more > 0 and not self._resize(job, more)):
+            return False
+        for other in (*reversed(self._joined(number)), job):
+            if -other.cores < more < 0:
+                self._resize(other, more)
+                break
+            if more < 0:
+                more += other.cores
+                engine.finish(other)
+        if left is not None:
+            job.run = left + (job.done(engine.now) if job.payload_start != UNSTARTED else 0)
+            engine.plan_end(job)
+        return True
+
+    def _resize(self, job: ClientJob, more: int) -> bool:
+        if not self._engine.core.resize(job.index, job.cores + more, job.start + job.request):
+            return False
+        job.cores += more
+        return True
+
+    def grow(self, number: int, cores: int) -> int:
+        """Ask for more cores for a client's job, and return the number of the job that waits for them.
+
+        That job is eligible while the first one runs, asks for the first one's remaining walltime, and may be
+        cancelled, which gives its cores back.
+
+        `number`: the job; it has not ended, and does not itself join another.
+        """
+        engine, job = self._engine, self._engine.clients[number]
+        is_too_wide = cores + self.of(number) > engine.capacity
+        if job.state.is_final or job.beside or self.is_addition(number) or is_too_wide:
+            raise ValueError(f"job {number} cannot get {cores} more cores")
+        left = job.request if job.start == UNSTARTED else max(job.start + job.request - engine.now, 1)
+        other = engine.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
+        self._joins[other] = number
+        self._additions[number] = (*self._additions.get(number, ()), other)
+        return other
+
+    # ------------------------------------------------------------------ as a payload goes on
+
+    def look_at_next(self, job: ClientJob) -> None:
+        """Look at a running job again when it is to have another width."""
+        if job.place < len(job.widths):
+            self._engine.look_again(job, job.moment(job.widths[job.place][0], before=True))
+
+    def reach(self, job: ClientJob) -> None:
+        """Let a running job have the width that it is to have by now."""
+        engine, number = self._engine, self._engine.number_of(job)
+        if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED or job.stands != UNSTARTED:
+            return
+        reached = False
+        while job.stands == UNSTARTED and job.place < len(job.widths):
+            second, width, at_least = job.widths[job.place]
+            if job.done(engine.now) < second:
+                break
+            job.place, reached = job.place + 1, True
+            if not at_least and width < self.of(number):
+                self.resize(number, width)
+            self._measure(job)
+        if reached:
+            engine.changed(job)
+            if job.stands == UNSTARTED:
+                self.look_at_next(job)
+
+    def came_or_went(self, addition: ClientJob) -> None:
+        """Look at the job whose cores another's are from now on, or were, if it is an addition."""
+        if (joined := self._joins.get(self._engine.number_of(addition))) is not None:
+            self._measure(self._engine.clients[joined])
+
+    def _measure(self, job: ClientJob) -> None:
+        """Stop a payload while it lacks cores, and let it go on when it has them."""
+        engine = self._engine
+        _, width, at_least = job.widths[job.place - 1] if job.place else (0, 0, False)
+        lacks = at_least and self.of(engine.number_of(job)) < width
+        if job.state is not JobState.RUNNING or lacks == (job.stands != UNSTARTED):
+            return
+        if lacks:
+            job.stands = engine.now
+        else:
+            there, since, job.stands = job.done(engine.now), job.stands, UNSTARTED
+            job.stood += ((there, engine.now - since),)
+            self.look_at_next(job)
+        engine.changed(job)
+        engine.plan_end(job)
+
+    def leave_behind(self, job: ClientJob) -> None:
+        """End what joined a job that goes back into the queue; what was to join it waits for its next start."""
+        number = self._engine.number_of(job)
+        for other in self._joined(number):
+            self._engine.finish(other)
+        for other in self.additions(number):
+            if other.state is JobState.PENDING:
+                self._engine.dequeue(other)
