@@ -92,7 +92,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor"), (Real, "a number")),
     "retry_max_memory": _BYTES,
     "continues": _FLAG,
-    "when": (str, "success, failed or always"),
+    "when": (str, "success, any, failed or always"),
 }
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "jobs": job_range,
@@ -171,7 +171,7 @@ class Resources(GivenKeys, total=False):
     retry_walltime_factor: float
     retry_memory_factor: float
     retry_max_memory: int | str
-    when: Literal["success", "failed", "always"]
+    when: Literal["success", "any", "failed", "always"]
 
 
 @dataclass(frozen=True, slots=True)

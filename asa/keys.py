@@ -197,6 +197,26 @@ class StageKeys(JobKeys):
         ["probe", ["probe", "tidy"]],
         default=(),
     )
+    after_start: tuple[str, ...] = described(
+        "names",
+        "Those of the stages in `after` that only have to have begun, `start_delay` ago; or to have ended.",
+        ["server"],
+        default=(),
+    )
+    start_delay_s: float = described(
+        "patience",
+        "How long those in `after_start` must have run, if they have not ended before.",
+        ["5min"],
+        name="start_delay",
+        default=0.0,
+    )
+    after_element: tuple[str, ...] = described(
+        "names",
+        "Those of the job arrays in `after` of which each element of this array needs only the element of the same "
+        "number to have completed.",
+        ["align"],
+        default=(),
+    )
     options: tuple[str, ...] = described(
         "options",
         "Further options of sbatch, each beginning with two dashes.",
@@ -293,6 +313,9 @@ class GivenKeys(TypedDict, total=False):
     reservation: str
     nice: int
     after_any: str | Iterable[str]
+    after_start: str | Iterable[str]
+    start_delay: Duration
+    after_element: str | Iterable[str]
     options: str | Iterable[str]
     environment: Mapping[str, str]
     secrets: str | Iterable[str]

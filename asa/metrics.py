@@ -293,7 +293,7 @@ def _could_begin(
     That is so for a stage that cleaned up before the run was resumed.
     """
     could_s = max((settled[before] for before in stage.after), default=began_s)
-    if (stage.when == "success" and not stage.after_any) or could_s <= start_s:
+    if not stage.is_conditional or could_s <= start_s:
         return could_s
     followed = set(stage.after)
     failed = [time_s for time_s, stages in ended if time_s <= start_s and not followed.isdisjoint(stages)]

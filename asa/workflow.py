@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.continuation import Continuation
-from asa.elements import Array
+from asa.elements import NONE, Array
 from asa.errors import InputError, WorkflowError
 from asa.keys import MAX_COUNT, StageKeys, described, divided, keys_of, multiplied, trouble
 from asa.preparation import Preparation
@@ -66,8 +66,12 @@ BETWEEN_TURNS_S = 30.0
 MAX_RETRY_FACTOR = 10
 """By how much its walltime, or its memory, may grow each time."""
 
-WHENS: Final = ("success", "failed", "always")
-"""When a stage runs: after those that it follows completed, after one of them failed, or however they ended."""
+WHENS: Final = ("success", "any", "failed", "always")
+"""When a stage runs: after those that it follows completed, or the first of them did; after one of them failed; or
+however they ended."""
+
+OF_AFTER: Final = ("after_any", "after_start", "after_element")
+"""Keys that name those of `Stage.after` that need not have completed."""
 
 _NOT_SAID: Final[Mapping[str, int | None]] = {"cores": None, "cpus_per_task": 1, "memory_bytes": 0, "gpus": 0}
 INPUT_PATIENCE_S = 60.0
@@ -101,11 +105,18 @@ class Stage(StageKeys):
     after
         Names of the stages that must have completed before, unless `when` says otherwise.
     when
-        ``success``: it runs once all stages that it follows have completed. ``failed``: it runs once they have all
-        ended, if one of them failed or could not run because another failed. ``always``: it runs once they have all
-        ended.
+        ``success``: it runs once all stages that it follows have completed. ``any``: it runs once one of them has.
+        ``failed``: it runs once they have all ended, if one of them failed or could not run because another failed.
+        ``always``: it runs once they have all ended.
     after_any
         Those of `after` that only have to have ended, in whatever way; `when` is about the others.
+    after_start
+        Those of `after` that only have to have begun, or ended.
+    start_delay_s
+        Seconds that these must have run, if they have not ended before.
+    after_element
+        Those of `after`, job arrays as this stage is one, of which each element needs only the element of the same
+        number to have completed.
     command
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
@@ -208,7 +219,7 @@ class Stage(StageKeys):
     retry_max_memory_bytes: int = 0
     learns_run: bool = False
     run_spread: float = 0.0
-    when: Literal["success", "failed", "always"] = "success"
+    when: Literal["success", "any", "failed", "always"] = "success"
     moldable: Moldable | None = None
     jobs: tuple[int, int] = described(
         "jobs",
@@ -315,8 +326,24 @@ class Stage(StageKeys):
             raise self._error(f"is to run when {self.when!r}", f"Give one of {', '.join(WHENS)}.")
         if self.when != "success" and not self.after:
             raise self._error(f"is to run when {self.when!r}, but depends on no stage", "Name stages with `after`.")
-        if others := [name for name in self.after_any if name not in self.after]:
-            raise self._error(f"after_any: {others[0]!r} is not in its `after`", "Name it in `after`, too.")
+        self._check_after()
+
+    def _check_after(self) -> None:
+        seen: dict[str, str] = {}
+        for key in OF_AFTER:
+            for name in getattr(self, key):
+                if name not in self.after:
+                    raise self._error(f"{key}: {name!r} is not in its `after`", "Name it in `after`, too.")
+                if seen.setdefault(name, key) != key:
+                    raise self._error(f"{name!r} is in its {seen[name]} and its {key}", "Leave it out of one of them.")
+        if self.start_delay_s and not self.after_start:
+            raise self._error("has a start_delay, but no after_start", "Name stages in `after_start`.")
+        if self.after_element and self.array is None:
+            raise self._error("has an after_element, but is no job array", "Give it an `array`, or leave that out.")
+        if self.after_element and self.when == "any":
+            raise self._error(
+                "has an after_element, and runs when one of several has completed", "Leave one of them out."
+            )
 
     def _check_payload(self) -> None:
         ways = [
@@ -466,13 +493,35 @@ class Stage(StageKeys):
 
     @property
     def strictly_after(self) -> tuple[str, ...]:
-        """The stages that it follows and that `when` is about: all but those that only have to have ended."""
-        return tuple(name for name in self.after if name not in self.after_any)
+        """The stages that it follows and that `when` is about: all but those that only have to have begun or ended."""
+        return tuple(name for name in self.after if name not in self.after_any and name not in self.after_start)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it does not simply run once all stages that it follows have completed."""
+        return self.when != "success" or bool(self.after_any) or self.may_be_early
+
+    @property
+    def may_be_early(self) -> bool:
+        """Whether it may run before all stages that it follows have ended."""
+        return self.when == "any" or bool(self.after_start or self.after_element)
 
     def following(self, befores: Iterable[str]) -> Stage:
         """Make the same stage follow only some of the stages that it follows."""
         after = tuple(befores)
-        return replace(self, after=after, after_any=tuple(name for name in self.after_any if name in after))
+        after_any, after_start, after_element = (
+            tuple(name for name in names if name in after)
+            for names in (self.after_any, self.after_start, self.after_element)
+        )
+        return replace(
+            self,
+            after=after,
+            when=self.when if after else "success",
+            after_any=after_any,
+            after_start=after_start,
+            start_delay_s=self.start_delay_s if after_start else 0.0,
+            after_element=after_element,
+        )
 
     @property
     def is_one_job(self) -> bool:
@@ -786,6 +835,11 @@ class Workflow:
         return tuple(name for name, stage in self.stages.items() if stage.jobs[1] > 1 or stage.array is not None)
 
     @cached_property
+    def by_element(self) -> tuple[str, ...]:
+        """Arrays whose elements each need only the element of the same number of another."""
+        return tuple(name for name, stage in self.stages.items() if stage.after_element)
+
+    @cached_property
     def arrays(self) -> tuple[str, ...]:
         """Stages that are job arrays."""
         return tuple(name for name, stage in self.stages.items() if stage.array is not None)
@@ -975,6 +1029,16 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
                     f"depends on {before!r}, which is not a stage",
                     where=f"stage {stage.name!r}",
                     hint=f"Stages are: {', '.join(stages)}.",
+                )
+        for before in stage.after_element:
+            theirs, own = stages[before].array, stage.array
+            missing = NONE if theirs is None or own is None else own.all - theirs.all
+            if theirs is None or missing:
+                has = "is no job array" if theirs is None else f"has no elements {missing}"
+                raise WorkflowError(
+                    f"after_element: stage {before!r} {has}",
+                    where=f"stage {stage.name!r}",
+                    hint="Name it in `after` only: then it begins once all of that has completed.",
                 )
 
 

@@ -56,10 +56,19 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
 }
 OF_ITS_OWN = {
     "after_any": ('"z"', ["z"], ("z",)),
+    "after_start": ('"z"', ["z"], ("z",)),
+    "after_element": ('"z"', ["z"], ("z",)),
     "launcher": ('"srun"', "srun", "srun"),
     "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",)),
 }
-ALONG = {"after_any": {"after": ["z"]}, "binds": {"container": "x.sif"}, "jobs": {"tasks": ["x", "y"]}}
+ALONG = {
+    "after_any": {"after": ["z"]},
+    "after_start": {"after": ["z"]},
+    "start_delay": {"after": ["z"], "after_start": ["z"]},
+    "after_element": {"after": ["z"], "array": "1-3"},
+    "binds": {"container": "x.sif"},
+    "jobs": {"tasks": ["x", "y"]},
+}
 HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 
 
@@ -77,10 +86,12 @@ def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, kin
     path = tmp_path / "flow.toml"
     lines = [f"{name} = {json.dumps(said)}" for name, said in along.items()]
     first = '[[stage]]\nname = "z"\ncores = 1\nwalltime = "1h"\ncommand = "x"'
+    if needs_array := "array" in along:
+        first += f'\narray = "{along["array"]}"'
     head = ['name = "f"', first, '[[stage]]\nname = "a"\nwalltime = "1h"']
     path.write_text("\n".join([*head, *lines, f"{key.name} = {text}\n"]))
     flow = Flow("f")
-    flow.stage("z", cores=1, command="x")
+    flow.stage("z", cores=1, command="x", array=along["array"] if needs_array else None)
     flow.stage("a", **along, **{key.name: value})
     for made in (load_workflow(path), flow.workflow):
         stage = made.stages["a"]
@@ -133,14 +144,25 @@ OTHER = {
     "request": ("--ntasks=4",), "cpus_per_task": 2,
 }  # fmt: skip
 ALONE = {"tasks", "tasks_file", "script"}  # in place of a command
-AFTER = {"when": ("z",), "after_any": ("z",)}
+Z = {"after": ("z",)}
+OF_STAGES = {  # along with which others a stage has a field
+    "when": Z,
+    "after_any": Z,
+    "after_start": Z,
+    "start_delay_s": Z | {"after_start": ("z",)},
+    "after_element": Z | {"array": parse_array("1-5")},
+}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Stage)])
 def test_what_differs_keeps_stages_apart_unless_it_is_each_ones_own(name):
     """A new field is one or the other: it is named among those of each stage, or compared."""
-    others = OTHER | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)} | {"after_any": ("z",)}
-    stage = Stage("a", cores=4, command="" if name in ALONE else "x", after=AFTER.get(name, ()))
+    others = (
+        OTHER
+        | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)}
+        | dict.fromkeys(("after_any", "after_start", "after_element"), ("z",))
+    )
+    stage = Stage("a", cores=4, command="" if name in ALONE else "x", **OF_STAGES.get(name, {}))
     if name == "request":
         other = Stage("a", command="x", request=others[name])
     elif name == "jobs":

@@ -114,14 +114,17 @@ def stages(draw, name, before, *, several=False):
     cpus_per_task = draw(st.integers(1, 8))
     cores = draw(st.one_of(st.none(), st.integers(1, 1000).map(lambda count: count * cpus_per_task)))
     after = tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ())
+    kinds = {name: draw(st.sampled_from(["", "any", "start"])) for name in after}
     given = dict(  # noqa: C408 - the fields as they are
         cores=cores,
         nodes=draw(st.integers(1, 9)) if cores is None else None if several else draw(st.sampled_from([None, 2, 9])),
         walltime_s=walltime_s,
         expected_run_s=draw(st.sampled_from([None, walltime_s])),
         after=after,
-        when=draw(st.sampled_from(["success", "failed", "always"])) if after else "success",
-        after_any=tuple(name for name in after if draw(st.booleans())),
+        when=draw(st.sampled_from(["success", "any", "failed", "always"])) if after else "success",
+        after_any=tuple(name for name in after if kinds[name] == "any"),
+        after_start=tuple(name for name in after if kinds[name] == "start"),
+        start_delay_s=draw(st.sampled_from([0.0, 300.0])) if "start" in kinds.values() else 0.0,
         memory_bytes=draw(st.integers(0, 1 << 40)),
         burst_buffer_bytes=draw(st.sampled_from([0, 1, 1 << 30, 20 << 40])),
         gpus=draw(st.integers(0, 4)),
@@ -149,7 +152,7 @@ def stages(draw, name, before, *, several=False):
         out_of_memory=draw(st.sampled_from(["fail", "ignore"])),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable", "jobs", "continues", "preparation", "array"}  # which follow
+    others |= {"moldable", "jobs", "continues", "preparation", "array", "after_element"}  # which follow
     others |= {"request"}  # in place of some of these
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)

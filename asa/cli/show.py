@@ -140,15 +140,21 @@ def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
         columns["When"] = ["" if stage.when == "success" else stage.when for stage in stages]
         table.add_column("When", no_wrap=True)
     if with_edges:
-        columns["After"] = [
-            ", ".join(f"{name} (however it ended)" if name in stage.after_any else name for name in stage.after)
-            for stage in stages
-        ]
+        columns["After"] = [", ".join(f"{name}{_how(stage, name)}" for name in stage.after) for stage in stages]
         table.add_column("After", overflow="fold")
     table.add_column("Runs", no_wrap=True, overflow="ellipsis")
     for stage, *cells in zip(stages, *columns.values(), strict=True):
         table.add_row(*map(Text, cells), Text(_runs(stage), style="" if not stage.is_idle else "dim"))
     return table
+
+
+def _how(stage: Stage, before: str) -> str:
+    """Say in brackets what a stage waits for of another, if that need not have completed."""
+    if before in stage.after_start:
+        return f" (begun {format_duration(stage.start_delay_s)} ago)" if stage.start_delay_s else " (once it has begun)"
+    if before in stage.after_element:
+        return " (element by element)"
+    return " (however it ended)" if before in stage.after_any else ""
 
 
 def _size(stage: Stage) -> str:
@@ -201,7 +207,12 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             "name": stage.name,
             "after": list(stage.after),
             "when": stage.when,
-            **({"after_any": list(stage.after_any)} if stage.after_any else {}),
+            **{
+                key: list(names)
+                for key in ("after_any", "after_start", "after_element")
+                if (names := getattr(stage, key))
+            },
+            **({"start_delay_s": stage.start_delay_s} if stage.start_delay_s else {}),
             "cores": stage.cores,
             "nodes": stage.nodes,
             **size_document(stage),

@@ -41,6 +41,8 @@ _DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped", Phase.NOT_W
 _CONDITIONS = {
     "failed": "runs if a stage that it depends on fails",
     "always": "runs once the stages that it depends on have ended, also if they fail",
+    "any": "runs once one of the stages that it depends on has completed",
+    "early": "runs once some stages that it depends on have begun, or have elements that have completed",
     "ends": "runs once some stages that it depends on have ended, also if they fail",
     "success": "runs if all stages that it depends on run, which is not known yet",
 }
@@ -486,7 +488,11 @@ def _reason_without_job(state: RunState, name: str, words: str) -> str:
     if name in state.ending.refused:
         return state.ending.refused[name].removeprefix(f"stage {name!r} was refused: ")
     if words == "conditional":
-        return _CONDITIONS["ends" if view.stage.after_any and view.stage.when == "success" else view.stage.when]
+        stage = view.stage
+        is_early = stage.may_be_early and stage.when == "success"
+        return _CONDITIONS[
+            "early" if is_early else "ends" if stage.after_any and stage.when == "success" else stage.when
+        ]
     if words not in {"waiting", "not run"}:
         return view.reason
     job = latest_job(state, name)

@@ -58,7 +58,7 @@ _ONE_EXPORTED = re.compile(r"""(?<!\w)\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
-When = Literal["success", "failed", "always"]
+When = Literal["success", "any", "failed", "always"]
 
 
 @dataclass(frozen=True, slots=True)

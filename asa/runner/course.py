@@ -19,7 +19,7 @@ from asa.runner.retries import has_run_out_of_memory, learned, tried_again, with
 from asa.runner.stages import Stages
 from asa.strategies.base import Choice, Phase, PlannedJob, StageView
 from asa.waves import Waves, slots_of, walltime_of, waves_of
-from asa.workflow import Slot, Workflow
+from asa.workflow import Slot, Stage, Workflow
 
 
 @dataclass(slots=True)
@@ -58,8 +58,12 @@ class RunCourse:
     may_have_lost: bool = field(default=True, init=False)  # whether jobs may be of no use any more
 
     def __post_init__(self) -> None:
-        self.stages = Stages(self.workflow)
+        self.stages = Stages(self.workflow, self.has_released)
         self.nodes = Nodes(self.capabilities)
+
+    def has_released(self, stage: Stage, before: str) -> bool:  # noqa: ARG002
+        """Whether a stage may run some of its elements, since the same elements of another have completed."""
+        return False
 
     @property
     def outcome(self) -> Outcome | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from asa.strategies.base import Phase, StageView
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 _LEFT_OUT = frozenset({Phase.BLOCKED, Phase.SKIPPED})
 _OUT = _LEFT_OUT | {Phase.FAILED}
@@ -21,9 +21,21 @@ class Stages(Mapping[str, StageView]):
 
     A stage is settled once it is done, has failed for good, or will not run. A stage after a failure will not, unless
     it says otherwise (`asa.workflow.Stage.when`). A change costs O(stages that follow).
+
+    A stage that may begin before those end that it follows no longer follows them once it has its turn.
+
+    Parameters
+    ----------
+    workflow
+        Their graph.
+    has_released
+        Whether a stage, an array, may run some of its elements as the same elements of another have completed.
     """
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(
+        self, workflow: Workflow, has_released: Callable[[Stage, str], bool] = lambda _stage, _before: False
+    ) -> None:
+        self._has_released = has_released
         self._order = workflow.order
         self._places = {name: place for place, name in enumerate(self._order, start=1)}
         self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
@@ -32,6 +44,7 @@ class Stages(Mapping[str, StageView]):
             for one in before:
                 self._after[one].append(name)
         self._views = {name: StageView(workflow.stages[name]) for name in self._order}
+        self._may_be_early = {name: view.stage for name, view in self._views.items() if view.stage.may_be_early}
         self._counts = {name: [len(before), 0, 0, 0] for name, before in self._before.items()}  # of `_KINDS`
         self._ready = {name for name, before in self._before.items() if not before}
         self._turn: set[str] = set()
@@ -102,11 +115,14 @@ class Stages(Mapping[str, StageView]):
             self._counts[name] = [0, 0, 0, 0]
             self._left += 1
             self._places[name] = len(self._places) + 1
+            if stage.may_be_early:
+                self._may_be_early[name] = stage
             for one in before:
                 self._after[one].append(name)
                 counted = _counted(self._views[one].phase)
                 for kind in self._kinds_of(name, one):
                     self._counts[name][kind] += counted[kind]
+            self._count_early([name])
             if not self._counts[name][0]:
                 self._ready.add(name)
             self._note_turn(name)
@@ -147,19 +163,27 @@ class Stages(Mapping[str, StageView]):
         if view.phase in _ASKABLE:
             self._decide(name)
         while to_tell:
-            to_tell += [one for one in self._after[to_tell.pop()] if self._decide(one)]
+            to_tell += [one for one in tuple(self._after[to_tell.pop()]) if self._decide(one)]
 
     def settle_anew(self) -> None:
         """Decide again which stages will not run, or depend on how others end, after some were resumed."""
         for name in self._order:
             view = self._views[name]
             if view.phase in _ASKABLE or view.phase in _LEFT_OUT:
-                depends = bool(view.stage.when != "success" and self._before[name]) or self._waits_for_ends(name)
+                depends = bool(view.stage.when != "success" and self._before[name]) or self._waits_for_more(name)
                 depends |= any(self._views[one].phase is Phase.CONDITIONAL for one in self._before[name])
                 phase = Phase.CONDITIONAL if depends else Phase.WAITING
                 self._put(name, replace(view, phase=phase, reason=""))
+        self._count_early(self._may_be_early)
         for name in self._order:
             self._decide(name)
+
+    def note_elements(self, name: str) -> None:
+        """Give those their turn that wait for elements of a stage, as more of these have completed."""
+        followers = [one for one in self._after[name] if name in self._views[one].stage.after_element]
+        self._count_early(followers)
+        for one in followers:
+            self._decide(one)
 
     def _put(self, name: str, view: StageView) -> bool:
         """Change one stage, and what is counted of it; say whether its phase changed."""
@@ -169,7 +193,8 @@ class Stages(Mapping[str, StageView]):
         if _is_open(was) != _is_open(view):
             self._note_order(name)
         if was.phase is view.phase:
-            return False
+            has_begun = self._may_be_early and was.started_s is None and view.started_s is not None
+            return bool(has_begun) and self._count_early(self._after[name])
         self._note_turn(name)
         (self._left_out.add if view.phase in _LEFT_OUT else self._left_out.discard)(name)
         if was.phase.is_settled:
@@ -182,9 +207,13 @@ class Stages(Mapping[str, StageView]):
                 for kind in self._kinds_of(one, name):
                     counts[kind] += after[kind] - before[kind]
                 if after[0] != before[0]:
-                    (self._ready.discard if counts[0] or one in self._gated else self._ready.add)(one)
-                    self._note_turn(one)
+                    self._note_ready(one)
+        self._count_early(self._after[name] if self._may_be_early else ())
         return True
+
+    def _note_ready(self, name: str) -> None:
+        (self._ready.discard if self._counts[name][0] or name in self._gated else self._ready.add)(name)
+        self._note_turn(name)
 
     def _note_turn(self, name: str) -> None:
         is_turn = self._views[name].phase is Phase.WAITING and name in self._ready
@@ -196,11 +225,11 @@ class Stages(Mapping[str, StageView]):
         if view.phase.is_settled or view.phase is Phase.RUNNING:
             return False
         n_open, n_out, n_bad, n_conditional = self._counts[name]
-        if view.stage.when == "success" or not self._before[name]:
+        if view.stage.when in {"success", "any"} or not self._before[name]:
             if n_out and (n_bad or not n_open):  # what is left open may yet fail, which counts for those that clean up
                 phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
                 return self._put(name, replace(view, phase=phase, reason=self._why(name)))
-            takes_turn = not n_conditional and not n_out and not self._waits_for_ends(name)
+            takes_turn = not n_conditional and not n_out and not self._waits_for_more(name)
         elif n_open:
             return False
         elif view.stage.when == "failed" and not n_bad:
@@ -208,16 +237,74 @@ class Stages(Mapping[str, StageView]):
         else:
             takes_turn = True
         if takes_turn and view.phase is Phase.CONDITIONAL:
+            if name in self._may_be_early:
+                view = self._freed(view)
             return self._put(name, replace(view, phase=Phase.WAITING, reason=""))
         return False
+
+    # ------------------------------------------------------------------ stages that may begin before others end
+
+    def _count_early(self, names: Iterable[str]) -> bool:
+        """Count anew what stages follow that may begin before that has ended; return whether there are such."""
+        early = [name for name in names if name in self._may_be_early]
+        for name in early:
+            self._counts[name] = self._counted_early(self._views[name].stage)
+            self._note_ready(name)
+        return bool(early)
+
+    def _counted_early(self, stage: Stage) -> list[int]:
+        """Count what keeps a stage from its turn: what `_KINDS` says of those that have not done their part."""
+        parts = [self._part_of(stage, before) for before in dict.fromkeys(stage.after)]
+        if stage.when == "any":
+            if any(not any(part) for part in parts):
+                return [0, 0, 0, 0]
+            n_open = sum(part[0] for part in parts)
+            return [n_open, 0, 0, 1] if n_open else [0, *map(sum, list(zip(*parts, strict=True))[1:])]
+        return list(map(sum, zip(*parts, strict=True))) if parts else [0, 0, 0, 0]
+
+    def _part_of(self, stage: Stage, before: str) -> tuple[int, int, int, int]:
+        """Count one that a stage follows; nothing if it has done its part."""
+        view = self._views[before]
+        counted = _counted(view.phase)
+        if before in stage.after_any:
+            return counted[0], 0, 0, 0
+        if before in stage.after_start:
+            return int(counted[0] and view.started_s is None), 0, 0, 0
+        has_released = before in stage.after_element and self._has_released(stage, before)
+        return (0, 0, 0, 0) if has_released else counted
+
+    def _freed(self, view: StageView) -> StageView:
+        """Have a stage follow no longer what need not end first; it begins once what began has run for long enough."""
+        stage, since_s = view.stage, view.not_before_s
+        follows: list[str] = []
+        for before in self._before[stage.name]:
+            other = self._views[before]
+            has_done = not any(self._part_of(stage, before))
+            if before in stage.after_start and not other.phase.is_settled:
+                if other.started_s is not None:
+                    since_s = max(since_s, other.started_s + stage.start_delay_s)
+            elif other.phase is Phase.DONE if before in stage.after_element else stage.when != "any" or has_done:
+                follows.append(before)
+        for before in self._before[stage.name]:
+            if before not in follows:
+                self._after[before].remove(stage.name)
+        self._before[stage.name] = tuple(follows)
+        self._counts[stage.name] = self._counted_early(freed := stage.following(follows))
+        return replace(view, stage=freed, not_before_s=since_s)
 
     def _kinds_of(self, name: str, before: str) -> range:
         """Say what is counted for a stage of one before it: only that it is open, if it only has to end."""
         return range(1 if before in self._views[name].stage.after_any else len(_KINDS))
 
-    def _waits_for_ends(self, name: str) -> bool:
-        """Whether it waits for stages that only have to end."""
-        return any(not self._views[one].phase.is_settled for one in self._views[name].stage.after_any)
+    def _waits_for_more(self, name: str) -> bool:
+        """Whether it waits for stages that only have to end, or to begin, or for one of several, or for elements."""
+        stage = self._views[name].stage
+        if name not in self._may_be_early:
+            return any(not self._views[one].phase.is_settled for one in stage.after_any)
+        if stage.when == "any":
+            return bool(self._counts[name][0])
+        others = (*stage.after_any, *stage.after_start, *stage.after_element)
+        return any(any(self._part_of(stage, one)) for one in others)
 
     def _why(self, name: str) -> str:
         """Say what keeps a stage from running: the first failure on the way."""

@@ -52,7 +52,7 @@ from asa.runner.units import UnitsOfRun
 from asa.runner.units.base import HOPELESS
 from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 _HARMLESS = (
     Begun,
@@ -96,6 +96,15 @@ class RunState(RunCourse):
         self.workflow = self.units.as_run(self.workflow, self.capabilities)
         RunCourse.__post_init__(self)
         self.accounts = Accounts(self.line_of, self.units)
+
+    def has_released(self, stage: Stage, before: str) -> bool:
+        """Whether a stage may run some of its elements, since the same elements of another have completed."""
+        return self.units.elements.has_released(self, stage, before)
+
+    def end_if_settled(self, at_s: float) -> Iterator[Record]:
+        """End the run once nothing is left to do."""
+        yield from self.units.elements.settle(self, at_s)
+        yield from RunCourse.end_if_settled(self, at_s)
 
     def line_of(self, job: Job) -> list[Job]:
         """Give a job, or the one whose cores it joins, and behind it all that join that one."""
@@ -288,7 +297,7 @@ class RunState(RunCourse):
 
     def taken_up(self, stages: Sequence[str]) -> Stages:
         """Say what would be true of the stages were the run tried again, and some stages run once more."""
-        once_more, taken_up = self.workflow.with_followers(stages), Stages(self.workflow)
+        once_more, taken_up = self.workflow.with_followers(stages), Stages(self.workflow, self.has_released)
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)

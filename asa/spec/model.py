@@ -552,10 +552,10 @@ class StageSpec(StageSettings):
         description="Stages that it depends on: they must have completed first, unless `when` says otherwise.",
         examples=[["fetch"]],
     )
-    when: Literal["success", "failed", "always"] = Field(
+    when: Literal["success", "any", "failed", "always"] = Field(
         default="success",
-        description="When it runs: when all stages in `after` have completed (success); when all have ended and at "
-        "least one failed or did not run (failed); or when all have ended (always).",
+        description="When it runs: when all stages in `after` have completed (success), or one of them has (any); when "
+        "all have ended and at least one failed or did not run (failed); or when all have ended (always).",
         examples=["failed"],
     )
 

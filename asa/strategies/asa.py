@@ -230,7 +230,9 @@ class _Walk:
 
     def needed_s(self, name: str) -> float:
         """Say when what a stage follows is expected to have ended; the walk has been there."""
-        front = self._view.workflow.fronts[name]
+        follows, workflow = self._view.stages[name].stage.after, self._view.workflow
+        is_whole = follows is workflow.stages[name].after  # else some of them need not end first
+        front = workflow.fronts[name] if is_whole else follows
         if id(front) not in self._fronts:
             ends_s = (self.ends_s[before] for before in front if before in self.ends_s)
             self._fronts[id(front)] = max(ends_s, default=self._view.now_s)

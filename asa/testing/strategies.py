@@ -345,8 +345,7 @@ class _ModelRun:
         """Find out which stages run that do so only if others end in some way; none fails here."""
         for name in self.workflow.order:
             view = self.views[name]
-            is_plain = view.stage.when == "success" and not view.stage.after_any
-            if is_plain or view.phase not in {Phase.WAITING, Phase.CONDITIONAL}:
+            if not view.stage.is_conditional or view.phase not in {Phase.WAITING, Phase.CONDITIONAL}:
                 continue
             if not all(self.views[before].phase.is_settled for before in view.stage.after):
                 self.views[name] = replace(view, phase=Phase.CONDITIONAL)

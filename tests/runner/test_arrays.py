@@ -8,63 +8,31 @@ from asa.backends.simulated import SimulatedSite
 from asa.backends.slurm.backend import SlurmBackend
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from slurm_fake_link import FakeLink, VirtualClock
+from slurm_world import SITE
+from slurm_world import World as AnyWorld
 from typer.testing import CliRunner
 
-from asa.backend import Capabilities, PartitionLimits
+from asa.backend import PartitionLimits
 from asa.cli.app import app
 from asa.cli.units.elements import element_standing
 from asa.elements import Elements, parse_array
 from asa.metrics import measure
 from asa.records import Ended, Retrying, StageEnded, Submitted
-from asa.runner import Run, RunFolder, RunPlan, drive, run_all
+from asa.runner import Run, drive, run_all
 from asa.runner.entries import Intended, Narrowed
-from asa.runner.journal import read_journal
 from asa.runner.look import look
 from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
 
-SITE = Capabilities("x", 1120, 28, age_accrues=False, arrays=True, max_array_size=1001)
 SWEEP = Stage("b", cores=1, walltime_s=600, after=("a",), command="sleep 5", array=parse_array("1-9%4"))
 STAGES = (Stage("a", cores=1, walltime_s=600, command="sleep 2"), SWEEP, Stage("c", cores=1, after=("b",), command="x"))
 
 
-class World:
-    """A run on a Slurm in memory; `codes` says for elements how they end, one after the other."""
+class World(AnyWorld):
+    """A run of an array between two other stages."""
 
-    def __init__(self, path, stages=STAGES, *, strategy="chained", site=SITE, codes=None, **link):
-        plan = RunPlan("abcd12345678", "flow", "flow", stages, strategy, "slurm-cli", site, created_s=1.7e9, history=0)
-        self.folder, self.clock, self.site = RunFolder.create(path, plan), VirtualClock(), site
-        self.link = FakeLink(self.clock, self.folder.path, **link)
-        for part in ("marks", "posts"):
-            (self.folder.path / part).mkdir(exist_ok=True)
-        self.codes = {number: list(ends) for number, ends in (codes or {}).items()}
-        self.link.of_element = self._of_element
-
-    def _of_element(self, number, run_s, _):
-        ends = self.codes.get(number, [])
-        return run_s, ends.pop(0) if ends else 0
-
-    def connect(self, run):
-        return SlurmBackend(self.link, run.path, self.site, clock=self.clock, sleep=self.clock.sleep)
-
-    def drive(self, **options):
-        return drive(self.folder, self.connect, **options)
-
-    @property
-    def entries(self):
-        return read_journal(self.folder.path / "journal.jsonl")[0]
-
-    @property
-    def asked(self):
-        """The elements that were asked for together, in order."""
-        jobs = [one for one in self.link.submitted if one.array]
-        return [one.array for one in jobs]
-
-    def completed(self, result, elements="1-9"):
-        assert result.outcome == "completed", result.reason
-        assert self.folder.state()[0].units.elements.completed_of("abcd12345678/b") == parse_array(elements).elements
-        measure(self.folder.plan.make_workflow(), result.records)
+    def __init__(self, path, stages=STAGES, **options):
+        super().__init__(path, stages, **options)
 
 
 def test_it_is_one_submission_and_each_element_runs_once(tmp_path):

@@ -2,7 +2,8 @@
 
 A stage's elements are submitted in rounds: a new round begins each time that the stage is submitted again. A round has
 as many jobs, its *parts*, as the batch system's limits require. No element is in two parts of a round, and only
-elements that did not complete are submitted again.
+elements that did not complete are submitted again. Where each needs only the element of the same number of another
+array, a part has those for which that has completed, and the round goes on until the other array has ended.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ class ElementUnits(RoundUnits):
                     failures |= dict.fromkeys(end.elements, end)
             for number in [number for number in failures if number in done]:
                 del failures[number]
+            if told.completed:
+                run.stages.note_elements(job.planned.stages[0])
         RoundUnits.heard(self, run, job, is_anew=is_anew)
 
     def anew(self, run: RunCourse) -> None:
@@ -138,7 +141,9 @@ class ElementUnits(RoundUnits):
         run.may_have_lost = True
         if (array := view.stage.array) is None or self.hand_over(run, job):
             return
-        if self.unasked(job.round, array) and not job.giving_up and run.outcome is None:
+        never = self._never(run, name)
+        can_go_on = not job.giving_up or not self._released(run, name, self.open(bag, array))
+        if self.unasked(job.round, array) - never and can_go_on and run.outcome is None:
             return  # the next part is to be asked for
         parts = [one.status for one in self.parts(job.round)]
         end_s = max((one.end_s for one in parts if one.end_s is not None), default=job.status.submit_s)
@@ -151,7 +156,10 @@ class ElementUnits(RoundUnits):
             return
         may_retry = view.attempts < view.stage.retries
         faults = {one: node for one in self.failed(bag) if (node := run.nodes.moves(view.stage, one, job))}
-        again, failed = self.again(bag, array, may_retry=may_retry, excused=faults)
+        possible = array.elements - never
+        again, failed = (
+            self.again(bag, array.only(possible), may_retry=may_retry, excused=faults) if possible else (NONE, [])
+        )
         if again and (failed or view.resubmissions < MAX_ROUNDS):
             run.ask_again(job)
             learned = run.try_again(name, failed, end_s) if failed else ""
@@ -159,7 +167,40 @@ class ElementUnits(RoundUnits):
             run.stages.put(name, replace(run.stages[name], stage=stage))
             yield run.retrying([name], _why_again(again, failed, faults) + learned, end_s, job.status.job_id)
         else:
-            yield from run.fail([name], f"stage {name!r}: {self.why(bag, array)}", end_s)
+            waited = f"; {short(never)} needed those of another array, which did not complete" if never else ""
+            yield from run.fail([name], f"stage {name!r}: {self.why(bag, array)}{waited}", end_s)
+
+    # ------------------------------------------------------------------ elements that need those of other arrays
+
+    def has_released(self, run: RunCourse, stage: Stage, before: str) -> bool:
+        """Whether some of a stage's elements may run, as the same ones of another stage have completed."""
+        return stage.array is not None and any(
+            one in self.completed_of(run.post(before)) for one in stage.array.elements
+        )
+
+    def _released(self, run: RunCourse, stage: str, elements: Elements) -> Elements:
+        """Give those of a stage's elements whose counterparts in other arrays have completed."""
+        for before in run.workflow.stages[stage].after_element:
+            if run.stages[before].phase is not Phase.DONE:
+                elements &= self.completed_of(run.post(before))
+        return elements
+
+    def _never(self, run: RunCourse, stage: str) -> Elements:
+        """Give those of a stage's elements whose counterparts will not complete any more."""
+        array, never = run.stages[stage].stage.array, NONE
+        for before in run.workflow.stages[stage].after_element:
+            if array is not None and run.stages[before].phase.is_settled and run.stages[before].phase is not Phase.DONE:
+                never |= array.elements - self.completed_of(run.post(before))
+        return never
+
+    def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
+        """Decide what becomes of stages that waited for more elements of others, of which none will complete now."""
+        for name in run.workflow.by_element:
+            lead = run.jobs.get(run.stages[name].job_id or "")
+            if lead is None or run.stages[name].phase.is_settled or self.live(lead.round):
+                continue
+            if run.outcome is None and self.parts(lead.round) and self._never(run, name):
+                yield from self.left(run, lead, at_s)
 
     # ------------------------------------------------------------------ parts
 
@@ -176,7 +217,7 @@ class ElementUnits(RoundUnits):
         """Give what the next part of a stage's round asks for."""
         if (array := run.stages[stage].stage.array) is None:
             return None
-        site, left = run.capabilities, self.unasked(run.token_of([stage]), array)
+        site, left = run.capabilities, self._released(run, stage, self.unasked(run.token_of([stage]), array))
         limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
         part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
         is_beyond = site.max_array_size is not None and part.elements.last >= site.max_array_size
@@ -195,8 +236,10 @@ class ElementUnits(RoundUnits):
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
         """Plan the next part of a round, unless all its elements are asked for."""
-        array = run.stages[lead.planned.stages[0]].stage.array
-        if array is not None and not lead.giving_up and self.unasked(lead.round, array):
+        name = lead.planned.stages[0]
+        array = run.stages[name].stage.array
+        is_leaving = lead.giving_up and not lead.status.state.is_final
+        if array is not None and not is_leaving and self._released(run, name, self.unasked(lead.round, array)):
             further = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
             yield self.another(run, lead, further, "more elements of its array", now_s)
 

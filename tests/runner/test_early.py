@@ -1,0 +1,158 @@
+"""Stages that may run before all that they follow has ended: what has begun, what first completed, same elements."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from slurm_world import SITE, World
+
+from asa.elements import Elements, parse_array
+from asa.errors import WorkflowError
+from asa.workflow import Stage, Workflow
+
+STRATEGIES = ["per-stage", "chained", "asa", "asa-plan"]
+
+
+def stage(name, run_s, after="", code=0, **more):
+    command = f"sleep {run_s}" + (f"; exit {code}" if code else "")
+    return Stage(name, cores=1, walltime_s=7200, command=command, after=tuple(after.split()), **more)
+
+
+def stage_of(job):
+    return job.job.name.rpartition(".")[0].rpartition("_")[2]
+
+
+def times(world):
+    """Say when each stage's job began and ended."""
+    jobs = [job for job in world.link.all.values() if job.start_s is not None and not job.array_id]
+    return {stage_of(job): (job.start_s, job.end_s) for job in jobs}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_client_begins_once_its_server_has_run_for_a_while(tmp_path, strategy):
+    """The server outlives it; what follows both waits for both."""
+    stages = (
+        stage("first", 60),
+        stage("server", 3000, "first"),
+        stage("client", 30, "server", after_start=("server",), start_delay_s=300.0),
+        stage("last", 5, "client server"),
+    )
+    world = World(tmp_path, stages, strategy=strategy)
+    result = world.drive()
+    assert result.outcome == "completed", result.reason
+    found = times(world)
+    assert 300 <= found["client"][0] - found["server"][0] <= 420
+    assert found["client"][1] < found["server"][1] <= found["last"][0]
+    measured = {one.stages[0]: one.time_s for one in result.records if type(one).__name__ == "StageEnded"}
+    assert measured["client"] < measured["server"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_first_that_completes_is_enough(tmp_path, strategy):
+    """A failure is none, and what is slower runs on."""
+    stages = (
+        stage("bad", 10, code=3),
+        stage("quick", 100),
+        stage("slow", 4000),
+        stage("next", 50, "bad quick slow", when="any"),
+        stage("none", 5, "bad", when="any"),
+    )
+    world = World(tmp_path, stages, strategy=strategy)
+    result = world.drive()
+    found = times(world)
+    assert found["quick"][1] <= found["next"][0] <= found["quick"][1] + 120
+    assert "none" not in found
+    assert result.outcome == "failed"
+    phases = {name: view.phase.value for name, view in world.folder.state()[0].stages.items()}
+    assert phases == {"bad": "failed", "quick": "done", "slow": "done", "next": "done", "none": "blocked"}
+
+
+class Rows(World):
+    """Arrays `a` and `b`, of which each element of `b` needs the same of `a`."""
+
+    def __init__(self, path, elements, own, *, rng, bad=(), retries=0, at_once=0, strategy="chained", site=SITE):
+        self.lasts_s = {number: rng.randint(20, 3000) for number in elements}
+        self.bad = {number: list(codes) for number, codes in bad}
+        theirs = parse_array(str(Elements.of(elements)) + (f"%{at_once}" if at_once else ""))
+        stages = (
+            stage("a", 1000, array=theirs, retries=retries),
+            stage("b", 7, "a", array=parse_array(str(Elements.of(own))), after_element=("a",)),
+            stage("c", 5, "b", when="always"),
+        )
+        super().__init__(path, stages, strategy=strategy, site=site)
+
+    def _of_element(self, number, run_s, code):
+        if run_s != 1000:
+            return run_s, 0
+        ends = self.bad.get(number, [])
+        return self.lasts_s[number], ends.pop(0) if ends else 0
+
+    def of(self, name):
+        jobs = [job for job in self.link.all.values() if job.array_id and stage_of(job) == name]
+        return [job for job in jobs if job.start_s is not None]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_element_runs_once_its_counterpart_has_completed(tmp_path, seed):
+    """Whatever fails, is tried again, or is too much at a time: not before, once, and not much later."""
+    rng = random.Random(seed)
+    elements = sorted(rng.sample(range(20), rng.randint(2, 9)))
+    own = sorted(rng.sample(elements, rng.randint(1, len(elements))))
+    retries = rng.choice([0, 1])
+    bad = [(number, [1] * rng.choice([1, 2])) for number in elements if rng.random() < 0.2]
+    at_once, size = rng.choice([0, 0, 2]), rng.choice([1001, 1001, 4])
+    site = replace(SITE, max_array_size=size if max(elements) < size else 1001)
+    strategy = rng.choice(STRATEGIES)
+    world = Rows(
+        tmp_path, elements, own, rng=rng, bad=bad, retries=retries, at_once=at_once, strategy=strategy, site=site
+    )
+    result = world.drive()
+    lost = {number for number, codes in bad if len(codes) > retries}
+    completed_s = {job.number: job.end_s for job in world.of("a") if job.exit_code == 0}
+    assert set(completed_s) == set(elements) - lost
+    ran = sorted(job.number for job in world.of("b"))
+    assert ran == sorted(set(own) - lost)
+    for job in world.of("b"):
+        assert 0 <= job.start_s - completed_s[job.number] <= 200, job.number
+    assert result.outcome == ("failed" if lost else "completed"), result.reason
+    phases = {name: view.phase.value for name, view in world.folder.state()[0].stages.items()}
+    assert phases["a"] == ("failed" if lost else "done")
+    assert phases["b"] == ("done" if not lost.intersection(own) else "failed" if set(own) - lost else "blocked")
+    assert phases["c"] == "done"
+
+
+def test_what_could_not_run_runs_once_its_counterpart_has(tmp_path):
+    """A failed element is tried again by hand; only its counterpart follows."""
+    world = Rows(tmp_path, [1, 2, 3], [1, 2, 3], rng=random.Random(1), bad=[(2, [1])])
+    assert world.drive().outcome == "failed"
+    state = world.folder.state()[0]
+    assert "2 needed those of another array" in state.stages["b"].reason
+    assert world.drive(retry=True).outcome == "completed"
+    assert sorted(job.number for job in world.of("b")) == [1, 2, 3]
+    assert world.of("b")[-1].number == 2
+
+
+def test_a_site_without_arrays_runs_them_one_array_after_the_other(tmp_path):
+    world = Rows(tmp_path, [1, 2, 3], [1, 3], rng=random.Random(1), site=replace(SITE, arrays=False))
+    result = world.drive()
+    assert result.outcome == "completed", result.reason
+    found = times(world)
+    assert found["a"][1] <= found["b"][0]
+
+
+def test_what_contradicts_itself_is_refused():
+    array = parse_array("1-4")
+    for says, more in (
+        ("after_start: 'b' is not in its `after`", {"after_start": ("b",)}),
+        ("'a' is in its after_any and its after_start", {"after_any": ("a",), "after_start": ("a",)}),
+        ("has a start_delay, but no after_start", {"start_delay_s": 5.0}),
+        ("has an after_element, but is no job array", {"after_element": ("a",)}),
+        ("and runs when one of several has completed", {"after_element": ("a",), "array": array, "when": "any"}),
+    ):
+        with pytest.raises(WorkflowError, match=says):
+            stage("x", 5, "a", **more)
+    one = stage("b", 5, "a", array=array, after_element=("a",))
+    with pytest.raises(WorkflowError, match="stage 'a' is no job array"):
+        Workflow("w", [stage("a", 5), one])
+    with pytest.raises(WorkflowError, match="stage 'a' has no elements 3-4"):
+        Workflow("w", [stage("a", 5, array=parse_array("0-2")), one])
