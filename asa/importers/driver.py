@@ -75,7 +75,11 @@ class Script:
     submitted_after: tuple[int, ...] | None = None  # of a driver: the indices of those that it waits for
     when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
     environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for it
-    after_any: tuple[int, ...] = ()  # those of `submitted_after` that only have to have ended
+    # those of `submitted_after` that only have to have ended, or begun so long ago, or of which elements need the same
+    after_any: tuple[int, ...] = ()
+    after_start: tuple[int, ...] = ()
+    start_delay_s: float = 0.0
+    after_element: tuple[int, ...] = ()
 
 
 def read_script(path: Path) -> Script:

@@ -134,7 +134,7 @@ def workflow_of(
     translator = _Translator(notes, choices.cores, share_arrays=choices.is_shared, packs=packs)
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
-    stages = [_placed(stage, befores[i], made, scripts[i]) for i, group in enumerate(made) for stage in group]
+    stages = [_placed(stage, befores[i], made, scripts[i], notes) for i, group in enumerate(made) for stage in group]
     for script, before, group in zip(scripts, befores, made, strict=True):
         if before and script.when != "always" and any(stage.after for stage in group):
             note = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
@@ -153,17 +153,39 @@ def _called(paths: Sequence[Path]) -> str:
     return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
-def _placed(stage: Stage, befores: Sequence[int], made: Sequence[Sequence[Stage]], script: Script) -> Stage:
+def _placed(
+    stage: Stage, befores: Sequence[int], made: Sequence[Sequence[Stage]], script: Script, notes: ImportNotes
+) -> Stage:
     """Make a stage follow others, unless it follows another part of its array.
 
     A part follows another however that ended, as elements do in Slurm. But if the array itself follows a stage, its
     parts do not run after a failure: else they would also run if that stage failed; unless they run in any case.
     """
     if not stage.after:
-        after = tuple(end.name for before in befores for end in made[before])
-        after_any = tuple(end.name for before in befores if before in script.after_any for end in made[before])
-        return replace(stage, after=after, after_any=after_any, when=script.when if after else "success")
+        by_element = [before for before in script.after_element if _has_all_elements(made[before], stage)]
+        others = [made[before] for before in script.after_element if before not in by_element]
+        if any(stage.array or len(group) > 1 or group[0].array for group in others):
+            notes.add("`aftercorr` becomes: after the whole of the other array has completed", script.where)
+        after, after_any, after_start, after_element = (
+            tuple(end.name for before in befores if before in some for end in made[before])
+            for some in (befores, script.after_any, script.after_start, by_element)
+        )
+        return replace(
+            stage,
+            after=after,
+            after_any=after_any,
+            after_start=after_start,
+            start_delay_s=script.start_delay_s if after_start else 0.0,
+            after_element=after_element,
+            when=script.when if after else "success",
+        )
     return stage if befores and script.when != "always" else replace(stage, when="always")
+
+
+def _has_all_elements(befores: Sequence[Stage], stage: Stage) -> bool:
+    """Whether what a stage follows is one array that has all of its elements."""
+    theirs = befores[0].array if len(befores) == 1 else None
+    return theirs is not None and stage.array is not None and not stage.array.all - theirs.all
 
 
 def _befores(

@@ -282,17 +282,33 @@ def test_what_it_made_is_put_in_place_before_the_others_run(place):
     assert Path("logs").is_dir()
 
 
-KINDS = {
-    "afterok:$a:$b": ({"a", "b"}, "success", ()),
-    "afterany:$a:$b": ({"a", "b"}, "always", ()),
-    "afternotok:$a": ({"a"}, "failed", ()),
-    "afterok:$a,afterany:$b": ({"a", "b"}, "success", ("b",)),
-    "afterok:$a,$b": ({"a", "b"}, "success", ("b",)),  # as Slurm reads it
-    "afternotok:$a?afternotok:$b": ({"a", "b"}, "failed", ()),
-    "aftercorr:$a": ({"a"}, "success", ()),
-    "after:$a+5": ({"a"}, "success", ()),
-    "afterok:${a}_3": ({"a"}, "success", ()),
-    "afterok:7:$b": ({"b"}, "success", ()),
+AB = "a b"
+KINDS = {  # what the stage says
+    "afterok:$a:$b": {"after": AB},
+    "afterany:$a:$b": {"after": AB, "when": "always"},
+    "afternotok:$a": {"after": "a", "when": "failed"},
+    "afterok:$a,afterany:$b": {"after": AB, "after_any": "b"},
+    "afterok:$a,$b": {"after": AB, "after_any": "b"},  # as Slurm reads it
+    "afternotok:$a?afternotok:$b": {"after": AB, "when": "failed"},
+    "afterok:$a?afterok:$b": {"after": AB, "when": "any"},
+    "afterok:$a?afterany:$b": {"after": AB, "when": "any", "after_any": "b"},
+    "afterok:$a?after:$b+2": {"after": AB, "when": "any", "after_start": "b", "start_delay_s": 120},
+    "aftercorr:$a": {"after": "a"},  # of what is no array
+    "after:$a": {"after": "a", "after_start": "a"},
+    "after:$a+5": {"after": "a", "after_start": "a", "start_delay_s": 300},
+    "after:$a+5,afterok:$b": {"after": AB, "after_start": "a", "start_delay_s": 300},
+    "after:$a,afterany:$b": {"after": AB, "after_start": "a", "after_any": "b"},
+    "after:$a:$b": {"after": AB, "after_start": AB},
+    "after:$a+5:$b+7": {"after": AB, "after_start": AB, "start_delay_s": 420},
+    "afterok:$a,after:$a+5": {"after": "a"},
+    "afterok:${a}_3": {"after": "a"},
+    "afterok:7:$b": {"after": "b"},
+}
+SAID = {  # what is noted, by the values that a workflow cannot say whole
+    "after:$a+5:$b+7": "several delays",
+    "afterok:$a,after:$a+5": "only the strictest",
+    "afterok:${a}_3": "whole array",
+    "afterok:7:$b": "from elsewhere",
 }
 
 
@@ -301,16 +317,38 @@ def test_what_a_job_waits_for_is_what_its_stage_waits_for(place, value):
     """All kinds, as Slurm reads them; what a workflow cannot say is said."""
     done = recorded(f'a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d "{value}" c.sh\n')
     stages, notes, _ = flow_of(done)
-    after, when, after_any = KINDS[value]
-    stage = stages["c"]
-    assert (set(stage.after), stage.when, stage.after_any) == (after, when, after_any)
-    for word, said in (
-        ("aftercorr", "whole of the other"),
-        ("+5", "not once it has begun"),
-        (":7:", "from elsewhere"),
-        ("_3", "whole array"),
-    ):
-        assert any(said in note for note in notes) == (word in value)
+    stage, says = (
+        stages["c"],
+        {"after_any": "", "after_start": "", "start_delay_s": 0, "when": "success"} | KINDS[value],
+    )
+    names = {key: set(said.split()) for key, said in says.items() if key.startswith("after")}
+    assert {key: set(getattr(stage, key)) for key in names} == names
+    assert (stage.when, stage.start_delay_s) == (says["when"], says["start_delay_s"])
+    words = [*SAID.values(), "becomes", "left out"]
+    assert {word for word in words if any(word in note for note in notes)} >= {SAID[value]} if value in SAID else {""}
+    assert value in SAID or not any(word in note for note in notes for word in words)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value", "is_by_element"),
+    [
+        ("1-9", "1-9", "aftercorr:$a", True),
+        ("0-9%2", "3,5", "aftercorr:$a", True),
+        ("1-9", "0-3", "aftercorr:$a", False),
+        ("1-9", "", "aftercorr:$a", False),
+        ("", "1-9", "aftercorr:$a", False),
+        ("1-9", "1-9", "aftercorr:$a?afterok:$b", False),
+    ],
+)
+def test_elements_follow_the_same_elements(place, first, second, value, is_by_element):
+    """Where the other array has all of them; else it is said that they wait for the whole."""
+    arrays = [f"--array={one}" if one else "" for one in (first, second)]
+    text = (
+        f"a=$(sbatch --parsable {arrays[0]} a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d '{value}' {arrays[1]} c.sh\n"
+    )
+    stages, notes, _ = flow_of(recorded(text.replace("'", '"')))
+    assert stages["c"].after_element == (("a",) if is_by_element else ())
+    assert any("whole of the other array" in note for note in notes) != is_by_element
 
 
 FAILURES = {
@@ -331,9 +369,11 @@ def test_what_waits_for_several_failures_follows_stages_that_stand_for_them(plac
         assert (stage.local, stage.when, stage.after) == (True, "failed", (name[0],))
 
 
-def test_what_waits_for_a_failure_or_something_else_is_refused(place):
-    with pytest.raises(InputError, match="afternotok"):
-        flow_of(recorded("a=$(sbatch --parsable a.sh); sbatch -d afternotok:$a?afterok:$a b.sh"))
+def test_what_waits_for_a_failure_or_something_else_takes_what_comes_first(place):
+    text = 'a=$(sbatch --parsable a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d "afternotok:$a?afterok:$b" c.sh\n'
+    stages, notes, _ = flow_of(recorded(text))
+    assert (stages["c"].after, stages["c"].when) == (("b", "a-failed"), "any")
+    assert not any("becomes" in note for note in notes)
 
 
 def test_a_failure_and_what_the_driver_saw_end_are_both_waited_for(place):

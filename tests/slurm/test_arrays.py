@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,30 @@ def test_limits_lead_to_several_arrays(narrow, link):
     assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 2
     [last] = run.jobs()["c"]
     assert int(last["StartTime"]) >= max(end for _, end in spans)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_elements_run_once_the_same_elements_of_another_array_have_completed(slurm, link):
+    """As they do by `aftercorr`, whoever drives the run; one whose counterpart failed, once that has been mended."""
+    theirs = "until [ -e go$ASA_ELEMENT ]; do sleep 0.2; done; [ $ASA_ELEMENT -ne 3 ] || [ -e mended ] || exit 7"
+    _, first, _ = flow("1-4", theirs)
+    second = stage("c", "b", "echo x$SLURM_ARRAY_TASK_ID >>did", array=parse_array("1-3"), after_element=("b",))
+    run = SlurmRun(slurm, [replace(first, after=()), second], link=link, strategy="chained")
+    driver = process(run)
+    until(lambda: did(run, "s") == once("1-4"), what="that the first array runs")
+    (run.place / "go2").touch()
+    until(lambda: did(run, "x") == {2: 1}, what="that the second element follows")
+    driver.kill()
+    driver.join()
+    assert did(run, "e") == {2: 1}
+    client = run.client()
+    for number in (1, 3, 4):
+        (run.place / f"go{number}").touch()
+    result = client.result()
+    assert result.outcome == "failed"
+    assert "1 of 4 elements did not complete: 3 failed" in result.reason
+    assert did(run, "x") == {1: 1, 2: 1}
+    assert "3 needed those of another array" in run.folder.state()[0].stages["c"].reason
+    (run.place / "mended").touch()
+    assert run.client(retry=True).result().outcome == "completed"
+    assert did(run, "x") == once("1-3")

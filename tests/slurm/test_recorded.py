@@ -57,8 +57,8 @@ def waited(draw, number, arrays):
     """Write what a job waits for."""
     some = draw.sample(range(number), min(number, draw.randint(1, 3)))
     form = draw.randint(0, 4)
-    if form == 0 and number - 1 in arrays:
-        return f"aftercorr:$j{number - 1}"
+    if form <= 1 and arrays and arrays[-1] < number:
+        return f"aftercorr:$j{arrays[-1]}"
     if form == 1:
         return "singleton"
     if form == 2:
@@ -119,6 +119,34 @@ def test_what_is_recorded_is_what_slurm_gets(slurm, seed):
         array = str(stage.array) if stage.array is not None else None
         assert array == fields.get("ArrayTaskId") or "is_split" in fields
         assert stage.cores == int(fields.get("NumTasks", 1))
+        check_edges(stage, stages, fields["Dependency"], places)
+
+
+def check_edges(stage, stages, text, places):
+    """Check that a stage waits for what Slurm has its job wait for."""
+    asked = dependencies(text, places)
+    if not asked or len({place for _, place, _ in asked}) < len(asked):
+        return  # nothing, or several things of one job, of which the strictest is kept
+    is_any = "?" in text and len(asked) > 1
+    for kind, place, minutes in asked:
+        before = stages[place]
+        assert before.name in stage.after
+        if kind == "after":
+            assert before.name in stage.after_start
+            assert stage.start_delay_s >= 60 * minutes
+        elif kind == "aftercorr" and not is_any and {before.array, stage.array} != {None}:
+            has_all = before.array and stage.array and not set(stage.array.all) - set(before.array.all)
+            assert (before.name in stage.after_element) == bool(has_all)
+        elif kind == "afterany":
+            assert stage.when == "always" or before.name in stage.after_any
+        else:
+            assert before.name in stage.strictly_after
+    kinds = {kind for kind, _, _ in asked}
+    singleton = "singleton" in text
+    expected = (
+        "failed" if "afternotok" in kinds else "any" if is_any else "always" if kinds == {"afterany"} else "success"
+    )
+    assert stage.when == expected or singleton
 
 
 def has_time(done, place):

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 from asa.core.documents import read_file
 from asa.errors import InputError
 from asa.importers.base import Imported, ImportNotes, direct
-from asa.importers.driver import Script, When, calls_sbatch, refuse_rescue
+from asa.importers.driver import Script, When, calls_sbatch
 from asa.importers.scripts import ImportChoices, may_be_written, with_name, workflow_of
 from asa.requests.directives import COMPONENTS, Directive, by_name, refuse_components
 from asa.requests.options import KNOWN
@@ -68,6 +68,18 @@ def translate(recording: Recording, kept: Path, choices: ImportChoices, *, name:
     return _Translation(recording, kept).made(choices, name)
 
 
+_For = Literal["success", "failed", "elements", "always", "begun"]
+_STRICT: Final[tuple[_For, ...]] = get_args(_For)
+_FOR: Final[Mapping[str, _For]] = {
+    "afterok": "success",
+    "afternotok": "failed",
+    "aftercorr": "elements",
+    "afterany": "always",
+    "after": "begun",
+}
+"""What a job waits for of another, by Slurm's word; the strictest first in `_STRICT`."""
+
+
 class _Translation:
     def __init__(self, recording: Recording, kept: Path) -> None:
         self._recording = recording
@@ -105,7 +117,7 @@ class _Translation:
         befores |= {place: dict.fromkeys(some, "failed") for some, place in self._failures.items()}
         scripts += [_of_a_failure([scripts[one] for one in some]) for some in self._failures]
         chosen = self._reduced(befores)
-        scripts = [_following(script, chosen.get(place, {})) for place, script in enumerate(scripts)]
+        scripts = [self._with_befores(place, script, chosen.get(place, {})) for place, script in enumerate(scripts)]
         called = name or self._recording.script_name or self._recording.folder.name or "workflow"
         ran = _printable(self._recording.words)
         header = [f"Recorded from {ran} by `asa import scripts --record`: that is not run any more."]
@@ -217,14 +229,11 @@ class _Translation:
 
     # ------------------------------------------------------------------ what waits for what
 
-    def _befores(self, place: int, job: Submission) -> dict[int, When]:
-        """Say for which others a job waits, and how each must have ended."""
-        found: dict[int, When] = {}
+    def _befores(self, place: int, job: Submission) -> dict[int, _For]:
+        """Say for which others a job waits, and for what of each."""
+        found: dict[int, _For] = {}
         failed: dict[int, None] = {}
         parts, any_will_do = waits_for(job.value("dependency"))
-        bad = [part for part in parts if part.kind == "afternotok"]
-        if any_will_do and 0 < len(bad) < len(parts):
-            refuse_rescue("afternotok", job.where)
         for part in parts:
             if part.kind == "singleton":
                 same = [at for at, one in enumerate(self._jobs[: place - self._first]) if one.name == job.name]
@@ -232,9 +241,7 @@ class _Translation:
             elif (before := self._before(part, job)) is not None and part.kind == "afternotok":
                 failed[before] = None
             elif before is not None:
-                found[before] = _stricter(found.get(before), self._kind(part.kind, job))
-        if any_will_do and len(found) > 1 and not bad:
-            self._notes.add("`?` becomes: after all of them, not after any", job.where)
+                found[before] = self._more(found.get(before), part, job)
         for number, how in job.ended:
             if (before := self._index.get(number)) is not None and before not in {*found, *failed}:
                 self._notes.add(
@@ -249,14 +256,39 @@ class _Translation:
         return found
 
     def _of_failures(
-        self, failed: tuple[int, ...], others: Mapping[int, When], *, any_will_do: bool
-    ) -> dict[int, When]:
+        self, failed: tuple[int, ...], others: Mapping[int, _For], *, any_will_do: bool
+    ) -> dict[int, _For]:
         """Say of which failures a job waits: by `when`, or where that does not do, by stages of their own."""
-        if (len(failed) < 2 or any_will_do) and "success" not in others.values() and others.keys().isdisjoint(failed):
+        is_one = len(failed) < 2 or any_will_do
+        is_apart = others.keys().isdisjoint(failed) and set(others.values()) <= {"always", "begun"}
+        if is_one and is_apart and not (any_will_do and others):
             return dict.fromkeys(failed, "failed")
         groups = [failed] if any_will_do and failed else [(one,) for one in failed]
         last = self._first + len(self._jobs)
         return {self._failures.setdefault(group, last + len(self._failures)): "success" for group in groups}
+
+    def _with_befores(self, place: int, script: Script, befores: Mapping[int, _For]) -> Script:
+        if not 0 <= place - self._first < len(self._jobs):
+            return _following(script, befores, any_will_do=False, delay_s=0.0)
+        job = self._jobs[place - self._first]
+        parts, any_will_do = waits_for(job.value("dependency"))
+        begun = [part for part in parts if part.kind == "after" and part.number in self._index]
+        if len({part.minutes for part in begun}) > 1:
+            self._notes.add("`after` with several delays becomes: the longest of them after each", job.where)
+        if any(
+            "array" in self._of(part.number).directives for part in begun if self._index[part.number] >= self._first
+        ):
+            self._notes.add("`after` an array becomes: once the first of its elements has begun, not all", job.where)
+        if any_will_do and any(part.kind == "aftercorr" for part in parts):
+            self._notes.add("`aftercorr` becomes: after the whole of the other array has completed", job.where)
+        if any_will_do and {one for one, _ in job.ended}.intersection(self._index):
+            self._notes.add("`?` becomes: after all of them, not after any", job.where)
+            any_will_do = False
+        delay_s = 60.0 * max((part.minutes for part in begun), default=0)
+        return _following(script, befores, any_will_do=any_will_do, delay_s=delay_s)
+
+    def _of(self, number: int) -> Submission:
+        return self._jobs[self._index[number] - self._first]
 
     def _before(self, part: WaitsFor, job: Submission) -> int | None:
         """Find the stage of a job that another waits for; None if it is none of these."""
@@ -270,16 +302,14 @@ class _Translation:
             self._notes.add("a dependency on an element becomes one on the whole array", job.where)
         return before
 
-    def _kind(self, kind: str, job: Submission) -> When:
-        if kind == "afterany":
-            return "always"
-        if kind == "aftercorr":
-            self._notes.add("`aftercorr` becomes: after the whole of the other array has completed", job.where)
-        if kind == "after":
-            self._notes.add("`after` becomes: after the other has completed, not once it has begun", job.where)
-        return "success"
+    def _more(self, one: _For | None, part: WaitsFor, job: Submission) -> _For:
+        """Say for what a job waits of another, if it waits by a further dependency; the strictest of several."""
+        other = _FOR[part.kind]
+        if one is not None and one != other and "begun" in {one, other}:
+            self._notes.add("of several dependencies on one job only the strictest is kept", job.where)
+        return other if one is None or _STRICT.index(one) > _STRICT.index(other) else one
 
-    def _reduced(self, befores: Mapping[int, Mapping[int, When]]) -> dict[int, dict[int, When]]:
+    def _reduced(self, befores: Mapping[int, Mapping[int, _For]]) -> dict[int, dict[int, _For]]:
         """Leave out those that others imply, where the driver only saw them end."""
         if not any(job.ended for job in self._jobs):
             return {place: dict(some) for place, some in befores.items()}
@@ -543,18 +573,22 @@ def _of_a_failure(scripts: Sequence[Script]) -> Script:
     return Script(None, "", {name: Directive(name, value, where) for name, value in given.items()}, where)
 
 
-def _following(script: Script, befores: Mapping[int, When]) -> Script:
-    """Have a script follow others, and say how each of them must have ended."""
-    whens = set(befores.values())
-    if {"success", "failed"} <= whens:
-        refuse_rescue("afternotok", script.where)
-    when: When = "always" if whens == {"always"} else "failed" if "failed" in whens else "success"
-    however = tuple(place for place, one in befores.items() if one == "always" and when != "always")
-    return replace(script, submitted_after=tuple(befores), when=when, after_any=however)
-
-
-def _stricter(one: When | None, other: When) -> When:
-    return other if one is None or one == "always" else one
+def _following(script: Script, befores: Mapping[int, _For], *, any_will_do: bool, delay_s: float) -> Script:
+    """Have a script follow others, and say what each of them must have done."""
+    whats = set(befores.values())
+    when: When = "always" if whats == {"always"} else "failed" if "failed" in whats else "success"
+    if any_will_do and len(befores) > 1 and when != "failed":
+        when = "any"
+    of_each = {what: tuple(place for place, one in befores.items() if one == what) for what in whats}
+    return replace(
+        script,
+        submitted_after=tuple(befores),
+        when=when,
+        after_any=of_each.get("always", ()) if when != "always" else (),
+        after_start=(after_start := of_each.get("begun", ())),
+        start_delay_s=delay_s if after_start else 0.0,
+        after_element=of_each.get("elements", ()) if when != "any" else (),
+    )
 
 
 def _reads(path: Path, max_bytes: int = -1) -> bytes | None:
