@@ -210,7 +210,7 @@ class StageKeys(JobKeys):
         name="start_delay",
         default=0.0,
     )
-    after_element: tuple[str, ...] = described(
+    after_matching: tuple[str, ...] = described(
         "names",
         "Those of the job arrays in `after` of which each element of this array needs only the element of the same "
         "number to have completed.",
@@ -315,7 +315,7 @@ class GivenKeys(TypedDict, total=False):
     after_any: str | Iterable[str]
     after_start: str | Iterable[str]
     start_delay: Duration
-    after_element: str | Iterable[str]
+    after_matching: str | Iterable[str]
     options: str | Iterable[str]
     environment: Mapping[str, str]
     secrets: str | Iterable[str]

@@ -70,7 +70,7 @@ WHENS: Final = ("success", "any", "failed", "always")
 """When a stage runs: after those that it follows completed, or the first of them did; after one of them failed; or
 however they ended."""
 
-OF_AFTER: Final = ("after_any", "after_start", "after_element")
+OF_AFTER: Final = ("after_any", "after_start", "after_matching")
 """Keys that name those of `Stage.after` that need not have completed."""
 
 _NOT_SAID: Final[Mapping[str, int | None]] = {"cores": None, "cpus_per_task": 1, "memory_bytes": 0, "gpus": 0}
@@ -114,7 +114,7 @@ class Stage(StageKeys):
         Those of `after` that only have to have begun, or ended.
     start_delay_s
         Seconds that these must have run, if they have not ended before.
-    after_element
+    after_matching
         Those of `after`, job arrays as this stage is one, of which each element needs only the element of the same
         number to have completed.
     command
@@ -338,11 +338,11 @@ class Stage(StageKeys):
                     raise self._error(f"{name!r} is in its {seen[name]} and its {key}", "Leave it out of one of them.")
         if self.start_delay_s and not self.after_start:
             raise self._error("has a start_delay, but no after_start", "Name stages in `after_start`.")
-        if self.after_element and self.array is None:
-            raise self._error("has an after_element, but is no job array", "Give it an `array`, or leave that out.")
-        if self.after_element and self.when == "any":
+        if self.after_matching and self.array is None:
+            raise self._error("has an after_matching, but is no job array", "Give it an `array`, or leave that out.")
+        if self.after_matching and self.when == "any":
             raise self._error(
-                "has an after_element, and runs when one of several has completed", "Leave one of them out."
+                "has an after_matching, and runs when one of several has completed", "Leave one of them out."
             )
 
     def _check_payload(self) -> None:
@@ -504,14 +504,14 @@ class Stage(StageKeys):
     @property
     def may_be_early(self) -> bool:
         """Whether it may run before all stages that it follows have ended."""
-        return self.when == "any" or bool(self.after_start or self.after_element)
+        return self.when == "any" or bool(self.after_start or self.after_matching)
 
     def following(self, befores: Iterable[str]) -> Stage:
         """Make the same stage follow only some of the stages that it follows."""
         after = tuple(befores)
-        after_any, after_start, after_element = (
+        after_any, after_start, after_matching = (
             tuple(name for name in names if name in after)
-            for names in (self.after_any, self.after_start, self.after_element)
+            for names in (self.after_any, self.after_start, self.after_matching)
         )
         return replace(
             self,
@@ -520,7 +520,7 @@ class Stage(StageKeys):
             after_any=after_any,
             after_start=after_start,
             start_delay_s=self.start_delay_s if after_start else 0.0,
-            after_element=after_element,
+            after_matching=after_matching,
         )
 
     @property
@@ -837,7 +837,7 @@ class Workflow:
     @cached_property
     def by_element(self) -> tuple[str, ...]:
         """Arrays whose elements each need only the element of the same number of another."""
-        return tuple(name for name, stage in self.stages.items() if stage.after_element)
+        return tuple(name for name, stage in self.stages.items() if stage.after_matching)
 
     @cached_property
     def arrays(self) -> tuple[str, ...]:
@@ -1030,13 +1030,13 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
                     where=f"stage {stage.name!r}",
                     hint=f"Stages are: {', '.join(stages)}.",
                 )
-        for before in stage.after_element:
+        for before in stage.after_matching:
             theirs, own = stages[before].array, stage.array
             missing = NONE if theirs is None or own is None else own.all - theirs.all
             if theirs is None or missing:
                 has = "is no job array" if theirs is None else f"has no elements {missing}"
                 raise WorkflowError(
-                    f"after_element: stage {before!r} {has}",
+                    f"after_matching: stage {before!r} {has}",
                     where=f"stage {stage.name!r}",
                     hint="Name it in `after` only: then it begins once all of that has completed.",
                 )

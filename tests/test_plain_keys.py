@@ -57,7 +57,7 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
 OF_ITS_OWN = {
     "after_any": ('"z"', ["z"], ("z",)),
     "after_start": ('"z"', ["z"], ("z",)),
-    "after_element": ('"z"', ["z"], ("z",)),
+    "after_matching": ('"z"', ["z"], ("z",)),
     "launcher": ('"srun"', "srun", "srun"),
     "request": ('["--mem=1G"]', "--mem=1G", ("--mem=1G",)),
 }
@@ -65,7 +65,7 @@ ALONG = {
     "after_any": {"after": ["z"]},
     "after_start": {"after": ["z"]},
     "start_delay": {"after": ["z"], "after_start": ["z"]},
-    "after_element": {"after": ["z"], "array": "1-3"},
+    "after_matching": {"after": ["z"], "array": "1-3"},
     "binds": {"container": "x.sif"},
     "jobs": {"tasks": ["x", "y"]},
 }
@@ -150,7 +150,7 @@ OF_STAGES = {  # along with which others a stage has a field
     "after_any": Z,
     "after_start": Z,
     "start_delay_s": Z | {"after_start": ("z",)},
-    "after_element": Z | {"array": parse_array("1-5")},
+    "after_matching": Z | {"array": parse_array("1-5")},
 }
 
 
@@ -160,7 +160,7 @@ def test_what_differs_keeps_stages_apart_unless_it_is_each_ones_own(name):
     others = (
         OTHER
         | {key.field: GIVEN[key.kind][2] for key in keys_of(StageKeys)}
-        | dict.fromkeys(("after_any", "after_start", "after_element"), ("z",))
+        | dict.fromkeys(("after_any", "after_start", "after_matching"), ("z",))
     )
     stage = Stage("a", cores=4, command="" if name in ALONE else "x", **OF_STAGES.get(name, {}))
     if name == "request":

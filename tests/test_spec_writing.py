@@ -152,7 +152,7 @@ def stages(draw, name, before, *, several=False):
         out_of_memory=draw(st.sampled_from(["fail", "ignore"])),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
-    others |= {"moldable", "jobs", "continues", "preparation", "array", "after_element"}  # which follow
+    others |= {"moldable", "jobs", "continues", "preparation", "array", "after_matching"}  # which follow
     others |= {"request"}  # in place of some of these
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
     payload = draw(PAYLOAD)

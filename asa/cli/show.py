@@ -152,7 +152,7 @@ def _how(stage: Stage, before: str) -> str:
     """Say in brackets what a stage waits for of another, if that need not have completed."""
     if before in stage.after_start:
         return f" (begun {format_duration(stage.start_delay_s)} ago)" if stage.start_delay_s else " (once it has begun)"
-    if before in stage.after_element:
+    if before in stage.after_matching:
         return " (element by element)"
     return " (however it ended)" if before in stage.after_any else ""
 
@@ -209,7 +209,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
             "when": stage.when,
             **{
                 key: list(names)
-                for key in ("after_any", "after_start", "after_element")
+                for key in ("after_any", "after_start", "after_matching")
                 if (names := getattr(stage, key))
             },
             **({"start_delay_s": stage.start_delay_s} if stage.start_delay_s else {}),

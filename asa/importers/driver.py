@@ -79,7 +79,7 @@ class Script:
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     start_delay_s: float = 0.0
-    after_element: tuple[int, ...] = ()
+    after_matching: tuple[int, ...] = ()
 
 
 def read_script(path: Path) -> Script:

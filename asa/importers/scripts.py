@@ -162,11 +162,11 @@ def _placed(
     parts do not run after a failure: else they would also run if that stage failed; unless they run in any case.
     """
     if not stage.after:
-        by_element = [before for before in script.after_element if _has_all_elements(made[before], stage)]
-        others = [made[before] for before in script.after_element if before not in by_element]
+        by_element = [before for before in script.after_matching if _has_all_elements(made[before], stage)]
+        others = [made[before] for before in script.after_matching if before not in by_element]
         if any(stage.array or len(group) > 1 or group[0].array for group in others):
             notes.add("`aftercorr` becomes: after the whole of the other array has completed", script.where)
-        after, after_any, after_start, after_element = (
+        after, after_any, after_start, after_matching = (
             tuple(end.name for before in befores if before in some for end in made[before])
             for some in (befores, script.after_any, script.after_start, by_element)
         )
@@ -176,7 +176,7 @@ def _placed(
             after_any=after_any,
             after_start=after_start,
             start_delay_s=script.start_delay_s if after_start else 0.0,
-            after_element=after_element,
+            after_matching=after_matching,
             when=script.when if after else "success",
         )
     return stage if befores and script.when != "always" else replace(stage, when="always")

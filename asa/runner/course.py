@@ -62,7 +62,7 @@ class RunCourse:
         self.nodes = Nodes(self.capabilities)
 
     def has_released(self, stage: Stage, before: str) -> bool:  # noqa: ARG002
-        """Whether a stage may run some of its elements, since the same elements of another have completed."""
+        """Whether a stage may run some of its units, since those of another that they need have completed."""
         return False
 
     @property

@@ -29,7 +29,7 @@ class Stages(Mapping[str, StageView]):
     workflow
         Their graph.
     has_released
-        Whether a stage, an array, may run some of its elements as the same elements of another have completed.
+        Whether a stage, an array, may run a part of it as those of another that they need have completed.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class Stages(Mapping[str, StageView]):
         for name in self._order:
             self._decide(name)
 
-    def note_elements(self, name: str) -> None:
+    def note_release(self, name: str) -> None:
         """Give those their turn that wait for elements of a stage, as more of these have completed."""
-        followers = [one for one in self._after[name] if name in self._views[one].stage.after_element]
+        followers = [one for one in self._after[name] if name in self._views[one].stage.after_matching]
         self._count_early(followers)
         for one in followers:
             self._decide(one)
@@ -270,7 +270,7 @@ class Stages(Mapping[str, StageView]):
             return counted[0], 0, 0, 0
         if before in stage.after_start:
             return int(counted[0] and view.started_s is None), 0, 0, 0
-        has_released = before in stage.after_element and self._has_released(stage, before)
+        has_released = before in stage.after_matching and self._has_released(stage, before)
         return (0, 0, 0, 0) if has_released else counted
 
     def _freed(self, view: StageView) -> StageView:
@@ -283,7 +283,7 @@ class Stages(Mapping[str, StageView]):
             if before in stage.after_start and not other.phase.is_settled:
                 if other.started_s is not None:
                     since_s = max(since_s, other.started_s + stage.start_delay_s)
-            elif other.phase is Phase.DONE if before in stage.after_element else stage.when != "any" or has_done:
+            elif other.phase is Phase.DONE if before in stage.after_matching else stage.when != "any" or has_done:
                 follows.append(before)
         for before in self._before[stage.name]:
             if before not in follows:
@@ -303,7 +303,7 @@ class Stages(Mapping[str, StageView]):
             return any(not self._views[one].phase.is_settled for one in stage.after_any)
         if stage.when == "any":
             return bool(self._counts[name][0])
-        others = (*stage.after_any, *stage.after_start, *stage.after_element)
+        others = (*stage.after_any, *stage.after_start, *stage.after_matching)
         return any(any(self._part_of(stage, one)) for one in others)
 
     def _why(self, name: str) -> str:

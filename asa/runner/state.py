@@ -98,12 +98,13 @@ class RunState(RunCourse):
         self.accounts = Accounts(self.line_of, self.units)
 
     def has_released(self, stage: Stage, before: str) -> bool:
-        """Whether a stage may run some of its elements, since the same elements of another have completed."""
-        return self.units.elements.has_released(self, stage, before)
+        """Whether a stage may run some of its units, since those of another that they need have completed."""
+        return self.units.of_stage(stage).has_released(self, stage, before)
 
     def end_if_settled(self, at_s: float) -> Iterator[Record]:
         """End the run once nothing is left to do."""
-        yield from self.units.elements.settle(self, at_s)
+        for units in self.units.kinds:
+            yield from units.settle(self, at_s)
         yield from RunCourse.end_if_settled(self, at_s)
 
     def line_of(self, job: Job) -> list[Job]:

@@ -101,7 +101,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
 
 
 _FIRST = (
-    "name", "after", "after_any", "after_start", "start_delay", "after_element", "when", "command", "script", "tasks",
+    "name", "after", "after_any", "after_start", "start_delay", "after_matching", "when", "command", "script", "tasks",
     "tasks_file", "array", "jobs", "request",
     "cores", "nodes", "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS),
     "options", "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling",

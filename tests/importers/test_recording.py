@@ -347,7 +347,7 @@ def test_elements_follow_the_same_elements(place, first, second, value, is_by_el
         f"a=$(sbatch --parsable {arrays[0]} a.sh)\nb=$(sbatch --parsable b.sh)\nsbatch -d '{value}' {arrays[1]} c.sh\n"
     )
     stages, notes, _ = flow_of(recorded(text.replace("'", '"')))
-    assert stages["c"].after_element == (("a",) if is_by_element else ())
+    assert stages["c"].after_matching == (("a",) if is_by_element else ())
     assert any("whole of the other array" in note for note in notes) != is_by_element
 
 

@@ -76,7 +76,7 @@ class Rows(World):
         theirs = parse_array(str(Elements.of(elements)) + (f"%{at_once}" if at_once else ""))
         stages = (
             stage("a", 1000, array=theirs, retries=retries),
-            stage("b", 7, "a", array=parse_array(str(Elements.of(own))), after_element=("a",)),
+            stage("b", 7, "a", array=parse_array(str(Elements.of(own))), after_matching=("a",)),
             stage("c", 5, "b", when="always"),
         )
         super().__init__(path, stages, strategy=strategy, site=site)
@@ -146,12 +146,12 @@ def test_what_contradicts_itself_is_refused():
         ("after_start: 'b' is not in its `after`", {"after_start": ("b",)}),
         ("'a' is in its after_any and its after_start", {"after_any": ("a",), "after_start": ("a",)}),
         ("has a start_delay, but no after_start", {"start_delay_s": 5.0}),
-        ("has an after_element, but is no job array", {"after_element": ("a",)}),
-        ("and runs when one of several has completed", {"after_element": ("a",), "array": array, "when": "any"}),
+        ("has an after_matching, but is no job array", {"after_matching": ("a",)}),
+        ("and runs when one of several has completed", {"after_matching": ("a",), "array": array, "when": "any"}),
     ):
         with pytest.raises(WorkflowError, match=says):
             stage("x", 5, "a", **more)
-    one = stage("b", 5, "a", array=array, after_element=("a",))
+    one = stage("b", 5, "a", array=array, after_matching=("a",))
     with pytest.raises(WorkflowError, match="stage 'a' is no job array"):
         Workflow("w", [stage("a", 5), one])
     with pytest.raises(WorkflowError, match="stage 'a' has no elements 3-4"):

@@ -255,7 +255,7 @@ def test_elements_run_once_the_same_elements_of_another_array_have_completed(slu
     """As they do by `aftercorr`, whoever drives the run; one whose counterpart failed, once that has been mended."""
     theirs = "until [ -e go$ASA_ELEMENT ]; do sleep 0.2; done; [ $ASA_ELEMENT -ne 3 ] || [ -e mended ] || exit 7"
     _, first, _ = flow("1-4", theirs)
-    second = stage("c", "b", "echo x$SLURM_ARRAY_TASK_ID >>did", array=parse_array("1-3"), after_element=("b",))
+    second = stage("c", "b", "echo x$SLURM_ARRAY_TASK_ID >>did", array=parse_array("1-3"), after_matching=("b",))
     run = SlurmRun(slurm, [replace(first, after=()), second], link=link, strategy="chained")
     driver = process(run)
     until(lambda: did(run, "s") == once("1-4"), what="that the first array runs")

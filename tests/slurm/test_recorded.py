@@ -136,7 +136,7 @@ def check_edges(stage, stages, text, places):
             assert stage.start_delay_s >= 60 * minutes
         elif kind == "aftercorr" and not is_any and {before.array, stage.array} != {None}:
             has_all = before.array and stage.array and not set(stage.array.all) - set(before.array.all)
-            assert (before.name in stage.after_element) == bool(has_all)
+            assert (before.name in stage.after_matching) == bool(has_all)
         elif kind == "afterany":
             assert stage.when == "always" or before.name in stage.after_any
         else:

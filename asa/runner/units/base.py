@@ -94,6 +94,14 @@ class Units:
         """Say why a job was asked for."""
         return job.planned.reason
 
+    def has_released(self, run: RunCourse, stage: Stage, before: str) -> bool:
+        """Whether a stage may run some of its units, since those of another that they need have completed."""
+        return False
+
+    def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
+        """Decide what becomes of stages that waited for more units of others, of which none will complete now."""
+        yield from ()
+
     def left_to_run(self, run: RunCourse, stage: Stage) -> Stage:
         """Say what is asked for of a stage that has not completed, when the run that has ended goes on."""
         return stage

@@ -99,7 +99,7 @@ class ElementUnits(RoundUnits):
             for number in [number for number in failures if number in done]:
                 del failures[number]
             if told.completed:
-                run.stages.note_elements(job.planned.stages[0])
+                run.stages.note_release(job.planned.stages[0])
         RoundUnits.heard(self, run, job, is_anew=is_anew)
 
     def anew(self, run: RunCourse) -> None:
@@ -180,7 +180,7 @@ class ElementUnits(RoundUnits):
 
     def _released(self, run: RunCourse, stage: str, elements: Elements) -> Elements:
         """Give those of a stage's elements whose counterparts in other arrays have completed."""
-        for before in run.workflow.stages[stage].after_element:
+        for before in run.workflow.stages[stage].after_matching:
             if run.stages[before].phase is not Phase.DONE:
                 elements &= self.completed_of(run.post(before))
         return elements
@@ -188,7 +188,7 @@ class ElementUnits(RoundUnits):
     def _never(self, run: RunCourse, stage: str) -> Elements:
         """Give those of a stage's elements whose counterparts will not complete any more."""
         array, never = run.stages[stage].stage.array, NONE
-        for before in run.workflow.stages[stage].after_element:
+        for before in run.workflow.stages[stage].after_matching:
             if array is not None and run.stages[before].phase.is_settled and run.stages[before].phase is not Phase.DONE:
                 never |= array.elements - self.completed_of(run.post(before))
         return never
