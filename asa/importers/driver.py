@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from asa.core.words import split
 from asa.errors import InputError
@@ -342,9 +342,19 @@ class _Driver:
         directives = with_variables(directives, dict(environment), above, where)
         if "wait" in directives:
             self._waited = where
-        when = self._when(waits, where)
+        of_all = self._for_all(waits, where)
         self.scripts.append(
-            Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when, environment)
+            Script(
+                script.path,
+                script.text,
+                directives,
+                where,
+                None,
+                arguments,
+                waits.jobs,
+                environment=environment,
+                **of_all,
+            )
         )
         return len(self.scripts) - 1
 
@@ -410,6 +420,7 @@ class _Driver:
             return None
         jobs: list[int] = []
         kinds: set[str] = set()
+        minutes: set[int] = set()
         value = self._text_of(option.value or "")
         for part in map(self._text_of, re.split(r"[,?]", value)):
             kind, _, ids = _TOGETHER.sub(r"\1:\2", part).partition(":")
@@ -421,21 +432,28 @@ class _Driver:
                 kinds.add(self._filled(kind, option.where))
             kinds |= set(_OTHERS.findall(ids))
             jobs += self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
+            minutes |= {self._minutes(one, option.where) for one in ids.split(":") if kind == "after"}
         for kind in sorted(kinds & _NO_KINDS):
             self._notes.add(f"the dependency `{kind}` is left out", option.where)
         named = {kind for kind in kinds - _NO_KINDS if not _OTHERS.fullmatch(kind)}
         has_others = any(_OTHERS.fullmatch(kind) for kind in kinds)
         if has_others or (named and not jobs):
             self._notes.add("a dependency on a job from elsewhere is left out", option.where)
-        return _WaitsFor(tuple(dict.fromkeys(jobs)), frozenset(named), any_will_do="?" in value, has_others=has_others)
+        return _WaitsFor(
+            tuple(dict.fromkeys(jobs)),
+            frozenset(named),
+            any_will_do="?" in value,
+            has_others=has_others,
+            minutes=frozenset(minutes),
+        )
 
     def _text_of(self, value: str) -> str:
         """Put the text of a variable in place of it, where it names no job."""
         variable = _VARIABLE.fullmatch(value)
         return self._texts.get(variable[1] or variable[2], value) if variable else value
 
-    def _when(self, waits: _WaitsFor, where: str) -> When:
-        """Return the `when` for a job's dependencies; note where the meaning changes, refuse what cannot be translated.
+    def _for_all(self, waits: _WaitsFor, where: str) -> dict[str, Any]:
+        """Return fields of a script for what it waits for; note where the meaning changes, refuse what cannot be said.
 
         `afternotok` of several jobs requires that all have failed; for a stage one is enough.
         """
@@ -443,15 +461,26 @@ class _Driver:
             is_any = len(waits.jobs) == 1 or waits.any_will_do
             if waits.kinds != {"afternotok"} or not waits.jobs or waits.has_others or not is_any:
                 refuse_rescue("afternotok", where)
-            return "failed"
-        if waits.any_will_do and len(waits.jobs) > 1:
-            self._notes.add("`?` becomes: after all of them, not after any", where)
+            return {"when": "failed"}
+        is_any = waits.any_will_do and len(waits.jobs) > 1
         if waits.kinds == {"afterany"} and waits.jobs:
-            return "always"
+            return {"when": "any", "after_any": waits.jobs} if is_any else {"when": "always"}
+        when: dict[str, Any] = {"when": "any"} if is_any else {}
+        if waits.kinds == {"after"} and waits.jobs and len(waits.minutes) <= 1:
+            return when | {"after_start": waits.jobs, "start_delay_s": 60.0 * max(waits.minutes, default=0)}
+        if waits.kinds == {"aftercorr"} and not is_any:
+            return {"after_matching": waits.jobs}
         for kind in sorted(waits.kinds - {"afterok"}):
             sentence = f"`{kind}` becomes: after the other has completed; if that fails, this stage does not run"
             self._notes.add(sentence, where)
-        return "success"
+        return when
+
+    def _minutes(self, reference: str, where: str) -> int:
+        """Read how long after its beginning a job is waited for."""
+        text = self._filled(reference.partition("+")[2] or "0", where)
+        if not text.isdecimal():
+            raise InputError(f"+{text} is no number of minutes", where=where, hint=self._hint)
+        return int(text)
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []
@@ -476,3 +505,4 @@ class _WaitsFor:
     kinds: frozenset[str] = frozenset()
     any_will_do: bool = False
     has_others: bool = False
+    minutes: frozenset[int] = frozenset()  # after their beginnings

@@ -772,10 +772,32 @@ def test_how_others_must_end_is_kept(scripts, lines, after, when):
     assert is_told == ("afterok:$j,afterany" in lines[-1])
 
 
-def test_one_of_several_becomes_all_of_them_which_is_told(scripts):
-    """No stage begins as soon as one of those has ended that it follows."""
-    made = import_scripts([scripts("run.sh", *AFTER_A_AND_C, "sbatch -d afterok:$j?afterok:$k b.sbatch")])
-    assert "run.sh:4: `?` becomes: after all of them, not after any" in told(made)
+@pytest.mark.parametrize("late", ["$m", "x", "1.5"])
+def test_minutes_that_are_not_known_are_refused(scripts, late):
+    with pytest.raises(InputError, match="minutes|only when the script runs|no job that was submitted"):
+        import_scripts([scripts("run.sh", *AFTER_A_AND_C, f"sbatch -d after:$j+{late} b.sbatch")])
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("afterok:$j?afterok:$k", {"when": "any"}),
+        ("afterany:$j?afterany:$k", {"when": "any", "after_any": ("a", "c")}),
+        ("after:$j:$k", {"after_start": ("a", "c")}),
+        ("after:$j+5:$k+5", {"after_start": ("a", "c"), "start_delay_s": 300.0}),
+        ("after:$j+5:$k", {}),
+        ("after:$j,afterok:$k", {}),
+        ("aftercorr:$j:$k", {}),
+    ],
+)
+def test_what_begins_before_others_have_ended_is_kept(scripts, value, says):
+    """Where it is the same for all that a job waits for; else it is told that the stage waits for them to complete."""
+    made = import_scripts([scripts("run.sh", *AFTER_A_AND_C, f"sbatch -d {value} b.sbatch")])
+    stage = made.workflow.stages["b"]
+    expected = {"when": "success", "after_any": (), "after_start": (), "start_delay_s": 0.0} | says
+    assert set(stage.after) == {"a", "c"}
+    assert {key: getattr(stage, key) for key in expected} == expected
+    assert ("becomes: after the other has completed" in told(made)) == (not says and "corr" not in value)
 
 
 def test_what_is_for_failures_follows_all_of_an_array(scripts):
