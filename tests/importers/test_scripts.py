@@ -774,7 +774,7 @@ def test_how_others_must_end_is_kept(scripts, lines, after, when):
 
 @pytest.mark.parametrize("late", ["$m", "x", "1.5"])
 def test_minutes_that_are_not_known_are_refused(scripts, late):
-    with pytest.raises(InputError, match="minutes|only when the script runs|no job that was submitted"):
+    with pytest.raises(InputError, match=r"minutes|only when the script runs|no job that was submitted"):
         import_scripts([scripts("run.sh", *AFTER_A_AND_C, f"sbatch -d after:$j+{late} b.sbatch")])
 
 
