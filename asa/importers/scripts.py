@@ -47,7 +47,7 @@ _DEFAULT_WALLTIME_S: Final = 3600.0
 
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "dependency": "names jobs that nobody knows yet, and is left out: say `# asa: after=STAGE` in the script",
-    "input": "is left out: write `<FILE` where the script reads it",
+    "input": "is left out, for its file is another for each job: write `<FILE` where the script reads it",
     "test-only": "is left out: `asa run --dry-run` shows what would be submitted",
     "time-min": "is left out: asa must know how long a job may run",
 }
@@ -273,7 +273,7 @@ class _Translator:
         self._tell_of_withheld(stage, script)
         if is_array and not is_native:
             return self._array(script, stage, needs)
-        if script.path is None or script.arguments or "chdir" in given:
+        if script.path is None or script.arguments or "chdir" in given or _read_from(script):
             return [self._with_command(script, stage)]
         self.paths[name] = script.path
         return [replace(stage, script=script.text)]
@@ -331,7 +331,7 @@ class _Translator:
             if directive.name == "dependency":
                 for part in re.split(r"[,?]", directive.value or ""):
                     refuse_rescue(part.partition(":")[0], directive.where)
-            if sentence := _left_out(directive.name):
+            if sentence := _left_out(directive, script):
                 self._notes.add(f"--{directive.name} {sentence}", directive.where)
             if directive.name not in KNOWN:
                 self._notes.add(f"{directive} is no option of plain Slurm, and is passed on", directive.where)
@@ -490,8 +490,11 @@ class _Translator:
             self._notes.add(note, directive.where)
 
 
-def _left_out(name: str) -> str:
+def _left_out(directive: Directive, script: Script) -> str:
     """Say that an option is left out, and why; empty where it is not, or where that changes nothing."""
+    name = directive.name
+    if name == "input" and (_read_from(script) or directive.value == "/dev/null"):
+        return ""
     instead = OPTIONS[name].instead if name in marked("asa") else _MEANS_NOTHING
     if instead == _MEANS_NOTHING:
         return ""
@@ -577,6 +580,8 @@ def _elements(script: Script, stage: Stage, part: ElementsOfJob, *, at_once: int
     there = f"cd {shlex.quote(folder)} && " if folder else ""
     command = _command(script)
     wrapped = "export {}; {}" if script.path is None else "exec env {} {}"  # so that signals come to the script itself
+    if script.path is not None and _read_from(script):
+        wrapped = "export {}; exec {}"  # the name of what it reads may have the element's index
     return replace(
         stage,
         cores=(stage.cores or 1) * count,
@@ -593,10 +598,35 @@ def _text_of(script: Script) -> str:
 
 def _command(script: Script) -> str:
     """Write what runs a script, or what is submitted with --wrap."""
+    source = _read_from(script)
     if script.path is None:
-        return text_of(script.directives, "wrap")
+        command = text_of(script.directives, "wrap")
+        return f"/bin/sh -c {shlex.quote(command)} {source}" if source else command
     first = script.text.partition("\n")[0]
-    return shlex.join([*first.removeprefix("#!").split(), _path_of(script), *script.arguments])
+    command = shlex.join([*first.removeprefix("#!").split(), _path_of(script), *script.arguments])
+    return f"{command} {source}".rstrip()
+
+
+def _read_from(script: Script) -> str:
+    r"""Write from which file it reads, as a shell has it; empty for none, or one whose name is known only to its job.
+
+    Examples
+    --------
+    >>> given = {"input": Directive("input", "in %x.%a", "a.sh:2")}
+    >>> print(_read_from(Script(Path("a.sh"), "", given, "a.sh")))
+    <'in 'a.sh."$SLURM_ARRAY_TASK_ID"
+    """
+    pattern = text_of(script.directives, "input")
+    if not pattern or pattern == "/dev/null":
+        return ""
+    if "\\" in pattern:  # with which Slurm replaces nothing
+        return "<" + shlex.quote(pattern.replace("\\", ""))
+    name = text_of(script.directives, "job-name") or (script.path.name if script.path else "wrap")
+    in_shell = {"%a": '"$SLURM_ARRAY_TASK_ID"', "%u": '"$USER"', "%x": shlex.quote(name), "%%": "%"}
+    parts = re.split("(%.?)", pattern)
+    if any(part.startswith("%") and part not in in_shell for part in parts):
+        return ""
+    return "<" + "".join(in_shell.get(part) or shlex.quote(part) for part in parts if part)
 
 
 def _path_of(script: Script) -> str:

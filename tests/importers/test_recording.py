@@ -543,6 +543,38 @@ def test_what_jobs_print_is_where_sbatch_puts_it(place):
     assert printed == {("", ""), ("o.%j", ""), ("", f"{place}/sub/sbatch.e"), ("/x/a b", "")}
 
 
+def test_what_a_job_reads_is_what_its_stage_reads(place):
+    """By the element and the job's name, from the job's folder; a name with the job's number is left out and named."""
+    for name, text in {"in.txt": "top", "sub/in.txt": "sub", "x 1.2": "two"}.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(f"{text}\n")
+    Path("i.sh").write_text("#!/bin/sh\n#SBATCH -t 1 -i in.txt\nread word; echo $word\n")
+    text = "sbatch i.sh; sbatch -D sub -J there i.sh; sbatch -i %x.%a -a 2 -J 'x 1' i.sh\n"
+    text += "sbatch -J w -i in.txt --wrap 'read word; echo $word'; sbatch -J j -i in.%j i.sh"
+    stages, notes, _ = flow_of(recorded(text))
+    for name, expected in {"i": "top", "there": "sub", "x-1": "two", "w": "top"}.items():
+        how = {"env": os.environ | {"SLURM_ARRAY_TASK_ID": "2"}, "capture_output": True, "text": True}
+        assert subprocess.run(["/bin/sh", "-c", stages[name].command], check=True, **how).stdout == f"{expected}\n"
+    assert [note for note in notes if "--input" in note] == [note for note in notes if "in.%j" in note]
+
+
+def test_what_the_shim_of_a_language_puts_in_front_is_no_news(place, tmp_path, monkeypatch):
+    """As pyenv does: a job's own call comes to the shim again. What the driver itself puts there is kept."""
+    root = tmp_path / "env"
+    (root / "shims").mkdir(parents=True)
+    path = f"{root}/versions/3.9/bin:{root}/libexec:{root}/plugins/more/bin"
+    text = f'export PYENV_VERSION=3.9 PYENV_DIR=$PWD PYENV_HOOK_PATH=x\nPATH={path}:$PATH exec {sys.executable} "$@"\n'
+    (root / "shims" / "py").write_text(f"#!/bin/bash\n{text}")
+    (root / "shims" / "py").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}/shims:/usr/bin:/bin")
+    monkeypatch.delenv("PYENV_VERSION", raising=False)
+    Path("d.py").write_text("import subprocess; subprocess.run(['sbatch', 'a.sh'])\n")
+    for own in ("", f"/own:{root}/versions/2.7/bin:"):
+        stages, _, _ = flow_of(recorded(f"PATH={own}$PATH; py d.py"))
+        expected = {"PATH": f"{own}{root}/shims:/usr/bin:/bin"} if own else {}
+        assert dict(stages["a"].environment) == {"PYENV_VERSION": "3.9"} | expected
+
+
 def test_a_variable_that_export_gives_again_has_that_value(place):
     """As Slurm takes it: the last of a name."""
     stages, _, _ = flow_of(recorded("export S=s1 T=t1\nsbatch --export=ALL,S=s2,S=s3 a.sh"))

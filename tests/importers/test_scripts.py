@@ -619,6 +619,22 @@ def test_another_folder_is_changed_to(here):
 # ---------------------------------------------------------------------- drivers
 
 
+def test_what_a_script_reads_is_kept(here):
+    """Also by elements that share a job; left out, and named, where only the job has its name."""
+    a, b, c = (
+        here(f"{name}.sh", f"#SBATCH -t 5 -n 1 {words}")
+        for name, words in (("a", "-i in.txt"), ("b", "--input=in.%a -a 1-2"), ("c", "-i in.%j"))
+    )
+    made = import_scripts([a, b, c], pack_arrays=True)
+    first, second, third = made.workflow.stages.values()
+    assert first.command.endswith("a.sh <in.txt")
+    assert second.tasks[1].endswith('b.sh <in."$SLURM_ARRAY_TASK_ID"')
+    assert second.tasks[1].startswith("export SLURM_ARRAY_TASK_ID=2; exec ")
+    assert third.script
+    [note] = [note for note in made.notes if "--input" in note]
+    assert note.startswith(str(c))
+
+
 @pytest.fixture
 def scripts(here):
     for name in "abcd":

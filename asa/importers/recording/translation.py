@@ -31,6 +31,8 @@ _OWN: Final = frozenset(
     ["_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV", "PS1", "PS2"]
 )
 """Variables that a shell sets and takes away by itself, or that are looked at apart."""
+_OF_SHIM = re.compile(r"_(?:PY|RB|NOD)ENV_INSTALL_PREFIX|(?:PY|RB|NOD)ENV_(?:DIR|HOOK_PATH)")
+"""Variables by which a shim tells of a call."""
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
 _MAX_BYTES_BEFORE: Final = 1 << 20
 _AS_RECORDED = """\
@@ -345,7 +347,7 @@ class _Translation:
         options = {name: replace(option, where=job.where) for name, option in job.directives.items()}
         options.pop("dependency", None)
         options.pop("hold", None)
-        for name in {"output", "error"} & options.keys():
+        for name in {"output", "error", "input"} & options.keys():
             options[name] = replace(options[name], value=with_name(job.value(name), job.name))
         folder = Path(job.folder, job.value("chdir")) if "chdir" in options else Path(job.folder)
         if folder.resolve() == self._recording.folder.resolve():
@@ -377,7 +379,7 @@ class _Translation:
         for key, value in job.environment.items():
             if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
                 continue
-            if key.startswith("SLURM_") and self._first:
+            if (key.startswith("SLURM_") and self._first) or _OF_SHIM.fullmatch(key):
                 continue
             if not _is_text(value):
                 self._notes.add(f"${key} is no UTF-8, and left out", job.where)
@@ -385,6 +387,7 @@ class _Translation:
             found.append((key, value))
         for key in ("PATH", "PYTHONPATH"):
             folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
+            folders = _without_shim(folders, at_first, job.environment)
             if folders and folders != at_first:
                 # `lib:$PYTHONPATH` of one that is empty has the current folder at its end
                 is_open = not at_first and job.environment[key].rpartition(":")[2] in self._recording.stand_ins
@@ -558,6 +561,34 @@ def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
 def _is_text(value: str) -> bool:
     """Whether it has no bytes that are no UTF-8."""
     return value.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in value)
+
+
+def _without_shim(path: str, before: str, environment: Mapping[str, str]) -> str:
+    """Leave out the folders that the shim of a language puts in front for what it starts, as pyenv does.
+
+    A job's own call comes to the shim again, and by the variable of its version to the same one.
+
+    Examples
+    --------
+    >>> path = "/o/versions/3.9/bin:/o/libexec:/o/plugins/x/bin:/own:/o/shims:/bin"
+    >>> _without_shim(path, "/o/shims:/bin", {"PYENV_VERSION": "3.9"})
+    '/own:/o/shims:/bin'
+    """
+    folders, known = path.split(":"), before.split(":")
+    versions = [
+        version
+        for name in ("PYENV", "RBENV", "NODENV")
+        for version in environment.get(f"{name}_VERSION", "").split(":")
+    ]
+    for shims in {folder for folder in known if folder.endswith("/shims")}:
+        root = shims.removesuffix("/shims")
+        if f"{root}/libexec" in folders:
+            of_shim = {f"{root}/libexec", *(f"{root}/versions/{version}/bin" for version in versions if version)}
+            is_of_it = re.compile(
+                "|".join([*map(re.escape, of_shim), rf"{re.escape(root)}/plugins/[^/]+/bin"])
+            ).fullmatch
+            folders = [folder for folder in folders if folder in known or not is_of_it(folder)]
+    return ":".join(folders)
 
 
 def _printable(text: str) -> str:
