@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from asa.errors import InputError, WorkflowError
-from asa.keys import described, keys_of
+from asa.keys import Notation, described, keys_of
 from asa.units import format_duration, parse_duration
 
 WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP")
@@ -25,6 +25,18 @@ UNFINISHED = 85
 
 _LONGEST_WARNING_S = 86_400.0
 _MAX_EXIT = 125
+
+
+def _warned(how: str) -> Continuation:
+    return Continuation.warned(how)
+
+
+_WARNING = Notation(
+    read=_warned,
+    given=(str,),
+    words='a signal and a time, such as "USR1@10min"',
+    pattern=r"^\s*[A-Za-z][A-Za-z0-9]*\s*@.+",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +77,12 @@ class Continuation:
         default=USUAL_LEGS,
     )
     warn: str = described(
-        "warning",
+        "own",
         "The signal that tells a leg to save its state and end, and how long before the end of its "
         "walltime it is sent. It is also sent when the next leg has started and takes over. From then on "
         "the file $ASA_LEG_END exists.",
         ["USR1@10min"],
+        notation=_WARNING,
         default="",
     )
     warn_s: float = 0.0

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Final
 
 from asa.errors import InputError
+from asa.keys import Notation
 
 __all__ = [
     "MAX_ELEMENT",
     "MAX_ELEMENTS",
     "NONE",
+    "NOTATION",
     "Array",
     "Elements",
     "parse_array",
@@ -176,6 +179,11 @@ class Array:
         values = {"COUNT": len(whole), "MIN": whole.first, "MAX": whole.last, "STEP": self.step}
         return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in values.items())
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all variables that Slurm sets for an element, and for no other job."""
+        return frozenset({"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", *dict(self.variables)})
+
     def only(self, elements: Elements) -> Array:
         """Ask for some of its elements only.
 
@@ -286,6 +294,16 @@ def parse_array_of(given: object) -> Array:
             hint=f"At most {MAX_ELEMENTS} elements, of numbers from 0 to {MAX_ELEMENT}.",
         )
     return Array(Elements.of(numbers))
+
+
+NOTATION: Final = Notation(
+    read=parse_array_of,
+    given=(Integral, str, list, tuple, range),
+    words='numbers of elements, as in "1-200%20"',
+    pattern=r"^\s*\d+(-\d+(:\d+)?)?(\s*,\s*\d+(-\d+(:\d+)?)?)*(%[0-9]+)?\s*$",
+    others=({"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT},),
+)
+"""How a job array is written."""
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[Range]:

@@ -24,13 +24,12 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
 from asa.continuation import KEYS as OF_LEGS
-from asa.continuation import Continuation, continuation_of
+from asa.continuation import continuation_of
 from asa.core import python, temporary
 from asa.core.documents import read_text
-from asa.elements import parse_array_of
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
-from asa.keys import Duration, GivenKeys, Key, keys_of
+from asa.keys import Duration, Key, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.records import Record
@@ -53,7 +52,7 @@ from asa.spec.moldable import (
 )
 from asa.spec.problems import meant
 from asa.units import parse_duration, parse_memory
-from asa.workflow import KEYS_OF_PARTS, Stage, Workflow
+from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 
@@ -79,13 +78,20 @@ _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
     "amount": (Real, "a number"),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
-    "array": ((Integral, str, list, tuple, range), 'numbers of elements, as in "1-200%20"'),
-    "warning": (str, 'a signal and a time, such as "USR1@10min"'),
 }
+
+
+def _taken(key: Key) -> tuple[type | tuple[type, ...], str]:
+    """Give the types that a key takes, and what they are in words."""
+    if key.notation is not None:
+        return key.notation.given, key.notation.words
+    return (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind]
+
+
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("cores", "nodes"), _WIDTHS),
     "retries": _COUNT,
-    **{name: (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind] for name, key in _PLAIN.items()},
+    **{name: _taken(key) for name, key in _PLAIN.items()},
     **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
     "partition": _TEXTS,
@@ -94,16 +100,11 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "continues": _FLAG,
     "when": (str, "success, any, failed or always"),
 }
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "jobs": job_range,
-    "array": parse_array_of,
-    "warning": Continuation.warned,
-}
 _SEVERAL = frozenset(name for name, kind in _KINDS.items() if kind is _TEXTS)
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
 
-class Resources(GivenKeys, total=False):
+class Resources(GivenStageKeys, total=False):
     """What a stage asks for, and what is checked; `asa.Stage` explains each.
 
     Parameters
@@ -147,12 +148,9 @@ class Resources(GivenKeys, total=False):
 
     cores: int | Sequence[int] | str
     nodes: int | Sequence[int] | str
-    cpus_per_task: int
     walltime: Duration | Mapping[int, Duration]
     expected: Duration | Mapping[int, Duration] | Mapping[str, object]
     scaling: str | Mapping[str, object]
-    array: int | str | Sequence[int]
-    jobs: int | str
     continues: bool
     total: Duration | Mapping[int, Duration] | Mapping[str, object]
     max_legs: int
@@ -160,7 +158,6 @@ class Resources(GivenKeys, total=False):
     unfinished: int
     progress: str | Iterable[str]
     partition: str | Sequence[str]
-    request: str | Iterable[str]
     modules: str | Iterable[str]
     conda: str
     container: str
@@ -623,7 +620,8 @@ def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str,
 
 def _plain(key: Key, given: Any, where: str) -> Any:
     """Translate a key's value."""
-    if (read := _READ.get(key.kind)) is not None:
+    read = key.notation.read if key.notation is not None else job_range if key.kind == "jobs" else None
+    if read is not None:
         return _named(key.name, where, lambda: read(given))
     if key.kind in {"memory", "storage"} and isinstance(given, str):
         return int(_parsed(key.parse, key.name, given, where))

@@ -42,11 +42,23 @@ Kind = Literal[
     "patience",
     "amount",
     "jobs",
-    "array",
-    "warning",
+    "own",
 ]
 """How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several; `paths`
-are a list, `files` one or several, but not none; an `output` is a path with patterns of Slurm."""
+are a list, `files` one or several, but not none; an `output` is a path with patterns of Slurm; `own`:
+as the key's notation says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation:
+    """How values of a kind of their own are written, in files and in Python."""
+
+    read: Callable[[Any], Any]  # raises `InputError`
+    given: tuple[type, ...]  # as what Python takes them
+    words: str  # what that is, in messages
+    pattern: str  # of their text
+    others: tuple[Mapping[str, Any], ...] = ()  # JSON schemas of what else a file may say
+    write: Callable[[Any], str] = str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,7 @@ class Key:
     choices: tuple[str, ...] = ()
     option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
     of_bare: int | str = ""  # that option's value if it is given without one
+    notation: Notation | None = None  # of a value of a kind of its own
     field: str = ""
     default: Any = None
 
@@ -91,6 +104,8 @@ class Key:
         >>> next(key for key in TERMS if key.name == "nice").of_option("")
         100
         """
+        if self.notation is not None:
+            return self.notation.read(value)
         if self.kind != "number" or not value:
             return value or self.of_bare
         try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.continuation import Continuation
-from asa.elements import NONE, Array
+from asa.elements import NONE, NOTATION, Array
 from asa.errors import InputError, WorkflowError
-from asa.keys import MAX_COUNT, StageKeys, described, divided, keys_of, multiplied, trouble
+from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble
 from asa.preparation import Preparation
 from asa.requests import SIZES, Needs, beside, come_to, name_of
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -84,6 +84,15 @@ KEYS_OF_PARTS = (*keys_of(Continuation), *keys_of(Preparation))
 
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
+
+
+class GivenStageKeys(GivenKeys, total=False):
+    """The same with the plain keys that only a stage has, as Python's arguments."""
+
+    cpus_per_task: int
+    array: int | str | Sequence[int]
+    jobs: int | str
+    request: str | Iterable[str]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -232,11 +241,13 @@ class Stage(StageKeys):
     continues: Continuation | None = None
     preparation: Preparation | None = None
     array: Array | None = described(  # noqa: RUF009 - it makes a field
-        "array",
+        "own",
         "It is a job array: these are the numbers of its elements, as sbatch takes them, with %N for how "
         "many of them may run at once. The command or script is run once for each, with SLURM_ARRAY_TASK_ID, on what "
         "the stage asks for; inputs and outputs may say %a for the number.",
         ["1-200%20", "0-99:10"],
+        notation=NOTATION,
+        option="array",
         default=None,
     )
     request: tuple[str, ...] | None = described(
@@ -534,6 +545,20 @@ class Stage(StageKeys):
         if self.continues is not None:
             return "continues in legs, each a job of its own"
         return "is a job array, whose elements are jobs" if self.array is not None else ""
+
+    @property
+    def queues_in_parts(self) -> bool:
+        """Whether the batch system runs it in parts, each as there is room: how long all take is its doing, too."""
+        return self.array is not None
+
+    @property
+    def own_variables(self) -> frozenset[str]:
+        """Names of the variables of Slurm that its jobs have on any batch system."""
+        return self.array.names if self.array is not None else frozenset()
+
+    def path_of_any(self, path: str) -> str:
+        """Write one of its paths as a pattern of all its jobs' paths."""
+        return path.replace("%a", "*") if self.array is not None else path
 
     @property
     def has_unknown_last_job(self) -> bool:

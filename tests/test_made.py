@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from asa.elements import parse_array
 from asa.spec import made
 from asa.spec.calls import Scripts, run_by
-from asa.spec.checks import any_of
 from asa.spec.made import MadeFiles
 from asa.workflow import Stage, Workflow
 
@@ -51,14 +50,14 @@ def workflows(draw):
 
 @given(workflows(), PATHS)
 def test_a_file_is_made_by_whom_a_look_at_each_pair_names(flow, path):
-    found, stages = MadeFiles(flow, any_of), list(flow.stages.values())
+    found, stages = MadeFiles(flow), list(flow.stages.values())
     before = {}
     for name in flow.order:
         before[name] = set(flow.stages[name].after).union(*(before[one] for one in flow.stages[name].after))
     for place, one in enumerate(stages):
         earlier = [flow.stages[name] for name in before[one.name]]
         assert found.is_made_before(one, path) == any(
-            meets(any_of(one, path), any_of(other, output)) for other in earlier for output in other.outputs
+            meets(one.path_of_any(path), other.path_of_any(output)) for other in earlier for output in other.outputs
         )
         makers = [other.name for other in stages if other is not one and any(meets(path, o) for o in other.outputs)]
         assert found.maker(one, path) == (makers or [""])[0]
@@ -77,7 +76,7 @@ def chain(count):
 
 
 def look(flow):
-    found = MadeFiles(flow, any_of)
+    found = MadeFiles(flow)
     for one in flow.stages.values():
         for path in (*one.inputs, "none", f"none{one.name}"):
             found.is_made_before(one, path)
@@ -110,7 +109,7 @@ def test_very_many_stages_take_little_memory_and_time():
 def test_beyond_a_bound_a_file_counts_as_made(monkeypatch, bound):
     monkeypatch.setattr(made, bound, 1)
     flow = Workflow("w", [stage("a", outputs=("x*",)), stage("b", outputs=("y",))])
-    found = MadeFiles(flow, any_of)
+    found = MadeFiles(flow)
     assert found.is_made_before(flow.stages["b"], "x1")
     assert bound == "_MAX_LOOKS" or not found.is_made_before(flow.stages["b"], "z")
 

@@ -51,10 +51,10 @@ GIVEN = {  # by kind: as a file has it, as Python has it, and the field that fol
     "amount": ("2.5", 2.5, 2.5),
     "files": ('"a/*"', "a/*", ("a/*",)),
     "jobs": ('"2..3"', "2..3", (2, 3)),
-    "array": ('"1-5:2%2"', "1-5:2%2", parse_array("1-5:2%2")),
-    "warning": ('"USR1@10min"', "USR1@10min", "USR1"),
 }
 OF_ITS_OWN = {
+    "array": ('"1-5:2%2"', "1-5:2%2", parse_array("1-5:2%2")),
+    "warn": ('"USR1@10min"', "USR1@10min", "USR1"),
     "after_any": ('"z"', ["z"], ("z",)),
     "after_start": ('"z"', ["z"], ("z",)),
     "after_matching": ('"z"', ["z"], ("z",)),
@@ -79,7 +79,7 @@ HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 )
 def test_each_is_read_from_a_file_and_from_python_and_written_back(tmp_path, kind, key):
     """Under the same name, as the same value; and the schema knows it."""
-    text, value, expected = OF_ITS_OWN.get(key.name, GIVEN[key.kind])
+    text, value, expected = OF_ITS_OWN.get(key.name) or GIVEN[key.kind]
     size = {} if key.name == "request" else {"cores": 6}
     along = ALONG.get(key.name, {}) | ({"continues": True} if kind is Continuation else {})
     along = size | ({} if "tasks" in along else {"command": "x"}) | along

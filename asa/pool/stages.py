@@ -177,17 +177,12 @@ def _only(what: str, stages: Mapping[Any, Stage]) -> Any:
 def _check_shared(stages: Iterable[Stage]) -> None:
     """Refuse what a task cannot have, for others are on its node."""
     for stage in stages:
-        if stage.array is not None:
-            raise InputError(
-                "is a job array; the jobs of a pool are the pool's own",
-                where=f"stage {stage.name!r}",
-                hint="Write its elements as tasks, or take another strategy.",
-            )
         if not stage.is_one_job:
+            why = stage.own_jobs or "has several jobs of its own"
             raise InputError(
-                "goes on from one job of its own to the next; the jobs of a pool are the pool's own",
+                f"{why}; the jobs of a pool are the pool's own",
                 where=f"stage {stage.name!r}",
-                hint="Take another strategy, whose jobs are the stages themselves.",
+                hint="Take another strategy, whose jobs are the stages themselves, or write what its jobs do as tasks.",
             )
         if stage.exclusive or stage.burst_buffer_bytes:
             what = "nodes of its own" if stage.exclusive else "a burst buffer"

@@ -119,8 +119,8 @@ class _Telling:
 
     def take(self, record: Record) -> None:
         match record:
-            case Started(stages=[name]) | Ended(stages=[name]) | StageEnded(stages=[name]) if self._is_array(name):
-                pass  # how long it took is the queue's doing, too
+            case Started(stages=[name]) | Ended(stages=[name]) | StageEnded(stages=[name]) if self._in_parts(name):
+                pass
             case Started() | Ended() | StageEnded() if self._is_shared(record):
                 self._take_of_shared(record)
             case Submitted(stages=[_], job_id=job_id, cores=cores):
@@ -139,8 +139,8 @@ class _Telling:
             case _:
                 pass
 
-    def _is_array(self, name: str) -> bool:
-        return self._workflow.stages[name].array is not None
+    def _in_parts(self, name: str) -> bool:
+        return self._workflow.stages[name].queues_in_parts
 
     def _is_shared(self, record: Started | Ended | StageEnded) -> bool:
         """Whether it is of one of several jobs that share a stage."""

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from asa.core.documents import read_text
 from asa.core.reading import run_command
-from asa.elements import parse_array
 from asa.errors import InputError, near
-from asa.keys import TERMS
+from asa.keys import TERMS, keys_of
 from asa.requests import beside
 from asa.requests.directives import Directive
 from asa.requests.forms import hint_of, takes
@@ -49,7 +48,6 @@ _LAUNCH_S = 20.0
 _MAX_TASKS = 20_000  # of a stage whose text is looked into: a kilobyte is kept of each
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
-_OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 _SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
 _EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
@@ -123,7 +121,7 @@ class _Checks:
         self._flow = workflow
         self._folder = folder
         self._reported: set[Location] = set()
-        self._made = MadeFiles(workflow, any_of)
+        self._made = MadeFiles(workflow)
         self._prints = Prints(folder, workflow.stages.values())
 
     def run(self) -> None:
@@ -398,7 +396,7 @@ class _Checks:
     def _check_inputs(self, stage: Stage) -> None:
         location = self._reading.place_of(stage.name, "inputs")
         for number, path in enumerate(stage.inputs):
-            there = self._made.is_made_before(stage, path) or self._is_there(any_of(stage, path))
+            there = self._made.is_made_before(stage, path) or self._is_there(stage.path_of_any(path))
             if there or _EXPANDED_IN_PATHS.search(path):
                 continue
             if maker := self._made.maker(stage, path):
@@ -511,8 +509,7 @@ class _Checks:
                 self._add(stage, error.where or "request", error.message, _REFUSED)
 
     def _check_for_slurm(self, stage: Stage, texts: Sequence[_Text]) -> None:
-        of_array = {f"SLURM_ARRAY_{name}" for name in _OF_ARRAYS} if stage.array is not None else set[str]()
-        given = of_array.union(name for name, _ in stage.environment).union(
+        given = stage.own_variables.union(name for name, _ in stage.environment).union(
             *(_SLURM_GIVEN.findall(text.text) for text in texts)
         )
         found: dict[str, tuple[str, int]] = {}
@@ -591,9 +588,7 @@ def _complaint(name: str, text: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else (1, first)
 
 
-def any_of(stage: Stage, path: str) -> str:
-    """Write a path of an array for any of its elements."""
-    return path.replace("%a", "*") if stage.array is not None else path
+_SAID_BY_OPTIONS = (*TERMS, *(key for key in keys_of(Stage) if key.option and key.notation is not None))
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:
@@ -607,15 +602,14 @@ def _contradicted(stage: Stage, option: str, value: str) -> str:
         "--time": (f"a walltime of {format_duration(stage.walltime_s)}", stage.walltime_s),
         "--mem": (f"memory of {stage.memory_bytes} bytes", stage.memory_bytes or None),
         "--partition": (f'partition = "{stage.partition}"', stage.partition or None),
-        "--array": (f'array = "{stage.array}"', None if stage.array is None else str(stage.array)),
         **{
-            f"--{key.option}": (f"{key.name} = {json.dumps(value)}", value or None)
-            for key in TERMS
+            f"--{key.option}": (f"{key.name} = {json.dumps(value, default=str)}", value or None)
+            for key in _SAID_BY_OPTIONS
             for value in [getattr(stage, key.field)]
         },
     }
-    reads: dict[str, Callable[[str], object]] = {f"--{key.option}": key.of_option for key in TERMS}
-    reads |= {"--time": parse_duration, "--mem": parse_memory, "--array": parse_array}
+    reads: dict[str, Callable[[str], object]] = {f"--{key.option}": key.of_option for key in _SAID_BY_OPTIONS}
+    reads |= {"--time": parse_duration, "--mem": parse_memory}
     words, mine = said.get(option, ("", None))
     if mine is None:
         return ""

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -29,25 +29,25 @@ class _Makers(NamedTuple):
 
 
 class MadeFiles:
-    """What the stages of a workflow make; `any_of` writes a path of a stage for any of its elements.
+    """What the stages of a workflow make.
 
     Time and memory grow as the file does. Where there are too many patterns to compare each with each path, or too many
     stages to know what comes before what, a file counts as made, for nothing is said of it then.
     """
 
-    def __init__(self, workflow: Workflow, any_of: Callable[[Stage, str], str]) -> None:
-        self._flow, self._any_of = workflow, any_of
+    def __init__(self, workflow: Workflow) -> None:
+        self._flow = workflow
         self._places = {name: place for place, name in enumerate(workflow.stages)}
         self._names = list(workflow.stages)
         stages = list(workflow.stages.values())
         self._paths = _Paths(enumerate([stage.outputs for stage in stages]), len(stages))
-        made = [[any_of(stage, path) for path in stage.outputs] for stage in stages]
+        made = [[stage.path_of_any(path) for path in stage.outputs] for stage in stages]
         is_alike = all(list(stage.outputs) == some for stage, some in zip(stages, made, strict=True))
         self._of_all = self._paths if is_alike else _Paths(enumerate(made), len(stages))
 
     def is_made_before(self, stage: Stage, path: str) -> bool:
         """Whether a stage that has ended when another begins may make what that one needs, all or a part."""
-        makers, place = self._of_all.meeting(self._any_of(stage, path)), self._places[stage.name]
+        makers, place = self._of_all.meeting(stage.path_of_any(path)), self._places[stage.name]
         if not makers.is_whole:
             return True
         if self._before is None:

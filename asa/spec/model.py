@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -20,9 +20,8 @@ from pydantic import (
 )
 
 from asa.continuation import KEYS, Continuation, continuation_of
-from asa.elements import MAX_ELEMENT, Array, parse_array_of
 from asa.errors import InputError, near
-from asa.keys import Key, keys_of
+from asa.keys import Key, Notation, keys_of
 from asa.preparation import KEYS as OF_PREPARATION
 from asa.preparation import preparation_of
 from asa.shapes import Law, Scaling
@@ -185,7 +184,6 @@ Widths = Annotated[
     ),
 ]
 """Cores, nodes or tasks: a number, several, or a range."""
-_ARRAY_PATTERN = r"^\s*\d+(-\d+(:\d+)?)?(\s*,\s*\d+(-\d+(:\d+)?)?)*(%[0-9]+)?\s*$"
 _A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
     dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
@@ -358,7 +356,17 @@ def _type_of(key: Key) -> Any:
     """Give the type by which a plain key is read and checked."""
     if key.kind in {"count", "number"}:
         return Annotated[int, *_whole(key.min_value, key.max_value)]
-    return Literal[key.choices] if key.choices else _TYPES[key.kind]
+    return Literal[key.choices] if key.choices else _noted(key) if key.notation is not None else _TYPES[key.kind]
+
+
+def _noted(key: Key) -> Any:
+    """Give the type of a value that has a notation of its own."""
+    notation = cast("Notation", key.notation)
+    if not notation.others:
+        schema = WithJsonSchema(_like(notation.pattern, TEMPLATE_PATTERN))
+        return Annotated[Any, _text_first(notation.read, f'"{key.examples[0]}"'), schema]
+    schema = _any_of(*map(dict, notation.others), _like(TEMPLATE_PATTERN, notation.pattern))
+    return Annotated[Any, PlainValidator(_told(notation.read)), schema]
 
 
 _TEXT = {"type": "string"}
@@ -403,16 +411,6 @@ _TYPES: Mapping[str, Any] = {
         tuple[int, int],
         PlainValidator(_told(job_range)),
         _any_of({"type": "integer", "minimum": 1, "maximum": MAX_JOBS}, _like(TEMPLATE_PATTERN, RANGE_PATTERN)),
-    ],
-    "array": Annotated[
-        Array,
-        PlainValidator(_told(parse_array_of)),
-        _any_of({"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT}, _like(TEMPLATE_PATTERN, _ARRAY_PATTERN)),
-    ],
-    "warning": Annotated[
-        Continuation,
-        _text_first(Continuation.warned, '"USR1@10min"'),
-        WithJsonSchema(_like(r"^\s*[A-Za-z][A-Za-z0-9]*\s*@.+", TEMPLATE_PATTERN)),
     ],
 }
 """Types of values, by kind of key."""

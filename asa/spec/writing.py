@@ -124,7 +124,9 @@ def _plain(key: Key, value: Any, stage: Stage) -> str:
         if key.field in COUNTED:
             return ""
         value = beside(stage.options) if key.field == "options" else value
-    return "" if value == key.default else _WRITTEN[key.kind](value)
+    if value == key.default:
+        return ""
+    return _text(key.notation.write(value)) if key.notation is not None else _WRITTEN[key.kind](value)
 
 
 def _script(stage: Stage, path: str | PurePath | None) -> str:
@@ -301,7 +303,6 @@ _WRITTEN: Mapping[str, Callable[[Any], str]] = {
     **dict.fromkeys(("names", "paths", "files"), _list),
     "options": lambda options: _list(options) or "[]",
     "jobs": _jobs,
-    "array": lambda array: _text(str(array)),
     "pairs": _pairs,
     "patience": lambda patience_s: _duration_of(patience_s) if patience_s else _text("0s"),
 }

@@ -38,7 +38,7 @@ def refusal_of(row, *, arrays):
     A job that all stages share has no legs, and no elements that are jobs; nor has a pool's task, which shares a node.
     """
     in_one_job = {"continues": "continues in legs"} | ({"array": "is a job array"} if arrays else {})
-    in_a_pool = {"array": "is a job array", "continues": "goes on from one job", "exclusive": "nodes of its own"}
+    in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "nodes of its own"}
     refused = {"big-job": in_one_job, "pool": in_a_pool}.get(row.strategy, {})
     return next((words for key, words in refused.items() if any(KINDS[kind].has(key) for kind in row.kinds)), "")
 

@@ -28,6 +28,6 @@ def test_jobs_that_share_tasks_are_the_pools_and_a_stage_has_its_first_shape():
 def test_legs_are_refused_in_words(tmp_path):
     """They ran, and the first that was not done failed the run."""
     opened = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)})
-    with pytest.raises(InputError, match="goes on from one job") as refused:
+    with pytest.raises(InputError, match="continues in legs") as refused:
         PoolOfStages(opened, Workflow("w", [LEGS])).connect(tmp_path / "run")
     assert refused.value.where == "stage 'c'"
