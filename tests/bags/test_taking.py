@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from slurm_testbed import until
@@ -40,6 +41,16 @@ class Place:
     def task(self, seconds=0.05, end="exit 0"):
         did = f"$ASA_TASK >>{self.root}/did"
         return f"echo b{did}; sleep {seconds} >/dev/null 2>&1; echo e{did}; {end}"
+
+    def waiting(self):
+        """Make a task that does not end before `let_go`."""
+        did = f"$ASA_TASK >>{self.root}/did"
+        return f"echo b{did}; until [ -e {self.root}/go ]; do sleep 0.05; done; echo e{did}"
+
+    def let_go(self, running=1):
+        """Have these tasks end once so many run."""
+        until(lambda: len(self.did("b")) >= running, what=f"{running} tasks that run")
+        (self.root / "go").touch()
 
     def did(self, kind):
         path = self.root / "did"
@@ -83,7 +94,8 @@ def once(count):
 
 
 def test_several_jobs_run_each_task_once(place):
-    jobs = [place.begin(f"t-{j}", [place.task()] * 60) for j in range(3)]
+    jobs = [place.begin(f"t-{j}", [place.waiting()] * 60) for j in range(3)]
+    place.let_go(running=6)  # each of them two
     codes = [ended(job)[0] for job in jobs]
     assert 0 in codes
     assert set(codes) <= {0, JobOutcome.PART_DONE.exit_code}
@@ -116,6 +128,20 @@ def test_who_did_what_is_told(place):
     assert Bag(place.root / "nowhere").deeds() == []
 
 
+def counting_pauses(place):
+    """Have pauses of a second, which follow a look, counted; give the environment for that."""
+    tools = place.root / "bin"
+    tools.mkdir()
+    (tools / "sleep").write_text(f'#!/bin/sh\necho "$1" >>{place.root}/slept\nexec {shutil.which("sleep")} "$@"\n')
+    (tools / "sleep").chmod(0o755)
+    return {"PATH": f"{tools}:{os.environ['PATH']}"}.items()
+
+
+def pauses(place):
+    slept = place.root / "slept"
+    return slept.read_text().split().count("1") if slept.exists() else 0
+
+
 def test_few_files_are_made_for_many_tasks(tmp_path):
     place = Place(tmp_path)
     assert ended(place.begin("t", [":"] * 2000, jobs=1))[0] == 0
@@ -124,14 +150,15 @@ def test_few_files_are_made_for_many_tasks(tmp_path):
 
 
 def test_who_comes_late_finds_nothing_and_ends_at_once(place):
+    """It does not even pause before it looks again."""
+    counted = counting_pauses(place)
     assert ended(place.begin("t-0", [place.task()] * 4))[0] == 0
-    began_s = time.monotonic()
-    assert ended(place.begin("t-1", [place.task()] * 4))[0] == 0
-    assert time.monotonic() - began_s < 1
+    assert ended(place.begin("t-1", [place.task()] * 4, environment=counted))[0] == 0
     assert place.did("b") == once(4)
-    slow = place.begin("t-0", [place.task(5)], number=1)  # other text: it is another task
+    slow = place.begin("t-0", [place.task(600)], number=1)  # other text: it is another task
     until((place.folder(1) / "claims" / "1").is_symlink)
-    code, output = ended(place.begin("t-1", [place.task(5)], number=1), within_s=4)
+    code, output = ended(place.begin("t-1", [place.task(600)], number=1, environment=counted))
+    assert pauses(place) == 0
     assert code == JobOutcome.PART_DONE.exit_code
     assert "none of the 1 tasks is left to take, and others run 1" in output
     assert slow.poll() is None
@@ -175,6 +202,12 @@ def processes_of(job):
     return {int(line.split(None, 1)[0]): line.split(None, 1)[1] for line in listed.splitlines()}
 
 
+def has_ended(pid):
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return " Z " in Path(f"/proc/{pid}/stat").read_text()
+    return True
+
+
 def tell_all(pids):
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -184,8 +217,12 @@ def tell_all(pids):
 def test_a_task_that_completed_just_before_its_job_is_ended_is_not_run_again(place):
     many = 30  # one after the other: who looks may miss some of the pauses that follow a task
     job = place.begin("t-0", [place.task(0.2)] * many, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
-    listed = until(lambda: place.did("e") and paused(found := processes_of(job)) and found)
-    completed = set(place.did("e"))
+
+    def listed_in_a_pause():
+        before, listed = place.did("e"), processes_of(job)
+        return (set(before), listed) if before and paused(listed) and place.did("e") == before else None
+
+    completed, listed = until(listed_in_a_pause)
     tell_all(listed)
     assert ended(job)[0] == 143
     assert place.noted("t-0.1.0") >= completed
@@ -198,10 +235,12 @@ def test_a_task_that_saves_its_state_as_its_job_is_ended_is_run_again(place):
     task = f"trap 'kill $!; exit 0' TERM; echo b$ASA_TASK >>{place.root}/did; sleep 30 >/dev/null 2>&1 & wait; echo e"
     job = place.begin("t-0", [task] * 2, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())
     until(lambda: place.did("b")[1])
-    listed = list(processes_of(job))
-    for pid in listed:
-        tell_all([pid])
-        time.sleep(0.03)
+    listed = processes_of(job)
+    [own] = [pid for pid, arguments in listed.items() if " -c -- trap" in arguments]
+    tell_all([own])
+    while not has_ended(own):
+        time.sleep(0.001)
+    tell_all(listed)
     assert ended(job)[0] == 143
     assert place.noted("t-0.1.0") == set()
 
@@ -215,7 +254,7 @@ def test_an_idle_worker_takes_what_is_given_back(place):
     until(lambda: place.did("e")[3])
     victim.send_signal(signal.SIGTERM)
     assert ended(victim)[0] == 143
-    until(lambda: place.did("b")[1] == 2, within_s=10)
+    until(lambda: place.did("b")[1] == 2)
 
 
 def test_a_job_that_was_requeued_gives_back_what_it_had_before(place):
@@ -233,10 +272,11 @@ def test_a_job_that_was_requeued_gives_back_what_it_had_before(place):
 
 def test_a_dead_job_that_lives_begins_nothing_more_and_does_not_count(place):
     """The batch system was wrong: what runs there goes on, and its repetition is what counts."""
-    tasks = [place.task(1)] * 6
+    tasks = [place.waiting()] * 6
     zombie = place.begin("t-0", tasks, cores=1, jobs=1)
     until(lambda: place.did("b"))
     assert Bag(place.bag).give_back(0, "t-0")
+    place.let_go()
     assert ended(zombie)[0] == JobOutcome.PART_DONE.exit_code
     assert sum(place.did("b").values()) == 1
     assert Bag(place.bag).progress().completed == 0
@@ -283,14 +323,13 @@ def test_a_list_that_changes_while_jobs_come_is_that_of_the_first(place):
 
 def test_while_nothing_is_there_to_take_it_looks_once_a_second(place):
     """A look is followed by a pause, which is counted here."""
-    tools = place.root / "bin"
-    tools.mkdir()
-    (tools / "sleep").write_text(f'#!/bin/sh\necho "$1" >>{place.root}/slept\nexec {shutil.which("sleep")} "$@"\n')
-    (tools / "sleep").chmod(0o755)
-    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
-    job = place.begin("t-0", [place.task(5), place.task(0)], environment=path.items())
+    counted = counting_pauses(place)
+    began_s = time.monotonic()
+    job = place.begin("t-0", [place.waiting(), place.task(0)], environment=counted)
+    until(lambda: pauses(place) >= 3)
+    place.let_go()
     assert ended(job)[0] == 0
-    assert 3 <= (place.root / "slept").read_text().split().count("1") <= 6
+    assert pauses(place) <= time.monotonic() - began_s + 1
 
 
 def test_tasks_have_the_cores_that_they_ask_for(place):
@@ -342,8 +381,9 @@ def test_on_a_full_disk_no_end_is_lost(tmp_path):
 
 def test_what_a_job_did_that_is_in_doubt_is_run_again_in_the_next_round(place):
     """That of others is not, nor what another did of it since."""
-    tasks = [place.task(seconds=0.2)] * 8
+    tasks = [place.waiting()] * 8
     first, second = (place.begin(taker, tasks, jobs=2) for taker in ("one", "one-1"))
+    place.let_go(running=4)  # each of them two
     assert [ended(job)[0] for job in (first, second)].count(0) >= 1
     doubted = place.noted("one.1.0")
     assert 0 < len(doubted) < 8

@@ -31,6 +31,7 @@ _SUBREAPER = 36
 _SYSTEM = ("/proc", "/sys", "/dev")
 _STAY_OPEN = ("/dev/shm", "/dev/pts")
 _MANY_INTERRUPTS = 3
+_FROM_A_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 _EXITED_AT_LIMIT = 124
 _MOST_ENTRIES = 2000  # of a folder that is made anew
 _MOST_COPIED_BYTES = 1 << 20
@@ -493,6 +494,7 @@ def _begin(command: list[str]) -> tuple[int, str]:
             for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGHUP, _AT_HANG_UP)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _FROM_A_KEYBOARD)
             os.execvp(command[0], command)
         except OSError as error:
             os.write(writing, (error.strerror or "").encode())
@@ -506,9 +508,11 @@ def _begin(command: list[str]) -> tuple[int, str]:
 def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]:
     """Run the driver to its end, and what it left behind: exit code, whether the limit came, why it did not begin."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until there is somebody to pass them on to
     child, why_not = _begin(command)
     until = time.monotonic() + limit_s
     interrupts = _Interrupts(child)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FROM_A_KEYBOARD)
     code: int | None = None
     behind: list[str] = []
     while True:
@@ -535,7 +539,7 @@ class _Interrupts:
     def __init__(self, child: int) -> None:
         self.count = 0
         self._child = child
-        for number in (signal.SIGINT, signal.SIGQUIT):
+        for number in _FROM_A_KEYBOARD:
             signal.signal(number, self._pass_on)
 
     def _pass_on(self, number: int, _: object) -> None:
