@@ -34,6 +34,7 @@ class RecordingWay:
     parameters: Sequence[str] = ()
     choices: dict[str, Any] = field(default_factory=dict)  # what becomes of job arrays
     name: str = ""
+    is_session: bool = False
 
 
 def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: bool) -> None:
@@ -86,8 +87,9 @@ def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: flo
     """Record in a private view; where the system allows none, as it is, if somebody is there to agree to that."""
     from asa.importers.recording import NoPrivateViewError, record
 
+    same: dict[str, Any] = {"limit_s": limit_s, "is_session": how.is_session}
     try:
-        return record(*commands, limit_s=limit_s, is_private=how.is_private, has_network=how.has_network)
+        return record(*commands, is_private=how.is_private, has_network=how.has_network, **same)
     except NoPrivateViewError as error:
         if not sys.stdin.isatty():
             raise
@@ -101,7 +103,7 @@ def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: flo
         if not typer.confirm("Run it as it is?", err=True):
             sys.stderr.write("Nothing was run.\n")
             raise typer.Exit(1) from None
-    return record(*commands, limit_s=limit_s, is_private=False)
+    return record(*commands, is_private=False, **same)
 
 
 def _tell_of(recording: Recording, kept: Path) -> None:
@@ -134,7 +136,7 @@ def session(
     if command is None:
         files = "what is done to files stays done" if in_place else "files are as before afterwards"
         sys.stderr.write(f"Recording: sbatch submits nothing here, and {files}. Leave with exit.\n")
-    how = RecordingWay(limit="", is_private=not in_place, has_network=has_network)
+    how = RecordingWay(limit="", is_private=not in_place, has_network=has_network, is_session=True)
     record_into(out, words, how, force=force)
 
 

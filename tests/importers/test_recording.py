@@ -692,6 +692,41 @@ def test_a_driver_that_is_a_batch_job_is_recorded_alone(place):
         record(["sh", "job.sh"], ["sh", "-c", "sbatch b.sh"])
 
 
+def test_a_batch_job_that_is_started_in_a_session_is_a_stage(place):
+    """Of bash it knows its own number; what it submits follows it, what is submitted beside does not."""
+    recorded("sbatch a.sh")
+    Path("first.sh").write_text(
+        "#!/bin/bash\n#SBATCH -n 4 -t 20 -J first\necho $1 > work.txt\n"
+        "sbatch -d afterok:$SLURM_JOB_ID a.sh $SLURM_NTASKS\nsbatch b.sh\n"
+    )
+    Path("second.py").write_text(
+        f"#!{sys.executable}\n#SBATCH -t 2\nimport subprocess; subprocess.run(['sbatch', '-J', 'of_python', 'a.sh'])\n"
+    )
+    for one in ("first.sh", "second.py"):
+        Path(one).chmod(0o755)
+    done = record(["bash", "-c", "export V=1; ./first.sh s1; sbatch c.sh; ./second.py; true"], is_session=True)
+    stages, notes, made = flow_of(done)
+    stages.pop("driver-files")
+    assert {name: set(stage.after) - {"driver-files"} for name, stage in stages.items()} == {
+        "first": set(), "a": {"first"}, "b": {"first"}, "c": set(), "second.py": set(), "of_python": {"second.py"},
+    }  # fmt: skip
+    assert stages["a"].command == "exec /bin/sh a.sh 4"
+    assert dict(stages["b"].environment) == {"V": "1"}
+    assert (stages["first"].request, stages["first"].walltime_s) == (("--ntasks=4",), 1200.0)
+    [note] = [note for note in notes if "did not know its own number" in note]
+    assert note.startswith("./second.py")
+    keep(done, made, Path("flow.recorded"))
+    ran = subprocess.run(["/bin/sh", "-c", stages["first"].command], check=True, capture_output=True, text=True)
+    assert (Path("work.txt").read_text(), ran.stdout.count("Submitted")) == ("s1\n", 2)
+
+
+def test_an_array_that_submits_is_refused_in_a_session_too(place):
+    recorded("sbatch a.sh")
+    Path("many.sh").write_text("#!/bin/bash\n#SBATCH -a 1-3\nsbatch a.sh\n")
+    with pytest.raises(InputError, match="in each element of an array"):
+        flow_of(record(["bash", "-c", "bash many.sh; true"], is_session=True))
+
+
 def test_numbers_that_leak_are_named(place):
     """In arguments, in scripts and in files, which are left out."""
     text = "j=$(sbatch --parsable a.sh)\nsbatch b.sh $j\necho $j > number.txt\nexport LAST=$j\nsbatch c.sh\n"

@@ -7,6 +7,7 @@ if none of its processes runs, or is about to.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
+_OF_VIEW: Final = re.compile(r"^.*/asa-record-[^/]*/root(?=/|$)")
 _BETWEEN_SAMPLES_S: Final = 0.01
 _RESTLESS_S: Final = 0.5  # in which one that only looks about, such as GNU parallel, starts nothing
 _SLEEPS: Final = frozenset({"35", "230", "101", "115"})  # numbers of nanosleep and clock_nanosleep: x86, ARM
@@ -30,6 +32,15 @@ class Process:
         """Whether it has not ended."""
         seen = _stat(self.number)
         return seen is not None and seen.began_ticks == self.began_ticks and seen.state != "Z"
+
+    def words_and_folder(self) -> tuple[list[str], Path]:
+        """Give its command line, and the folder where it is, as it sees it; no words if it has ended."""
+        try:
+            words = Path(_PROC, str(self.number), "cmdline").read_bytes().decode(errors="surrogateescape")
+            folder = str(Path(_PROC, str(self.number), "cwd").readlink())
+            return words.split("\0")[:-1], Path(_OF_VIEW.sub("", folder) or "/")
+        except OSError:
+            return [], Path()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from typing import Any
 from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.importers.scripts import rows_of
-from asa.requests.directives import Directive
+from asa.requests.directives import Directive, by_name
 from asa.requests.variables import with_variables
 
+from .own_job import options_of_text, variables_of
 from .processes import Process
 from .program_options import SACCT, SCANCEL, SQUEUE, operands, options_given
 from .queue import RecordedQueue
@@ -34,6 +36,8 @@ ELSEWHERE_PROGRAMS = ("ssh",)
 OWN_PROGRAMS = (
     "sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "salloc", "sattach", "sbcast", "strigger", "sstat",
 )  # fmt: skip
+OWN_JOB = "own-job"
+"""Asked by a script as it begins, in a session: for the variables of the job that it is."""
 _SECONDS_OF_A_REAL_PROGRAM = 30.0
 _WHEN = "2026-01-01T00:00:00"
 
@@ -57,10 +61,11 @@ class Asked:
 class Programs:
     """Answers for Slurm's programs, by what was recorded."""
 
-    def __init__(self, queue: RecordedQueue, search: str) -> None:
+    def __init__(self, queue: RecordedQueue, search: str, *, is_session: bool = False) -> None:
         self.refused: list[tuple[str, str]] = []  # calls of sbatch: how, and why
         self.remarks: dict[str, None] = {}  # what the user is to know, a sentence each
         self._queue = queue
+        self._is_session = is_session
         self._search = search  # where the real programs are
         self._programs: dict[str, Callable[[Asked], Answer]] = {
             "squeue": self._squeue, "sacct": self._sacct, "scontrol": self._scontrol, "scancel": self._scancel,
@@ -73,6 +78,8 @@ class Programs:
         try:
             if asked.program == "sbatch":
                 return self._sbatch(asked, talk)
+            if asked.program == OWN_JOB:
+                return self._own_job(asked, talk)
             return self._programs[asked.program](asked)
         except RefusedBySbatchError as error:
             if asked.program == "sbatch":
@@ -86,7 +93,29 @@ class Programs:
 
     # ------------------------------------------------------------------ sbatch
 
+    def _own_job(self, asked: Asked, talk: Talk) -> Answer:
+        """Take the script that a session's shell runs as a job, if it is a batch script, and give its variables."""
+        is_script = self._is_session and len(asked.lineage) > 2  # a call, the script, the shell
+        if not is_script or self._queue.own_job_of(asked.lineage):
+            return _said("")
+        words, folder = asked.lineage[-2].words_and_folder()
+        for place, word in enumerate(words[:3]):
+            path = Path(os.path.normpath(folder / word))
+            text = str(talk({"script": str(path)}).get("text", ""))
+            if options := options_of_text(text, path):
+                job = Submission(
+                    self._queue.next_number, tuple(words[place:]), str(folder), asked.environment, by_name(options),
+                    str(path), text, is_driver=True,
+                )  # fmt: skip
+                self._queue.take_own(job, asked.lineage)
+                values = variables_of(job.number, options, folder, path)
+                return _said("".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items()))
+        return _said("")
+
     def _sbatch(self, asked: Asked, talk: Talk) -> Answer:
+        if self._is_session and not self._queue.own_job_of(asked.lineage) and self._own_job(asked, talk)["output"]:
+            note = "is a batch job itself, and did not know its own number, as only bash can be told of it"
+            self.remarks.setdefault(f"{self._queue.own_jobs[-1].where}: {note}")
         given, rest = options_of(asked.arguments)
         if {"help", "usage", "version"} & given.keys() or asked.arguments[:1] in (["-V"], ["-h"]):
             return _said("slurm 24.05.0\n" if asked.arguments[0] in {"-V", "--version"} else "Usage: sbatch script\n")
@@ -114,7 +143,7 @@ class Programs:
         waits_for(options["dependency"].value or "" if "dependency" in options else "")
         job = Submission(
             self._queue.next_number, tuple(asked.arguments), asked.folder, asked.environment, options, path, text,
-            tuple(rest[1:]), is_held="hold" in options,
+            tuple(rest[1:]), is_held="hold" in options, submitted_by=self._queue.own_job_of(asked.lineage),
         )  # fmt: skip
         self._queue.take(job, asked.lineage)
         answer = _said("" if "quiet" in options else f"Submitted batch job {job.number}\n")

@@ -25,11 +25,13 @@ class RecordedQueue:
 
     def __init__(self, user: str, count_sleeps: Callable[[], int] = lambda: 0, *, first: int = FIRST_NUMBER) -> None:
         self.jobs: list[Submission] = []
+        self.own_jobs: list[Submission] = []  # of drivers in a session, which are batch jobs themselves
         self.user = user
         self._users = (user, str(os.getuid()), *_name_of_this_user())
         self.next_number = first
         self._seen_ended: dict[int, Literal["success", "always"]] = {}
         self._awaited: dict[int, EndOfWait] = {}
+        self._own: dict[Process, int] = {}
         self._count_sleeps = count_sleeps
         self._slept = 0  # how often, when the driver last asked about jobs
         self._looks = 0  # how often it has asked since it submitted one
@@ -51,6 +53,18 @@ class RecordedQueue:
         self.jobs.append(job)
         self._by_number[job.number] = job
         self._looks, self._ends_at_once = 0, 1
+
+    def take_own(self, job: Submission, lineage: tuple[Process, ...]) -> None:
+        """Take a driver as a job of its own, which nobody sees in the queue, as it runs already."""
+        self.take(job, lineage)
+        self.jobs.remove(job)
+        del self._by_number[job.number]
+        self.own_jobs.append(job)
+        self._own[lineage[-2]] = job.number
+
+    def own_job_of(self, lineage: tuple[Process, ...]) -> int:
+        """Give the number of the driver that a call comes from, if that is a job of its own."""
+        return next((self._own[one] for one in lineage if one in self._own), 0)
 
     def end(self, number: int, lineage: tuple[Process, ...] = ()) -> None:
         """End a job for whose end its ``sbatch --wait`` has waited, of that lineage."""

@@ -29,11 +29,11 @@ from typing import Any, Final
 from asa.core import python, temporary
 from asa.core.documents import read_file, read_json, read_text
 from asa.errors import InputError
-from asa.requests.directives import Directive, by_name, read_directives
-from asa.requests.sizes import read_needs, text_of
+from asa.requests.directives import Directive
 
+from .own_job import own_options, variables_of
 from .processes import Process, is_idle, lineage_of
-from .programs import ELSEWHERE_PROGRAMS, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Programs
+from .programs import ELSEWHERE_PROGRAMS, OWN_JOB, OWN_PROGRAMS, REAL_PROGRAMS, Asked, Programs
 from .queue import RecordedQueue
 from .submissions import FIRST_NUMBER, Submission
 
@@ -104,6 +104,7 @@ class Recording:
     script_word: str  # by which the command names it
     own_number: int = 0  # of its own job, if it is a batch script
     own_options: tuple[Directive, ...] = ()  # which that asks for
+    own_jobs: tuple[Submission, ...] = ()  # of a session: batch scripts that its shell ran as programs
     stand_ins: tuple[str, ...] = ()  # folders of the stand-ins, as PATH and PYTHONPATH had them
 
     @property
@@ -127,6 +128,7 @@ def record(
     is_private: bool = True,
     has_network: bool = False,
     folder: Path | None = None,
+    is_session: bool = False,
 ) -> Recording:
     """Run a driver, and record what it submits.
 
@@ -142,6 +144,8 @@ def record(
         Whether it may reach other machines.
     folder
         Where it is started; the current one if not given.
+    is_session
+        Whether it is a shell in which somebody starts drivers.
 
     Raises
     ------
@@ -160,11 +164,11 @@ def record(
     script, word = _script_of(command, folder) if len(commands) == 1 else (None, "")
     if not is_private and script is not None:
         _refuse_real_calls(script)
-    own_options = _own_options(script) if script is not None else ()
-    if several := next((option for option in own_options if option.name == "array"), None):
+    own = own_options(script) if script is not None else ()
+    if several := next((option for option in own if option.name == "array"), None):
         hint = "Take the option out of a copy that you record, or record what one element does: sh -c '...'"
         raise InputError("submits jobs in each element of an array", where=several.where, hint=hint)
-    own_number = FIRST_NUMBER if own_options else 0
+    own_number = FIRST_NUMBER if own else 0
     first = FIRST_NUMBER + 1 if own_number else FIRST_NUMBER
     with temporary.folder("asa-record-") as place:
         keep = Path(place)
@@ -175,14 +179,17 @@ def record(
             return slept.stat().st_size
 
         queue = RecordedQueue(getpass.getuser(), count_sleeps, first=first)
-        answers = Programs(queue, os.environ.get("PATH", os.defpath))
+        answers = Programs(queue, os.environ.get("PATH", os.defpath), is_session=is_session)
         with _serving(_Desk(answers, str(keep), count_sleeps), keep / "desk") as desk:
             programs = keep / "programs"
             reaches = has_network or not is_private
             _make_programs(programs, desk, () if reaches else ELSEWHERE_PROGRAMS)
             environment = _environment(programs, keep)
+            if is_session:
+                _write_own_job(keep, desk)
+                environment["BASH_ENV"] = str(keep / "begin.bash")
             if script is not None and own_number:
-                environment |= _of_the_job(own_number, own_options, folder, script)
+                environment |= variables_of(own_number, own, folder, script)
             passed_over = ["/var/tmp", "/run", "/dev", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
                 "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
@@ -201,8 +208,8 @@ def record(
         tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
         (*answers.remarks, *_of_what_it_awaited(queue)),
         ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
-        tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own_options,
-        (str(programs), str(keep / "python")),
+        tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own,
+        tuple(queue.own_jobs), (str(programs), str(keep / "python")),
     )  # fmt: skip
 
 
@@ -220,7 +227,7 @@ def _refuse_batch_jobs(commands: Sequence[Sequence[str]], folder: Path) -> None:
     """Refuse a driver that is a batch job itself beside others: of such a one alone a stage is made."""
     for command in commands:
         script, _ = _script_of(command, folder)
-        if script is not None and _own_options(script):
+        if script is not None and own_options(script):
             hint = "Record it alone, in a file of its own."
             raise InputError("is a batch job itself, and is recorded alone", where=str(script), hint=hint)
 
@@ -243,15 +250,6 @@ def _refuse_real_calls(script: Path) -> None:
     if found := _FULL_PATH.search(read_text(script, errors="replace")):
         hint = "Without --in-place the stand-in is there, too. Or write it without the folder."
         raise InputError(f"calls {found[0]} by its full path: it would really submit", where=str(script), hint=hint)
-
-
-def _own_options(path: Path) -> tuple[Directive, ...]:
-    """Read what a driver asks for that is a batch script itself."""
-    try:
-        text = read_text(path, errors="replace")
-        return tuple(read_directives(text, str(path))) if text.startswith("#!") else ()
-    except (OSError, InputError):
-        return ()
 
 
 def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
@@ -309,10 +307,22 @@ def _make_programs(folder: Path, desk: Path, more: Sequence[str]) -> None:
             text += f"sys.exit(main({str(desk)!r}, {name!r}, sys.argv[1:]))\n"
             _write_program(folder / name, text, first.replace(" -I -S", " -IS"))
         else:
-            command = shlex.join(python.bare_command(str(stand_in), str(desk), name))
-            _write_program(folder / name, f'exec {command} "$@"\n')
+            _write_program(folder / name, f'exec {_call(stand_in, desk, name)} "$@"\n')
     for name in ("sleep", "usleep"):
         _write_program(folder / name, f"echo >> {shlex.quote(str(folder.parent / 'slept'))}\n")
+
+
+def _call(stand_in: Path, desk: Path, name: str) -> str:
+    return shlex.join(python.bare_command(str(stand_in), str(desk), name))
+
+
+def _write_own_job(keep: Path, desk: Path) -> None:
+    """Have each script that bash runs ask for its own job's variables, if it is a batch script."""
+    before = os.environ.get("BASH_ENV", "")
+    text = f"[ ! -f {shlex.quote(before)} ] || . {shlex.quote(before)}\n" if before else ""
+    call = _call(keep / "stand_in.py", desk, OWN_JOB)
+    text += f'if [ -f "$0" ] && grep -q \'^#SBATCH\' -- "$0"; then eval "$({call})"; fi\n'
+    (keep / "begin.bash").write_text(text)
 
 
 def _write_program(path: Path, text: str, interpreter: str = "/bin/sh") -> None:
@@ -329,21 +339,6 @@ def _environment(programs: Path, keep: Path) -> dict[str, str]:
     (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before, slept=str(keep / "slept")))
     environment["PYTHONPATH"] = f"{modules}:{before}" if before else str(modules)
     return environment
-
-
-def _of_the_job(number: int, options: Sequence[Directive], folder: Path, script: Path) -> dict[str, str]:
-    """Give the variables that a driver has which is a batch job itself, as far as its options say them."""
-    given = by_name(options)
-    needs = read_needs(given, lambda *_: None)
-    nodes = max(needs.nodes, 1)
-    values = {
-        "JOB_ID": number, "JOBID": number, "SUBMIT_DIR": folder, "JOB_NAME": text_of(given, "job-name") or script.name,
-        "NTASKS": needs.tasks, "NPROCS": needs.tasks, "JOB_NUM_NODES": nodes, "NNODES": nodes,
-        "CPUS_ON_NODE": -(-needs.cores // nodes), "JOB_NODELIST": "localhost",
-        "CPUS_PER_TASK": text_of(given, "cpus-per-task"), "NTASKS_PER_NODE": text_of(given, "ntasks-per-node"),
-        "JOB_PARTITION": text_of(given, "partition"), "JOB_ACCOUNT": text_of(given, "account"),
-    }  # fmt: skip
-    return {f"SLURM_{name}": str(value) for name, value in values.items() if value}
 
 
 class _DeskServer(socketserver.ThreadingUnixStreamServer):

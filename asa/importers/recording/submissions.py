@@ -33,11 +33,15 @@ class Submission:
     changed: list[str] = field(default_factory=list)  # what the driver changed since, which the workflow does not have
     is_cancelled: bool = False
     is_held: bool = False
+    submitted_by: int = 0  # number of the driver's own job, in a session
+    is_driver: bool = False  # itself: `arguments` are then its words
 
     @property
     def where(self) -> str:
         """Name it for a person."""
         given = " ".join(self.arguments)
+        if self.is_driver:
+            return given
         return f"sbatch {given if len(given) < 60 else given[:57] + '...'}"
 
     def value(self, name: str, default: str = "") -> str:

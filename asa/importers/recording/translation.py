@@ -42,6 +42,8 @@ as_recorded() {
         exit 1
     }
 }"""
+_IS_JOB: Final = "is a batch job"
+_SUBMITS_NOTHING: Final = "in that it submits nothing, since that is stages"
 _NOT_RUN = """\
 #!/bin/sh
 # In place of Slurm's programs for the script that submitted the others: what it submits are stages already.
@@ -90,12 +92,13 @@ class _Translation:
         self._files: dict[Path, bytes] = {}
         self._programs: set[Path] = set()
         self._links: dict[Path, str] = {}
-        self._jobs = [job for job in recording.jobs if not job.is_cancelled]
+        every = sorted((*recording.jobs, *recording.own_jobs), key=lambda job: job.number)
+        self._jobs = [job for job in every if not job.is_cancelled]
         self._first = 1 if recording.own_number else 0  # the driver itself, where that is a batch job
         self._index = {job.number: place for place, job in enumerate(self._jobs, start=self._first)}
         if recording.own_number:
             self._index[recording.own_number] = 0
-        self._numbers = {str(job.number): job.name for job in recording.jobs}
+        self._numbers = {str(job.number): job.name for job in every}
         if recording.own_number and recording.script is not None:
             self._numbers[str(recording.own_number)] = recording.script.name
 
@@ -105,7 +108,7 @@ class _Translation:
     def made(self, choices: ImportChoices, name: str) -> Translated:
         """Make it."""
         self._tell_of_the_driver()
-        if not self._jobs:
+        if all(job.is_driver for job in self._jobs):
             raise InputError(self._why_nothing(), where=self._recording.words, hint=self._hint())
         for job in self._jobs:
             self._refuse_bytes(job)
@@ -113,7 +116,7 @@ class _Translation:
         befores, scripts = {}, []
         for place, job in enumerate(self._jobs, start=self._first):
             befores[place] = self._befores(place, job)
-            scripts.append(self._script(job))
+            scripts.append(self._driver_of_a_session(job) if job.is_driver else self._script(job))
         if self._first:
             scripts.insert(0, self._driver_itself())
         befores |= {place: dict.fromkeys(some, "failed") for some, place in self._failures.items()}
@@ -205,7 +208,7 @@ class _Translation:
             self._notes.add(f"scontrol update {change} is left out", job.where)
         if job.is_held:
             self._notes.add("it was left held: its stage begins in its turn", job.where)
-        if job.text and calls_sbatch(job.text):
+        if job.text and calls_sbatch(job.text) and not job.is_driver:
             self._notes.add("this job itself submits others, which are missing here", job.where)
         if "slurm_script" in job.text:
             note = "its script asks whether it is called slurm_script, as Slurm calls what it runs: in a run it is not"
@@ -253,8 +256,8 @@ class _Translation:
                 )
                 found[before] = how
         found |= self._of_failures(tuple(failed), found, any_will_do=any_will_do)
-        if self._first and not found:
-            found[0] = "success"
+        if not found and (self._first or job.submitted_by):
+            found[self._index.get(job.submitted_by, 0)] = "success"
         return found
 
     def _of_failures(
@@ -379,7 +382,7 @@ class _Translation:
         for key, value in job.environment.items():
             if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
                 continue
-            if (key.startswith("SLURM_") and self._first) or _OF_SHIM.fullmatch(key):
+            if (key.startswith("SLURM_") and (self._first or job.submitted_by)) or _OF_SHIM.fullmatch(key):
                 continue
             if not _is_text(value):
                 self._notes.add(f"${key} is no UTF-8, and left out", job.where)
@@ -457,27 +460,44 @@ class _Translation:
         return at
 
     def _driver_itself(self) -> Script:
-        """Make the driver, a batch job, the first stage: what it submits are stages already."""
+        """Make the driver, a batch job, the first stage."""
         recording = self._recording
         script = recording.script
         assert script is not None
         text = read_file(script).decode(errors="surrogateescape")
-        options = by_name(recording.own_options)
+        at = script.relative_to(recording.folder) if script.is_relative_to(recording.folder) else script
+        given = recording.commands[0]
+        words = given[given.index(recording.script_word) + 1 :]
+        self._notes.add(f"{_IS_JOB}, and the first stage: {_SUBMITS_NOTHING}", str(script))
+        return self._without_submitting(by_name(recording.own_options), text, at, words, str(script))
+
+    def _driver_of_a_session(self, job: Submission) -> Script:
+        """Make a driver, a batch job, the stage that those follow which it submits."""
+        if "array" in job.directives:
+            hint = "Take the option out of a copy that you record, or run what one element does."
+            raise InputError("submits jobs in each element of an array", where=job.path, hint=hint)
+        options = dict(job.directives)
+        at = self._path(job)
+        if Path(job.folder).resolve() != self._recording.folder.resolve():
+            options["chdir"] = Directive("chdir", job.value("chdir", job.folder), job.where)
+            at = at.absolute()
+        self._notes.add(f"{_IS_JOB}, and a stage: {_SUBMITS_NOTHING}", job.path)
+        made = self._without_submitting(options, job.text, at, job.arguments[1:], job.where)
+        return replace(made, environment=tuple(self._environment(job)))
+
+    def _without_submitting(
+        self, options: dict[str, Directive], text: str, at: Path, words: Sequence[str], where: str
+    ) -> Script:
+        """Have a driver run with programs that submit nothing: what it submits are stages already."""
         for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
             self._files[Path("instead", program)] = _NOT_RUN.encode()
             self._programs.add(Path("instead", program))
-        self._notes.add(
-            "is a batch job, and the first stage: in that it submits nothing, since that is stages", str(script)
-        )
-        at = script.relative_to(recording.folder) if script.is_relative_to(recording.folder) else script
-        place = shlex.quote(str(recording.folder / self._kept / "instead"))
+        place = shlex.quote(str(self._recording.folder / self._kept / "instead"))
         interpreter = text.partition("\n")[0].removeprefix("#!").split()
-        given = recording.commands[0]
-        words = given[given.index(recording.script_word) + 1 :]
         command = f"PATH={place}:$PATH exec {shlex.join([*interpreter, str(at), *words])}"
-        options["wrap"] = Directive("wrap", command, str(script))
-        options.setdefault("job-name", Directive("job-name", script.name, str(script)))
-        return Script(None, "", options, str(script), None, (), ())
+        options["wrap"] = Directive("wrap", command, where)
+        options.setdefault("job-name", Directive("job-name", at.name, where))
+        return Script(None, "", options, where, None, (), ())
 
     # ------------------------------------------------------------------ what the driver made
 
