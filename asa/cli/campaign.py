@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
 from asa.cli.asked import EstimatorOption, ExecutorOption, JobsOption, counts_in, names_in
+from asa.cli.progress import print_found, run_study
 from asa.cli.report import PageOption, check_page, made, write_page
-from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.units import MAX_JOBS, MAX_RUNS, MAX_SEED
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import RenderableType
-
-_ABOUT = "Whole evaluations, resumable: the paper's, and every strategy under every scheduler."
-
-app = typer.Typer(help=_ABOUT, no_args_is_help=True)
+app = typer.Typer(
+    help="Whole evaluations, resumable: the paper's, and every strategy under every scheduler.", no_args_is_help=True
+)
 
 
 class CampaignWay(StrEnum):
@@ -100,11 +94,6 @@ _Window = Annotated[
 ]
 
 
-@app.callback()
-def _group() -> None:
-    """Whole evaluations, resumable: the paper's, and every strategy under every scheduler."""
-
-
 @app.command("paper")
 def paper(
     seeds: _Seeds = 20,
@@ -140,23 +129,15 @@ def paper(
 
     Example: `asa campaign paper --results paper.jsonl`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.paper.findings import conclude
     from asa.studies.paper.study import PaperCampaign, run_campaign
     from asa.studies.tables import of_paper
 
     check_page(page, "paper")
     campaign = PaperCampaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
-    with executor_of(executor, jobs) as elsewhere:
-        outcomes = with_progress(
-            lambda on_progress: run_campaign(
-                campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress
-            ),
-            kept=results,
-        )
+    outcomes = run_study(run_campaign, campaign, results, executor=executor, jobs=jobs, kept=results)
     conclusions = conclude(campaign, outcomes)
-    _print(conclusions, of_paper, as_json=output is Output.JSON)
+    print_found(conclusions, of_paper, as_json=output is Output.JSON)
     if page is not None:
         from asa.studies.paper.page import paper_page, workflow_pages
 
@@ -189,8 +170,6 @@ def schedulers(
 
     On a recorded log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.schedulers.study import SCHEDULERS, STRATEGIES, SchedulerCampaign, conclude, run_campaign
     from asa.studies.tables import of_schedulers
     from asa.units import parse_duration
@@ -210,15 +189,9 @@ def schedulers(
         history=history,
         window_s=parse_duration(window),
     )
-    with executor_of(executor, jobs) as elsewhere:
-        trials, left_out = with_progress(
-            lambda on_progress: run_campaign(
-                campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress
-            ),
-            kept=results,
-        )
+    trials, left_out = run_study(run_campaign, campaign, results, executor=executor, jobs=jobs, kept=results)
     conclusions = conclude(campaign, trials, left_out)
-    _print(conclusions, of_schedulers, as_json=output is Output.JSON)
+    print_found(conclusions, of_schedulers, as_json=output is Output.JSON)
     if page is not None:
         from asa.studies.schedulers.page import scheduler_pages, schedulers_page
 
@@ -230,21 +203,3 @@ def schedulers(
 
 def _made(seed: int, seeds: int, estimator: str) -> dict[str, str]:
     return made(Seeds=f"{seed} to {seed + seeds - 1}", Estimator=estimator)
-
-
-class _Results(Protocol):
-    def as_dict(self) -> dict[str, Any]: ...
-
-
-_T = TypeVar("_T", bound=_Results)
-
-
-def _print(results: _T, tables: Callable[[_T], RenderableType], *, as_json: bool) -> None:
-    """Print results as tables, or as JSON."""
-    if as_json:
-        print_json(results.as_dict())
-        sys.stdout.flush()
-        return
-    from asa.core.console import Console
-
-    Console(highlight=False).print(tables(results))

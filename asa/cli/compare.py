@@ -200,8 +200,7 @@ def compare(
 
     Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --option malleable=0.5`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
+    from asa.cli.progress import run_study
     from asa.studies.compare.study import Comparison
     from asa.studies.compare.study import compare as run_comparison
 
@@ -226,10 +225,7 @@ def compare(
         history=history,
         spread=spread,
     )
-    with executor_of(executor, jobs) as elsewhere:
-        runs = with_progress(
-            lambda on_progress: run_comparison(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
-        )
+    runs = run_study(run_comparison, comparison, executor=executor, jobs=jobs)
     if output is RunsOutput.JSON:
         print_json([run.as_dict() for run in runs])
     elif output is RunsOutput.CSV:

@@ -168,9 +168,8 @@ def _evaluate_choices(
     as_json: bool,
 ) -> None:
     """Judge choices of widths."""
-    from asa.cli.progress import with_progress
+    from asa.cli.progress import print_found, with_progress
     from asa.core import plugins
-    from asa.core.console import Console
     from asa.studies.accuracy.study import installed
 
     makers = installed(names or _CHOOSERS)
@@ -183,10 +182,7 @@ def _evaluate_choices(
     found = with_progress(
         lambda on_progress: judge(histories, makers, times=times, seed=seed, jobs=jobs, on_progress=on_progress)
     )
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        Console(highlight=False).print(found)
+    print_found(found, as_json=as_json)
 
 
 def _check_asked(by: str | None) -> None:

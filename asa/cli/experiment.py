@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +13,13 @@ import typer
 
 from asa.cli.asked import ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.campaign import PastJobsOption, ResultsOption, WorkflowsOption
+from asa.cli.progress import print_found, run_study
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
     from asa.core.intervals import Interval
-    from asa.studies.logs.study import LogRun
     from asa.studies.standings import Standing
 
 app = typer.Typer(help="Experiments on recorded logs.", no_args_is_help=True)
@@ -33,11 +34,6 @@ class Age(StrEnum):
 
 
 _RULES = {Age.BOTH: (True, False), Age.ACCRUES: (True,), Age.NOT: (False,)}
-
-
-@app.callback()
-def _group() -> None:
-    """Experiments on recorded logs."""
 
 
 _Traces = Annotated[list[Path], typer.Option(help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE")]
@@ -88,8 +84,6 @@ def strategies(
 
     Example: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.logs.study import Contest, hold, standings
 
     if plot is not None:
@@ -107,13 +101,9 @@ def strategies(
         starts,
         history,
     )
-    with executor_of(executor, jobs) as elsewhere:
-        trials = with_progress(
-            lambda on_progress: hold(contest, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
-            kept=results,
-        )
+    trials = run_study(hold, contest, results, executor=executor, jobs=jobs, kept=results)
     if output is Output.JSON:
-        _print_json(trials)
+        print_json([asdict(trial) for trial in trials])
         return
     by_age = standings(trials)
     _print_table(by_age, contest.starts, contest.estimator, shrink=shrink)
@@ -150,24 +140,12 @@ def shapes(
 
     Example: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.shapes.scores import ShapeVerdicts
     from asa.studies.shapes.study import ShapeQuestion, hold
 
     question = ShapeQuestion(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
-    with executor_of(executor, jobs) as elsewhere:
-        runs = with_progress(
-            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
-            kept=results,
-        )
-    verdicts = ShapeVerdicts(runs, starts, estimator)
-    if output is Output.JSON:
-        print_json(verdicts.as_dict())
-        return
-    from asa.studies.present import console
-
-    console().print(verdicts)
+    runs = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    print_found(ShapeVerdicts(runs, starts, estimator), as_json=output is Output.JSON)
 
 
 @app.command("bags")
@@ -191,24 +169,12 @@ def bags(
 
     Example: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.bags.scores import BagVerdicts
     from asa.studies.bags.study import BagQuestion, hold
 
     question = BagQuestion(tuple(trace), _numbers(hours), starts)
-    with executor_of(executor, jobs) as elsewhere:
-        runs = with_progress(
-            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
-            kept=results,
-        )
-    verdicts = BagVerdicts(runs, starts)
-    if output is Output.JSON:
-        print_json(verdicts.as_dict())
-        return
-    from asa.studies.present import console
-
-    console().print(verdicts)
+    runs = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    print_found(BagVerdicts(runs, starts), as_json=output is Output.JSON)
 
 
 @app.command("legs")
@@ -244,8 +210,6 @@ def legs(
 
     Example: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
     """
-    from asa.cli.progress import with_progress
-    from asa.pool.executors import executor_of
     from asa.studies.legs.scores import LegVerdicts
     from asa.studies.legs.study import WAYS, LegQuestion, hold
     from asa.units import parse_duration
@@ -262,18 +226,8 @@ def legs(
         parse_duration(every),
         recorded,
     )
-    with executor_of(executor, jobs) as elsewhere:
-        found = with_progress(
-            lambda on_progress: hold(question, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
-            kept=results,
-        )
-    verdicts = LegVerdicts(found)
-    if output is Output.JSON:
-        print_json(verdicts.as_dict())
-        return
-    from asa.studies.present import console
-
-    console().print(verdicts)
+    found = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    print_found(LegVerdicts(found), as_json=output is Output.JSON)
 
 
 def _day(text: str) -> float:
@@ -294,12 +248,6 @@ def _numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{text!r} is not a list of numbers", where="--hours", hint="As in 1,12.") from None
-
-
-def _print_json(trials: Sequence[LogRun]) -> None:
-    from dataclasses import asdict
-
-    print_json([asdict(trial) for trial in trials])
 
 
 def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:

@@ -1,4 +1,4 @@
-"""A bar for each phase of what takes long on a terminal, and a line now and then elsewhere."""
+"""Studies as commands run them: with a bar for each phase, or a line now and then where there is no terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from asa.core.documents import print_json
+
+
+class _StudyFindings(Protocol):
+    def as_dict(self) -> dict[str, Any]: ...
+
 
 _T = TypeVar("_T")
-
-
+_F = TypeVar("_F", bound=_StudyFindings)
 _EVERY_S = 20.0  # a line, where there is no terminal
 
 
@@ -67,3 +73,27 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
                 again = shlex.join(["asa", *sys.argv[1:]])
                 sys.stderr.write(f"asa: results so far are in {kept}; the same command continues from there: {again}\n")
             raise
+
+
+def run_study(run: Callable[..., _T], *asked: Any, executor: str, jobs: int | None, kept: Path | None = None) -> _T:
+    """Run a study with what is asked of it, where ``--executor`` says, with its progress.
+
+    `run`: takes `asa.studies.harness.How`, too.
+    `kept`: as `with_progress` has it.
+    """
+    from asa.pool.executors import executor_of
+
+    with executor_of(executor, jobs) as elsewhere:
+        return with_progress(
+            lambda on_progress: run(*asked, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress), kept=kept
+        )
+
+
+def print_found(found: _F, shown: Callable[[_F], Any] = lambda found: found, *, as_json: bool) -> None:
+    """Print what a study found, as JSON or as it is shown."""
+    if as_json:
+        print_json(found.as_dict())
+        return
+    from asa.core.console import Console
+
+    Console(highlight=False).print(shown(found))

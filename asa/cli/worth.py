@@ -95,9 +95,8 @@ def worth(
     Exit codes: 0 a verdict, whichever it is; 1 nothing completed, or the batch system does not answer; 2 the input
     cannot be used.
     """
-    from asa.cli.progress import with_progress
+    from asa.cli.progress import run_study
     from asa.core import plugins
-    from asa.pool.executors import executor_of
     from asa.studies.compare.study import Comparison, compare
     from asa.studies.worth import judged
 
@@ -122,10 +121,7 @@ def worth(
         seeds=tuple(range(moments)),
         estimator=estimator,
     )
-    with executor_of(executor, jobs) as elsewhere:
-        runs = with_progress(
-            lambda on_progress: compare(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
-        )
+    runs = run_study(compare, comparison, executor=executor, jobs=jobs)
     about = site.twin.about
     verdict = judged(flow, runs, is_rough=is_rough(about))
     if output is Output.JSON:
