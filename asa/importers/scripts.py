@@ -17,7 +17,7 @@ from asa.elements import Array, parse_array
 from asa.errors import InputError
 from asa.keys import TERMS
 from asa.requests import beside
-from asa.requests.directives import Directive, head, refuse_value, unseen
+from asa.requests.directives import Directive, head, read_directives, refuse_value, unseen
 from asa.requests.options import KNOWN, OPTIONS, marked
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
 from asa.requests.together import refuse_together
@@ -341,7 +341,15 @@ class _Translator:
             elif match := _OF_OTHERS.match(line):
                 note = f"{match[1]} is an option of {_OTHERS[match[1]]}, which neither sbatch nor asa reads"
                 self._notes.add(note, f"{script.path}:{number}")
+        self._tell_of_several(script)
         self._tell_of_unseen(script)
+
+    def _tell_of_several(self, script: Script) -> None:
+        """Say where sbatch takes one option or several by its release."""
+        found = [option for option in read_directives(script.text, str(script.path)) if option.name == "mail-type"]
+        if len(found) > 1:
+            note = "--mail-type: all are asked for, as by sbatch up to 24.11; that of 26.05 takes the last"
+            self._notes.add(note, found[-1].where)
 
     def _tell_of_unseen(self, script: Script) -> None:
         """Say which lines sbatch does not read, and which variables of this shell it would."""

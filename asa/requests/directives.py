@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final, NoReturn
 
 from asa.errors import InputError
@@ -72,7 +73,10 @@ _ADDED: Final = marked("added")
 
 
 def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
-    """Give the options that count, by name: of several the last, but kinds of mail are added up, as sbatch does.
+    """Give the options that count, by name: of several the last, but kinds of mail are added up.
+
+    That is what sbatch does, up to 24.11; of 26.05 it takes of kinds of mail the last, too.
+    They are in the order in which each was said last: of ``--exclusive`` and ``--oversubscribe`` the later counts.
 
     Examples
     --------
@@ -82,7 +86,7 @@ def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
     """
     found: dict[str, Directive] = {}
     for option in options:
-        before = found.get(option.name)
+        before = found.pop(option.name, None)
         found[option.name] = _added(before, option) if before and option.name in _ADDED else option
     return found
 
@@ -146,7 +150,7 @@ _PIECE = re.compile(
 
 
 def _words(line: str, where: str) -> list[str]:
-    """Split a directive's line as sbatch does."""
+    """Split a directive's line as sbatch does: it ends at a word without a character, as ``""``."""
     if line.lstrip().startswith(":"):
         raise InputError("':' is no option", where=where, hint="sbatch would refuse this line, too.")
     words: list[list[str]] = []
@@ -163,7 +167,7 @@ def _words(line: str, where: str) -> list[str]:
             words.append([])
         begun = True
         words[-1].append(re.sub(r"\\(.)", r"\1", piece["quoted"] or piece["plain"] or ""))
-    return ["".join(word) for word in words]
+    return list(takewhile(bool, map("".join, words)))
 
 
 def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:

@@ -39,7 +39,7 @@ from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
 from .identity import COMMENT, AnothersJobError, OwnJobs, is_same, token_of
 from .link import SlurmJob, SlurmLink, SlurmRecord
-from .options import without_nodes
+from .options import told_to_steps, without_nodes
 from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .resizing import can_resize
@@ -395,7 +395,8 @@ class SlurmBackend:
             array=self._array(spec),
         )
         job = filled(job, defaults.options)
-        return replace(job, options=without_nodes(job.options, spec.avoid))
+        environment = told_to_steps(job.environment, job.options)
+        return replace(job, options=without_nodes(job.options, spec.avoid), environment=environment)
 
     def _asked_of(self, spec: JobSpec) -> dict[str, Any]:
         """Return what a job asks for but its time: in its own words where it has some, and else in asa's."""

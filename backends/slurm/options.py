@@ -26,6 +26,7 @@ _OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # no 
 _GPUS_OF_A_TASK = re.compile(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)")
 _KIND_AND_COUNT = re.compile(r"([A-Za-z_][^:,]*)(?::(\d+))?|(\d+)")
 _MIB: Final = 1 << 20
+_LIMIT: Final = "SLURM_RLIMIT_"
 
 _OURS: Final[Mapping[str, str]] = {
     **{option.name: option.instead for option in OPTIONS.values() if option.instead},
@@ -146,6 +147,47 @@ def variables(options: Iterable[str], job: str, free: Collection[str] = frozense
         elif name in marked("step"):
             values[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
     return values
+
+
+_OF_STEPS: Final[Mapping[str, str]] = {
+    "acctg-freq": "SLURM_ACCTG_FREQ",
+    "container": "SLURM_CONTAINER",
+    "cpu-freq": "SLURM_CPU_FREQ_REQ",
+    "hint": "SLURM_HINT",
+    "open-mode": "SLURM_OPEN_MODE",
+    "profile": "SLURM_PROFILE",
+}
+
+
+_BEFORE_A_HINT: Final = frozenset({"extra-node-info", "ntasks-per-core", "threads-per-core"})
+"""Options beside which sbatch drops ``--hint``."""
+
+
+def told_to_steps(environment: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
+    """Add to a job's variables those in which sbatch keeps options that nobody but its steps and its nodes read.
+
+    It writes them among its own, of which a job has none. A limit of ``--propagate`` is marked with U.
+
+    Examples
+    --------
+    >>> told_to_steps({"A": "1"}, ["--hint=nomultithread", "--open-mode=append"])
+    {'A': '1', 'SLURM_HINT': 'nomultithread', 'SLURM_OPEN_MODE': 'a'}
+    >>> told_to_steps({"SLURM_RLIMIT_AS": "7", "SLURM_RLIMIT_CPU": "8"}, ["--propagate=AS"])
+    {'SLURM_RLIMIT_AS': 'U7'}
+    """
+    told = dict(environment)
+    given = {name: value for name, _, value in (option.removeprefix("--").partition("=") for option in options)}
+    for name, value in given.items():
+        if name == "hint" and not _BEFORE_A_HINT.isdisjoint(given):
+            continue
+        if name in _OF_STEPS and value:
+            told[_OF_STEPS[name]] = value[:1] if name == "open-mode" else value
+        elif name == "propagate":
+            which = (value or "ALL").upper().split(",")
+            limits = {limit: told.pop(limit) for limit in [*told] if limit.startswith(_LIMIT)}
+            kept = [limit for limit in limits if "ALL" in which or limit.removeprefix(_LIMIT) in which]
+            told |= {limit: f"U{limits[limit]}" for limit in kept}
+    return told
 
 
 def keys_of_38() -> Keys:

@@ -37,6 +37,9 @@ def read(*lines):
         ("##SBATCH -J a", {}),
         ("#sbatch -J a", {}),
         ("#SBATCH", {}),
+        ('#SBATCH -n 2 "" -t 5', {"ntasks": "2"}),
+        ("#SBATCH -J ''a -C\"\"b", {"job-name": "a", "constraint": "b"}),
+        ("#SBATCH --constraint='' -n 2", {"constraint": "", "ntasks": "2"}),
     ],
 )
 def test_a_line_is_read_as_sbatch_reads_it(line, told):
@@ -56,6 +59,7 @@ def test_a_line_is_read_as_sbatch_reads_it(line, told):
         ("#SBATCH -n 2 -- -t 5", "-t"),
         ("#SBATCH hetjob", "heterogeneous job"),
         ("#SBATCH --time", "no value"),
+        ('#SBATCH -C ""', "no value"),
         ("#SBATCH -Z", "-Z"),
     ],
 )

@@ -250,7 +250,9 @@ def test_kinds_of_mail_on_several_lines_are_added_up_as_sbatch_does(here):
     """A line each is how many write them; of other options the last counts, and NONE takes nothing away."""
     asked = stage_of(here, "-t 5 --mail-type=begin", "--mail-type=END,FAIL --mail-type=none -q low -q high")
     assert asked.options == ("--mail-type=begin,END,FAIL", "--qos=high")
+    assert "a.sbatch:3: --mail-type: all are asked for" in told(import_scripts([here.folder / "a.sbatch"]))
     assert stage_of(here, "-t 5 --mail-type=NONE --mail-type none").options == ("--mail-type=none",)
+    assert stage_of(here, "-t 5 --exclusive -s --exclusive").options == ("--oversubscribe", "--exclusive")
     here("b.sbatch", "#SBATCH -t 5 --mail-type=END --qos=low")
     made = import_scripts([here("run.sh", "sbatch --mail-type=FAIL --qos=high b.sbatch")])
     [stage] = made.workflow.stages.values()

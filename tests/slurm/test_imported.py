@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
@@ -62,6 +63,37 @@ CHOICES = (
     ("", "", "--gpus=2", "--gres=gpu:1", "--gpus-per-node=2", "--gpus-per-task=1", "--gres=gpu:v100:1"),
     ("", "", "", "--exclusive"),
 )
+HELD = (
+    "-n 3 -c 2 --mem-per-cpu=300M",
+    "--mail-type=BEGIN --mail-user=a@b.c --mail-type=END --mail-type=none",
+    "--exclusive --oversubscribe --exclusive",
+    "--oversubscribe --exclusive=user",
+    "--no-requeue --requeue --no-requeue",
+    "--hint=nomultithread -n 2",
+    "--hint=multithread --threads-per-core=1",
+    "--cpu-freq=high --profile=task --acctg-freq=task=10",
+    "--open-mode=append",
+    "--open-mode=append --open-mode=truncate",
+    "--propagate",
+    "--propagate=STACK --propagate=CORE,NOFILE",
+    "--propagate=NONE",
+    "--signal=B:USR1@60 --nice=7 --switches=1@10 --tmp=50 --wckey=x",
+    "--array=1-9:2%3 --mail-type=ARRAY_TASKS,FAIL -N 2 --ntasks-per-node=3",
+    "-N 2 --gpus-per-node=2 --mem-per-gpu=1G",
+    "-n 4 --gpus-per-task=1 -c 3",
+    "-N 2 -n 5 --contiguous --spread-job --exclude=n001",
+    "-m plane=4 -n 8 --ntasks-per-core=1 --gres-flags=enforce-binding --gpus=1",
+    "-B 2:4:1 -n 4 --cores-per-socket=2",
+    "--deadline=2040-01-01 -p debug,normal -w n00[1-2]",
+    '-n 2 "" --constraint=',
+)
+OURS = {
+    "JobId", "ArrayJobId", "SLUID", "JobName", "Comment", "Command", "StdOut", "StdErr", "SubmitTime", "LastSchedEval",
+    "AllocNode:Sid", "SubmitLine", "SLURM_JOB_NAME", "SLURM_CONF",
+}  # fmt: skip
+"""What is another for each job, and what a run's jobs have otherwise: names, and where they print."""
+NO_LONGER_TOLD = {"SLURM_ACCTG_FREQ", "SLURM_CPU_FREQ_REQ", "SLURM_OPEN_MODE", "SLURM_PROFILE"}
+"""Variables by which sbatch of 22.05 tells options to the steps of a job, and that of 24.11 does not."""
 NUMBERS = itertools.count()
 DRAWN = int(os.environ.get("ASA_IMPORTED", "12"))
 
@@ -91,6 +123,16 @@ def given(folder):
         (gpus_of(gres) if kinds else [sum(gpus_of(gres))]) for names, _, gres in nodes for _ in range(how_many(names))
     ]
     return found | {"TRES": tres, "gpus": sorted(gpus)}
+
+
+def held(slurm, job_id):
+    """Read what Slurm says of a job that it holds, and the variables that it has for it; cancel it."""
+    told = slurm.run("env", "SLURM_TIME_FORMAT=%s", "scontrol", "show", "job", "-d", "-o", job_id).splitlines()[0]
+    fields = dict(re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(.*?)(?=\s+[A-Za-z][\w:/]*=|\s*$)", told))
+    [file] = slurm.root.glob(f"state/hash.*/job.{job_id}/environment")
+    variables = dict(re.findall(r"(?:^|\0)(SLURM_\w+)=([^\0]*)", file.read_bytes()[4:].decode()))
+    slurm.run("scancel", job_id)
+    return {name: value.lower() for name, value in (fields | variables).items() if name not in OURS}
 
 
 def gpus_of(gres):
@@ -157,6 +199,30 @@ def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
     assert by_asa(gpus, lines, CommandLink(prefix=gpus.prefix)) == expected
     by_rest = by_asa(gpus, lines, RestLink(f"unix://{gpus.socket}"))
     assert by_rest == expected or "has no word for" in by_rest
+
+
+@pytest.mark.parametrize("lines", HELD)
+def test_an_imported_script_is_held_as_sbatch_holds_it(gpus, lines):
+    """Whatever Slurm says of the job, and the variables that it has of sbatch."""
+    if gpus.release == NEWEST and lines.count("--mail-type") > 1:
+        pytest.skip("of this release only the last counts, which is told")
+    place = gpus.folder(f"held{next(NUMBERS)}")
+    file = written(place, f"-t 7 {lines}")
+    job_id = gpus.run("sh", "-c", f"cd {place} && exec sbatch --hold --parsable {file}", check=False).strip()
+    if not job_id:
+        pytest.skip("sbatch refuses these together")
+    expected = held(gpus, job_id)
+    stages = import_scripts([file]).workflow.stages.values()
+    run = ImportedRun(gpus, stages, link="commands", of_plan={"folder": str(place)})
+    backend = run.connect(lambda _: None)
+    try:
+        job_id = backend.submit(replace(run.spec("job"), held=True))
+    finally:
+        backend.close()
+    found = held(gpus, job_id)
+    if gpus.release == NEWEST:
+        found = {name: value for name, value in found.items() if name in expected or name not in NO_LONGER_TOLD}
+    assert found == expected
 
 
 ARRAYS = {
