@@ -16,7 +16,7 @@ from typing import Any
 
 from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import KeptSubmission, Mark, MarksFolder, StepMarks
-from asa.backends.shell.script import Payload, batch_script, file_name, is_utf8, job_name, requested
+from asa.backends.shell.script import batch_script, job_name, payload_of, refuse_unwritable
 
 from asa.backend import (
     Advice,
@@ -52,7 +52,6 @@ _SERVER_S = 1.0  # between looks whether there is a server
 _MAX_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
-_LONGEST_FILE_NAME = 200
 _LONGEST_WALLTIME_S = 1e9
 _ELSEWHERE = "--option spool=DIR names another folder."
 _SPACE = f"Free disk space, or fix the permissions; {_ELSEWHERE}"
@@ -231,45 +230,15 @@ class LocalBackend:
         return {"script": self._script(spec, job_name(spec.name, spec.token))}
 
     def _script(self, spec: JobSpec, name: str) -> str:
-        payload = Payload(
-            name=name,
-            command=spec.command,
-            folder=str(self._work),
-            marks=self._folder.marks,
-            posts=self._folder.posts,
-            token=spec.token,
-            awaits=spec.awaits,
-            max_await_s=spec.max_await_s,
-            posted=spec.posts,
-            steps=spec.steps,
-            shares=spec.shares,
-            out_of_memory=spec.out_of_memory,
-            asks=requested(spec),
-        )
+        payload = payload_of(spec, name, str(self._work), self._folder.marks, self._folder.posts)
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""
-        commands = (spec.command, *(step.command for step in spec.steps))
-        texts = (spec.name, *commands, *spec.awaits, *spec.posts, *(step.name for step in spec.steps), str(self._work))
-        tokens = (*spec.awaits, *spec.posts)
-        if not all(is_utf8(text) for text in texts):
-            why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
-        elif not 0 < spec.walltime_s < _LONGEST_WALLTIME_S:
-            why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing, and less than ever."
-        elif spec.cores < 1:
-            why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
-        elif spec.token and not (spec.token.isascii() and spec.token.replace("-", "").isalnum()):
-            why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
-        elif too_long := [token for token in tokens if len(file_name(token)) > _LONGEST_FILE_NAME]:
-            why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
-        elif any("\0" in command for command in commands):
-            why, hint = "has a command which no shell can take", "Put it into a file, and run that."
-        elif not spec.local and (impossible := self._capabilities.impossible(spec)) is not None:
-            why, hint = impossible, "Ask for what this machine has."
-        else:
-            return
-        raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
+        refuse_unwritable(spec, str(self._work), below_s=_LONGEST_WALLTIME_S)
+        if not spec.local and (impossible := self._capabilities.impossible(spec)) is not None:
+            hint = "Ask for what this machine has."
+            raise SubmitRejectedError(impossible, where=f"job {spec.name!r}", hint=hint)
 
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
         """Return a job's dependencies as sent to the server; those already met are left out.

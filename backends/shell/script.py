@@ -31,6 +31,7 @@ from urllib.parse import quote, unquote
 from asa.backend import JobSpec, Step
 from asa.core.safe import is_trusted
 from asa.elements import Array, Elements
+from asa.errors import SubmitRejectedError
 from asa.job import head, text
 from asa.keys import RESOURCES, TERMS
 from asa.payload import PRIVATE, SHOWN, shown
@@ -53,6 +54,7 @@ _HEEDS = "# Where Slurm says that its memory ran out: "
 _SCREEN = 21  # lines that show what is run
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
+_LONGEST_FILE_NAME = 200
 _END_OF_FACTS = "# Its values."
 _ENDS_OF_FACTS = {_END_OF_FACTS, "signals=0 # to end"}  # of today's scripts, and of earlier versions'
 
@@ -124,6 +126,52 @@ class Payload:
     walltime_s: float = math.inf  # that the job asks for, for readers of the script
     heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
     asks: str = ""  # what the job asks for, in words for its owner
+
+
+def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, **others: Any) -> Payload:
+    """Make the payload of a job, which its system knows by a name; `others`: what depends on the system."""
+    return Payload(
+        name=name,
+        command=spec.command,
+        folder=folder,
+        marks=marks,
+        posts=posts,
+        token=spec.token,
+        awaits=spec.awaits,
+        max_await_s=spec.max_await_s,
+        posted=spec.posts,
+        steps=spec.steps,
+        shares=spec.shares,
+        out_of_memory=spec.out_of_memory,
+        asks=requested(spec),
+        **others,
+    )
+
+
+def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) -> None:
+    """Refuse a job of which no script can be written, or that asks for what no system has.
+
+    `others`: further texts that are written.
+    `below_s`: its walltime must be below that.
+    Raises `SubmitRejectedError`.
+    """
+    commands = (spec.command, *(step.command for step in spec.steps))
+    texts = (spec.name, *commands, *spec.awaits, *spec.posts, *(step.name for step in spec.steps), *others)
+    if not all(map(is_utf8, texts)):
+        why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
+    elif not spec.walltime_s > 0 or spec.walltime_s >= below_s < math.inf:
+        why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing, and less than ever."
+    elif spec.cores < 1:
+        why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
+    elif spec.token and not (spec.token.isascii() and spec.token.replace("-", "").isalnum()):
+        why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
+    elif too_long := [one for one in (*spec.awaits, *spec.posts) if len(file_name(one)) > _LONGEST_FILE_NAME]:
+        why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
+    elif any("\0" in command for command in commands):
+        why, hint = "has a command which no shell can take", "Put it into a file, and run that."
+    else:
+        return
+    raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
 
 
 def batch_script(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import KeptSubmission, MarksFolder
-from asa.backends.shell.script import Payload, file_name, is_utf8, job_name, requested
+from asa.backends.shell.script import file_name, job_name, payload_of, refuse_unwritable
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import (
@@ -49,7 +49,6 @@ from .states import ended_as
 from .tracking import BY_TASK, TrackedJob
 
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
-_LONGEST_FILE_NAME = 200
 _MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _NOTHING = "#!/bin/sh\nexit 0\n"
@@ -250,24 +249,16 @@ class SlurmBackend:
         return {"script": script, **self._link.preview(job)}
 
     def _script(self, spec: JobSpec, name: str) -> str:
-        payload = Payload(
-            name=name,
-            command=spec.command,
-            folder=str(self._defaults.folder),
-            marks=self._folder.marks,
-            posts=self._folder.posts,
-            token=spec.token,
-            awaits=spec.awaits,
-            max_await_s=spec.max_await_s,
-            posted=spec.posts,
-            steps=spec.steps,
-            shares=spec.shares,
-            out_of_memory=spec.out_of_memory,
+        payload = payload_of(
+            spec,
+            name,
+            str(self._defaults.folder),
+            self._folder.marks,
+            self._folder.posts,
             walltime_s=spec.walltime_s,
             heeds=_heeds(spec),
             array=spec.array,
             is_renumbered=self._is_renumbered(spec),
-            asks=requested(spec),
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
         )
         script = batch_script(payload)
@@ -311,26 +302,10 @@ class SlurmBackend:
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""
-        texts = (*_texts(spec), *_texts_of(self._defaults))
-        if not all(is_utf8(text) for text in texts):
-            why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
-            raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
-        too_long = [token for token in (*spec.awaits, *spec.posts) if len(file_name(token)) > _LONGEST_FILE_NAME]
-        if not spec.walltime_s > 0:
-            why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing."
-        elif spec.cores < 1:
-            why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
-        elif spec.token and not _is_token(spec.token):
-            why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
-        elif too_long:
-            why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
-        elif not all(_is_command(command) for command in (spec.command, *(step.command for step in spec.steps))):
-            why, hint = "has a command which no shell can take", "Put it into a file, and run that."
-        elif (impossible := self._capabilities.impossible(spec)) is not None:
-            why, hint = impossible, "Ask for what the site has."
-        else:
-            return
-        raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
+        terms = (str(value) for value in terms_of(spec).values())
+        refuse_unwritable(spec, spec.partition, *terms, *_texts_of(self._defaults))
+        if (impossible := self._capabilities.impossible(spec)) is not None:
+            raise SubmitRejectedError(impossible, where=f"job {spec.name!r}", hint="Ask for what the site has.")
 
     def _passed(self, spec: JobSpec) -> Passed:
         """Decide, after a look at a job's dependencies, which are passed to Slurm.
@@ -1045,13 +1020,6 @@ def _number(job_id: str) -> str:
     return job_id
 
 
-def _texts(spec: JobSpec) -> tuple[str, ...]:
-    """All text of a job that a script or Slurm is to hold."""
-    steps = (text for step in spec.steps for text in (step.name, step.command))
-    terms = (str(value) for value in terms_of(spec).values())
-    return spec.name, spec.command, spec.partition, *terms, *spec.awaits, *spec.posts, *steps
-
-
 def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
     words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
     return *words, *defaults.environment.keys(), *defaults.environment.values()
@@ -1066,12 +1034,3 @@ def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:
     """Give a job's options, which may say already with whom it shares its nodes."""
     says = any(option.partition("=")[0] == _EXCLUSIVE for option in spec.options)
     return spec.options if says or not spec.exclusive else (*spec.options, _EXCLUSIVE)
-
-
-def _is_command(text: str) -> bool:
-    """Say whether a shell can take a text as a command."""
-    return "\0" not in text
-
-
-def _is_token(text: str) -> bool:
-    return text.isascii() and text.replace("-", "").isalnum()
