@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -98,6 +97,7 @@ def worth(
     from asa.cli.progress import run_study
     from asa.core import plugins
     from asa.studies.compare.study import Comparison, compare
+    from asa.studies.plain import as_plain
     from asa.studies.worth import judged
 
     check_page(page)
@@ -127,7 +127,7 @@ def worth(
     if output is Output.JSON:
         twin_of = {"agreement": [asdict(one) for one in about.agreement], "assumed": about.assumed}
         document = {"verdict": verdict.as_dict(), "twin": twin_of, "runs": [run.as_dict() for run in runs]}
-        print_json(_plain(document))
+        print_json(as_plain(document))
     else:
         _tell(verdict, runs, about, comparison)
     if page is not None:
@@ -164,15 +164,6 @@ def _ways(flow: Workflow) -> tuple[str, ...]:
     """Name the ways of asking that a workflow can go."""
     one_job = len(flow.stages) == 1 or not any(stage.has_unknown_last_job for stage in flow.stages.values())
     return ("per-stage", "chained", *(["big-job"] if one_job else []), "asa", "asa-plan")
-
-
-def _plain(found: Any) -> Any:
-    """Make what is no number null, for JSON."""
-    if isinstance(found, dict):
-        return {name: _plain(value) for name, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_plain(value) for value in found]
-    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, comparison: Comparison) -> None:

@@ -586,7 +586,7 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with self._files.tidied(wait_s) as lock:
+        with self._files.tidied(wait_s) as lock, TemporaryFile() as lines:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
@@ -597,7 +597,7 @@ class WaitStore:
             sources = [token for token in closed if token not in idle]
             if len(sources) <= beyond:
                 return 0
-            self._merge(lock, segments, sources, closed=closed, took=took)
+            self._merge(lines, lock, segments, sources, closed=closed, took=took)
             return len(sources)
 
     def forget(self, matching: Callable[[WaitRecord], bool]) -> int:
@@ -625,28 +625,14 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with self._files.tidied(self.lock_wait_s) as lock:
+        with self._files.tidied(self.lock_wait_s) as lock, TemporaryFile() as lines:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
             self._files.sweep(lock)
-            return self._merge(lock, segments, list(segments), closed=closed, took=took, matching=matching)
+            return self._merge(lines, lock, segments, list(segments), closed=closed, took=took, matching=matching)
 
     def _merge(
-        self,
-        lock: FileLock,
-        segments: Mapping[str, Segment],
-        sources: list[str],
-        *,
-        closed: set[str],
-        took: Mapping[str, int],
-        matching: Callable[[WaitRecord], bool] | None = None,
-    ) -> int:
-        """Write what the sources hold to one segment, and delete them; return how many records were left out."""
-        with TemporaryFile() as lines:  # of very many there is no memory for all
-            return self._merge_by(lines, lock, segments, sources, closed=closed, took=took, matching=matching)
-
-    def _merge_by(
         self,
         lines: IO[bytes],
         lock: FileLock,
@@ -655,8 +641,12 @@ class WaitStore:
         *,
         closed: set[str],
         took: Mapping[str, int],
-        matching: Callable[[WaitRecord], bool] | None,
+        matching: Callable[[WaitRecord], bool] | None = None,
     ) -> int:
+        """Write what the sources hold to one segment, and delete them; return how many records were left out.
+
+        `lines`: a temporary file, as of very many there is no memory for all.
+        """
         ends: dict[str, int] = {}
         sizes: dict[str, int] = {}
         names: set[str] = set()

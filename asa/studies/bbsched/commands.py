@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.core.drawing import make_figure_folder
-from asa.core.options import Output, OutputOption
-from asa.errors import InputError, UnknownNameError, near
+from asa.core.options import Output, OutputOption, known_names, sizes_in
+from asa.errors import InputError
 from asa.units import MAX_JOBS, MAX_PROCESSES
 
 if TYPE_CHECKING:
@@ -123,8 +123,9 @@ def compare(
     from .comparison import Case
     from .comparison import compare as run
 
-    wanted = _names(methods, METHODS, "--methods")
-    sizes, solvers = _numbers(windows, "--windows"), _names(solver, SOLVERS, "--solver")
+    wanted = list(METHODS) if methods is None else known_names(methods, METHODS, "--methods")
+    sizes = sizes_in(windows, _MAX_WINDOW, "--windows", "size of a window, which is a number", "10,20,50")
+    solvers = known_names(solver, SOLVERS, "--solver")
     _refuse_buffer_of_none(theta_buffer_tb, theta)
     if plot is not None:
         make_figure_folder(plot)
@@ -257,39 +258,11 @@ def bench(
 # ---------------------------------------------------------------------- what is asked for
 
 
-def _names(text: str | None, known: Collection[str], option: str) -> list[str]:
-    """Read names with commas between them; all that are known, if none are given."""
-    if text is None:
-        return list(known)
-    names = list(dict.fromkeys(word.strip() for word in text.split(",")))
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(
-                f"{name!r} is unknown",
-                where=f"{option} {text}",
-                hint=f"{near(name, known)}Known: {', '.join(known)}.",
-            )
-    return names
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    """Read sizes of windows."""
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not (word.isascii() and word.isdecimal()) or not 1 <= int(word) <= _MAX_WINDOW:
-            raise InputError(
-                f"{word!r} is no size of a window, which is a number from 1 to {_MAX_WINDOW:,}",
-                where=f"{option} {text}",
-                hint="Write numbers with commas between them, as in 10,20,50.",
-            )
-    return sorted({int(word) for word in words})
-
-
 def _workload_names(text: str | None, theta: Path | None, option: str = "--workloads") -> list[str]:
     """Read names of workloads, of which Theta's need a log."""
     from asa.studies.bbsched.workloads import NAMES
 
-    names = _names(text, NAMES, option)
+    names = list(NAMES) if text is None else known_names(text, NAMES, option)
     if theta is not None:
         return names
     if text is None:

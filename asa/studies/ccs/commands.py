@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.core.options import Output, OutputOption
 from asa.units import MAX_CORES, MAX_JOBS
 
 from .measuring import bench, drift
@@ -35,13 +35,6 @@ app = typer.Typer(
 )
 app.command("bench")(bench)
 app.command("drift")(drift)
-
-
-class Output(StrEnum):
-    """How to print."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 _FileArgument = Annotated[
@@ -80,7 +73,6 @@ _CoresOption = Annotated[
         help="With --trace: the machine's processors, if the log's header does not say.", min=1, max=MAX_CORES
     ),
 ]
-_OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]
 
 
 @app.command()
@@ -97,7 +89,7 @@ def plan(
         Path | None,
         typer.Option(help="Draw who has which cores when (.png, .svg).", metavar="FILE"),
     ] = None,
-    output: _OutputOption = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Plan requests, and show when and where each will run.
 
@@ -165,7 +157,7 @@ def why(
     trace: _TraceOption = None,
     jobs: _JobsOption = 100,
     trace_cores: _CoresOption = None,
-    output: _OutputOption = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Say why a job does not start earlier: what is missing, who has it, and what would have to be otherwise.
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.core.drawing import make_figure_folder
-from asa.core.options import Output, OutputOption
-from asa.errors import InputError
+from asa.core.options import Output, OutputOption, sizes_in
 from asa.studies.dmr.serving import beside, serve, submit
 from asa.units import MAX_RUNS
 
@@ -77,7 +76,7 @@ def study(
     from .study import study as run
     from .workloads import PRELIMINARY_JOBS
 
-    sizes = _sizes(jobs)
+    sizes = sizes_in(jobs, _MAX_JOBS, "--jobs", "number of jobs", "50,100")
     if plot is not None:
         make_figure_folder(plot)
     costs = Costs(checkpoints=Checkpoints() if checkpoints else None)
@@ -89,19 +88,6 @@ def study(
         _print(made)
     if plot is not None:
         _draw(made, plot, min(sizes), costs)
-
-
-def _sizes(text: str) -> list[int]:
-    """Read sizes of workloads."""
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not word.isdecimal() or not 1 <= int(word) <= _MAX_JOBS:
-            raise InputError(
-                f"{word!r} is no number of jobs from 1 to {_MAX_JOBS:,}",
-                where=f"--jobs {text}",
-                hint="Write numbers with commas between them, as in 50,100.",
-            )
-    return sorted({int(word) for word in words})
 
 
 def _examples(jobs: int, costs: Costs) -> tuple[list[JobRecord], list[JobRecord]]:

@@ -17,7 +17,8 @@ from asa.backends.dras.weights import save_agent
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import preset
 from asa.backends.simulated.swf import Trace, read_swf
-from asa.errors import InputError, UnknownNameError, near
+from asa.core.options import check_known
+from asa.errors import InputError
 from asa.studies.bbsched.workloads import cori
 from asa.studies.dras.training import (
     PAPER,
@@ -99,14 +100,6 @@ def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) 
 def best_of(episodes: Sequence[Episode]) -> Episode:
     """Give the episode after which the agent was best."""
     return next(episode for episode in reversed(episodes) if episode.best)
-
-
-def check_known(name: str, known: Sequence[str], option: str) -> None:
-    """See that an option's name is one of some."""
-    if name not in known:
-        raise UnknownNameError(
-            f"{name!r} is unknown", where=option, hint=f"{near(name, known)}Known: {', '.join(known)}."
-        )
 
 
 def check(agent: str, config: str, objective: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from asa.core.drawing import check_figure_path, make_figure_folder
-from asa.core.options import Output, OutputOption
+from asa.core.options import Output, OutputOption, check_known
 from asa.errors import InputError
 from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED, format_duration
 
@@ -274,7 +274,7 @@ def evaluate(
     from asa.backends.dras.network import pytorch
     from asa.studies.present import print_json
 
-    from .asked import check_known, reward_of, tested_days
+    from .asked import reward_of, tested_days
     from .evaluation import RIVALS
 
     wanted = list(RIVALS) if rivals is None else [name.strip() for name in rivals.split(",")]
@@ -343,7 +343,7 @@ def ablation(
 
     from .ablation import ABLATION, BRIEF, UNTRAINED
     from .ablation import ablation as run
-    from .asked import check_known, on_few_cores, sized, tested_days
+    from .asked import on_few_cores, sized, tested_days
 
     wanted = None if only is None else [name.strip() for name in only.split(",")]
     for name in wanted or ():
