@@ -857,12 +857,8 @@ class Withdrawing(Protocol):
         A job with a token that reaches its payload afterwards ends as `asa.outcome.JobOutcome.GAVE_BACK`. Withdrawing
         twice does nothing, nor does withdrawing a job without a token.
 
-        Raises
-        ------
-        JobNotFoundError
-            The site does not know the job.
-        UnavailableError
-            It cannot be recorded now: the payload may begin.
+        Raises `JobNotFoundError`: the site does not know the job.
+        Raises `UnavailableError`: it cannot be recorded now: the payload may begin.
         """
         ...
 
@@ -874,12 +870,8 @@ class TakesUp(Protocol):
     def take_up(self, job_id: str) -> None:
         """Treat a job that was submitted elsewhere as this client's, such as the one in which it runs.
 
-        Raises
-        ------
-        JobNotFoundError
-            The user has no such job.
-        UnavailableError
-            The site cannot be asked.
+        Raises `JobNotFoundError`: the user has no such job.
+        Raises `UnavailableError`: the site cannot be asked.
         """
         ...
 

@@ -183,20 +183,11 @@ KEYS = ("total", *(key.name for key in keys_of(Continuation)))
 def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
     """Read what a stage says about its legs; None if it does not continue.
 
-    Parameters
-    ----------
-    said
-        Given values of ``continues`` and of `KEYS`: `warn` as `Continuation.warned` returns it, `progress` as a list of
-        paths.
-    where
-        The stage, for errors.
-    expects
-        Whether it also says how long one of its jobs runs.
-
-    Raises
-    ------
-    WorkflowError
-        It does not continue, but has a key of stages that do; or it does, and has ``expected``.
+    `said`: given values of ``continues`` and of `KEYS`: `warn` as `Continuation.warned` returns it, `progress` as a
+    list of paths.
+    `where`: the stage, for errors.
+    `expects`: whether it also says how long one of its jobs runs.
+    Raises `WorkflowError`: it does not continue, but has a key of stages that do; or it does, and has ``expected``.
     """
     if not said.get("continues"):
         if key := next((key for key in KEYS if said.get(key) is not None), ""):

@@ -45,10 +45,7 @@ class Elements:
 
     Sets of the same numbers are equal. Space is O(ranges); operations take O(numbers).
 
-    Parameters
-    ----------
-    ranges
-        Of its numbers, in ascending order, as `Elements.of` makes them.
+    `ranges`: of its numbers, in ascending order, as `Elements.of` makes them.
 
     Examples
     --------
@@ -116,10 +113,7 @@ class Elements:
     def take(self, count: int) -> Elements:
         """Return the first numbers.
 
-        Parameters
-        ----------
-        count
-            How many at most.
+        `count`: how many at most.
         """
         return self if count >= len(self) else Elements.of(self._sorted[:count])
 
@@ -132,16 +126,10 @@ NONE: Final = Elements()
 class Array:
     """The elements of a job array that are asked for.
 
-    Parameters
-    ----------
-    elements
-        Those that are to run.
-    at_once
-        How many of them may run at the same time; 0 for all.
-    whole
-        All elements of the stage, where `elements` are those that are left; None if they are the same.
-    is_compact
-        Whether the batch system numbers the elements from 0 on, since it does not take numbers this large.
+    `elements`: those that are to run.
+    `at_once`: how many of them may run at the same time; 0 for all.
+    `whole`: all elements of the stage, where `elements` are those that are left; None if they are the same.
+    `is_compact`: whether the batch system numbers the elements from 0 on, since it does not take numbers this large.
 
     Examples
     --------
@@ -187,10 +175,7 @@ class Array:
     def only(self, elements: Elements) -> Array:
         """Ask for some of its elements only.
 
-        Parameters
-        ----------
-        elements
-            Which.
+        `elements`: which.
         """
         return self if elements == self.elements else replace(self, elements=elements, whole=self.all)
 
@@ -198,15 +183,8 @@ class Array:
 def parse_elements(text: str) -> Elements:
     """Read numbers of elements.
 
-    Parameters
-    ----------
-    text
-        As sbatch takes them, without ``%``.
-
-    Raises
-    ------
-    InputError
-        It lists none, or too many.
+    `text`: as sbatch takes them, without ``%``.
+    Raises `InputError`: it lists none, or too many.
 
     Examples
     --------
@@ -236,15 +214,8 @@ def parse_elements(text: str) -> Elements:
 def parse_array(text: str) -> Array:
     """Read the value of the option ``--array``.
 
-    Parameters
-    ----------
-    text
-        As sbatch takes it.
-
-    Raises
-    ------
-    InputError
-        It lists no elements or too many, or lets none of them run.
+    `text`: as sbatch takes it.
+    Raises `InputError`: it lists no elements or too many, or lets none of them run.
 
     Examples
     --------
@@ -266,15 +237,8 @@ def parse_array(text: str) -> Array:
 def parse_array_of(given: object) -> Array:
     """Read an array as files and programs give it.
 
-    Parameters
-    ----------
-    given
-        Text as sbatch takes it, a number, or several numbers.
-
-    Raises
-    ------
-    InputError
-        As `parse_array` does; or it is of another type.
+    `given`: text as sbatch takes it, a number, or several numbers.
+    Raises `InputError`: as `parse_array` does; or it is of another type.
 
     Examples
     --------

@@ -42,16 +42,10 @@ _MAX_DIVISOR = 2048  # a bag of a million tasks is cut into some 15,000 chunks t
 class Share:
     """The part of a job in running a stage's tasks, alone or with other jobs.
 
-    Parameters
-    ----------
-    round
-        How often the stage was submitted before.
-    taker
-        Identifies this job for ever: letters, digits and ``-``.
-    jobs
-        How many there are at a time; 0 for a job that runs all that is left.
-    in_doubt
-        Earlier takers, in whose jobs tasks that exited with 0 may have failed.
+    `round`: how often the stage was submitted before.
+    `taker`: identifies this job for ever: letters, digits and ``-``.
+    `jobs`: how many there are at a time; 0 for a job that runs all that is left.
+    `in_doubt`: earlier takers, in whose jobs tasks that exited with 0 may have failed.
     """
 
     round: int = 0

@@ -162,17 +162,9 @@ KEYS = tuple(key.name for key in keys_of(Preparation))
 def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:
     """Read what a stage says about its environment; None if nothing.
 
-    Parameters
-    ----------
-    said
-        Given values of `KEYS`.
-    where
-        The stage, for errors.
-
-    Raises
-    ------
-    WorkflowError
-        It makes no sense.
+    `said`: given values of `KEYS`.
+    `where`: the stage, for errors.
+    Raises `WorkflowError`: it makes no sense.
     """
     launcher = str(said.get("launcher") or "").strip()
     made = Preparation(
@@ -195,17 +187,9 @@ def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None
 def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[dict[str, object], list[str]]:
     """Return the text before a stage's command that sets up its environment.
 
-    Parameters
-    ----------
-    preparation
-        What is wanted.
-    looks_only
-        Whether to run nothing from the places that `preparation` names, and only check that they are there.
-
-    Returns
-    -------
-    tuple
-        The values that the text is given, and its files in `asa.job`; it calls `asa_end`.
+    `preparation`: what is wanted.
+    `looks_only`: whether to run nothing from the places that `preparation` names, and only check that they are there.
+    Returns: the values that the text is given, and its files in `asa.job`; it calls `asa_end`.
     """
     values: dict[str, object] = {}
     files = ["prepare-begin"]
@@ -231,14 +215,9 @@ def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[di
 def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int, shown: str = "") -> str:
     """Write what precedes the shell that runs a stage's command; empty, or ending in a space.
 
-    Parameters
-    ----------
-    preparation
-        What is wanted; the text from `preparing` has run before.
-    cores, cpus_per_task, gpus
-        Of the stage: as many tasks are launched as fit.
-    shown
-        A folder, by its full path, that is also mounted in a container.
+    `preparation`: what is wanted; the text from `preparing` has run before.
+    `cores`, `cpus_per_task`, `gpus`: of the stage: as many tasks are launched as fit.
+    `shown`: a folder, by its full path, that is also mounted in a container.
     """
     if preparation is None:
         return ""

@@ -32,14 +32,9 @@ _ROUNDS = 4  # each a quarter as wide as the one before
 class RunAt:
     """How long a stage runs at a width.
 
-    Parameters
-    ----------
-    width
-        Cores; nodes of a stage that asks for whole nodes.
-    run_s
-        Seconds that it is expected to run.
-    spread
-        Its uncertainty: the standard deviation of the logarithm.
+    `width`: cores; nodes of a stage that asks for whole nodes.
+    `run_s`: seconds that it is expected to run.
+    `spread`: its uncertainty: the standard deviation of the logarithm.
     """
 
     width: int
@@ -51,25 +46,15 @@ class RunAt:
 class Scaling:
     """The law that gives run times from widths.
 
-    Parameters
-    ----------
-    law
-        ``measured``: only measured widths, and those between them. ``amdahl``: a part of the work is serial.
-        ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: equal tasks, as
-        many at a time as fit.
-    parallel
-        Amdahl's law: the share of the work that runs in parallel, 0 to 1; fitted if not given.
-    parallelism, variance
-        Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; fitted if not given.
-    tasks
-        How many tasks there are; 0 for so many that their number does not matter.
-    per_task
-        Cores of each.
-
-    Raises
-    ------
-    WorkflowError
-        A parameter is invalid, or belongs to another law.
+    `law`: ``measured``: only measured widths, and those between them. ``amdahl``: a part of the work is serial.
+    ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: equal tasks, as many
+    at a time as fit.
+    `parallel`: Amdahl's law: the share of the work that runs in parallel, 0 to 1; fitted if not given.
+    `parallelism`, `variance`: Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; fitted
+    if not given.
+    `tasks`: how many tasks there are; 0 for so many that their number does not matter.
+    `per_task`: cores of each.
+    Raises `WorkflowError`: a parameter is invalid, or belongs to another law.
 
     Examples
     --------
@@ -113,18 +98,11 @@ class Scaling:
 class Shape:
     """One request that a stage may make.
 
-    Parameters
-    ----------
-    width
-        Cores; nodes of a stage that asks for nodes alone.
-    run_s
-        Seconds that it is expected to run at this width.
-    walltime_s
-        Seconds to ask the batch system for.
-    spread
-        Uncertainty of its run time: the standard deviation of the logarithm.
-    partition
-        Where it is sent; empty for the site's default.
+    `width`: cores; nodes of a stage that asks for nodes alone.
+    `run_s`: seconds that it is expected to run at this width.
+    `walltime_s`: seconds to ask the batch system for.
+    `spread`: uncertainty of its run time: the standard deviation of the logarithm.
+    `partition`: where it is sent; empty for the site's default.
     """
 
     width: int
@@ -138,18 +116,12 @@ class Shape:
 class Moldable:
     """What a stage may ask for in place of its own shape.
 
-    Parameters
-    ----------
-    widths
-        All widths, its own among them; empty for its own only.
-    run_at
-        Known run times by width; if not given, the expected run time at its own.
-    scaling
-        The law for widths whose run time is not known.
-    walltime_at
-        Walltimes at some widths, in seconds, which also hold between them; by default in proportion to the run times.
-    partitions
-        All partitions, its own among them; empty for its own only.
+    `widths`: all widths, its own among them; empty for its own only.
+    `run_at`: known run times by width; if not given, the expected run time at its own.
+    `scaling`: the law for widths whose run time is not known.
+    `walltime_at`: walltimes at some widths, in seconds, which also hold between them; by default in proportion to the
+    run times.
+    `partitions`: all partitions, its own among them; empty for its own only.
     """
 
     widths: tuple[int, ...] = ()
@@ -221,19 +193,10 @@ def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int,
 def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = None) -> RunAt | None:
     """Return how long a stage runs at a width, with the uncertainty.
 
-    Parameters
-    ----------
-    width
-        In the unit of the points.
-    points
-        Known run times, one for each width.
-    scaling
-        The law; ``measured`` if not given.
-
-    Returns
-    -------
-    RunAt or None
-        The measured time at a measured width; else an interpolated one, or the model's; else None.
+    `width`: in the unit of the points.
+    `points`: known run times, one for each width.
+    `scaling`: the law; ``measured`` if not given.
+    Returns: the measured time at a measured width; else an interpolated one, or the model's; else None.
 
     Examples
     --------

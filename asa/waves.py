@@ -66,22 +66,12 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
     """Say which stages of a job run at the same time.
 
-    Parameters
-    ----------
-    stages
-        Those that share the job, in the workflow's order.
-    site
-        Gives the size of nodes, and whether they are allocated whole.
-
-    Returns
-    -------
-    tuple of tuple of Stage
-        The waves, in order; a stage is alone if nothing can run side by side with it.
-
-    Notes
-    -----
     O(stages + edges). Stages of equal depth in the graph are put into waves in their order, each into the last wave if
     it fits.
+
+    `stages`: those that share the job, in the workflow's order.
+    `site`: gives the size of nodes, and whether they are allocated whole.
+    Returns: the waves, in order; a stage is alone if nothing can run side by side with it.
 
     Examples
     --------

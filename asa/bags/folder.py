@@ -34,12 +34,8 @@ Range = tuple[int, int]
 def chunks(count: int, divisor: int) -> Iterator[Range]:
     """Cut a list into chunks, each a fraction of what is left, so that the last are small.
 
-    Parameters
-    ----------
-    count
-        Tasks in the list.
-    divisor
-        The next chunk is this fraction of the rest, but at least one task.
+    `count`: tasks in the list.
+    `divisor`: the next chunk is this fraction of the rest, but at least one task.
 
     Examples
     --------
@@ -57,16 +53,10 @@ def chunks(count: int, divisor: int) -> Iterator[Range]:
 class Progress:
     """Progress of a bag.
 
-    Parameters
-    ----------
-    tasks
-        How many there are.
-    completed, failed
-        Of these, those that have ended. A failed task is repeated only with its stage.
-    running
-        Those that jobs run now, as far as their logs show.
-    rate
-        Tasks that end per second, by the latest records of the running jobs; 0 if not known.
+    `tasks`: how many there are.
+    `completed`, `failed`: of these, those that have ended. A failed task is repeated only with its stage.
+    `running`: those that jobs run now, as far as their logs show.
+    `rate`: tasks that end per second, by the latest records of the running jobs; 0 if not known.
     """
 
     tasks: int
@@ -91,14 +81,9 @@ class Progress:
 class Deeds:
     """What a job ran of a bag: one row for each task that ended, in order of its log.
 
-    Parameters
-    ----------
-    token
-        Of the job.
-    began_s, ended_s
-        Seconds since 1970, by the clock of the node.
-    exit_codes
-        How each ended.
+    `token`: of the job.
+    `began_s`, `ended_s`: seconds since 1970, by the clock of the node.
+    `exit_codes`: how each ended.
     """
 
     token: str
@@ -110,10 +95,7 @@ class Deeds:
 class Bag:
     """The folder of a stage's bag.
 
-    Parameters
-    ----------
-    folder
-        Its path; it need not exist yet.
+    `folder`: its path; it need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -124,10 +106,7 @@ class Bag:
 
         O(bytes of the logs), to count lines.
 
-        Parameters
-        ----------
-        ended
-            Tokens of jobs that have ended.
+        `ended`: tokens of jobs that have ended.
         """
         try:
             rounds = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
@@ -170,12 +149,8 @@ class Bag:
     def did(self, number: int, token: str) -> bool:
         """Whether a task has ended in a job, as far as can be seen.
 
-        Parameters
-        ----------
-        number
-            The round.
-        token
-            Of the job.
+        `number`: the round.
+        `token`: of the job.
         """
         with suppress(OSError, ValueError):
             one = _Round(self._folder / str(number))
@@ -185,12 +160,8 @@ class Bag:
     def saw_kills(self, number: int, token: str) -> bool:
         """Whether a job itself saw which of its tasks lost a process for lack of memory.
 
-        Parameters
-        ----------
-        number
-            The round.
-        token
-            Of the job.
+        `number`: the round.
+        `token`: of the job.
         """
         with suppress(OSError, ValueError):
             one = _Round(self._folder / str(number))
@@ -200,17 +171,9 @@ class Bag:
     def give_back(self, number: int, token: str) -> bool:
         """Give back what a job that is gone had taken and not ended, so that others take it.
 
-        Parameters
-        ----------
-        number
-            The round.
-        token
-            Of the job.
-
-        Returns
-        -------
-        bool
-            Whether all is given back. If not, try again: the disk is full, or not all files are visible yet.
+        `number`: the round.
+        `token`: of the job.
+        Returns: whether all is given back. If not, try again: the disk is full, or not all files are visible yet.
         """
         try:
             one = _Round(self._folder / str(number))

@@ -54,10 +54,7 @@ KeeperOption = Annotated[
 def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     """Choose a way to keep a run that is available here.
 
-    Raises
-    ------
-    InputError
-        The given one, or none, is available; it says why.
+    Raises `InputError`: the given one, or none, is available; it says why.
     """
     from asa.cli.pooled import POOL
     from asa.keepers import possible

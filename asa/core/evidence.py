@@ -76,12 +76,8 @@ _SETTINGS = frozenset(_WORDS.split())
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:
     """Whether a value consists only of paths, numbers, dates, versions, options and words of settings.
 
-    Parameters
-    ----------
-    value
-        Of a variable.
-    known
-        Words that are public anyway, in lower case.
+    `value`: of a variable.
+    `known`: words that are public anyway, in lower case.
 
     Examples
     --------

@@ -258,18 +258,11 @@ class ReplacingEstimator(WaitEstimator, Protocol):
     ) -> AbstractContextManager[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
         """Predict, inside this context, as if a pending job were withdrawn.
 
-        Parameters
-        ----------
-        ticket
-            What `submitted` returned for it.
-
-        Returns
-        -------
-        context manager
-            Yields a function of the pending job and of another one to be submitted in its place, both with now as the
-            time of submission. It returns seconds: how much longer the first one waits in its present place, and how
-            long the second one, which is last in the queue; shape (samples, 2), one row for each future. None if the
-            job is not pending.
+        `ticket`: what `submitted` returned for it.
+        Returns: yields a function of the pending job and of another one to be submitted in its place, both with now as
+        the time of submission. It returns seconds: how much longer the first one waits in its present place, and how
+        long the second one, which is last in the queue; shape (samples, 2), one row for each future. None if the job is
+        not pending.
         """
         ...
 

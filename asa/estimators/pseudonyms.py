@@ -23,10 +23,7 @@ _PSEUDONYM = re.compile(r"~[0-9a-f]{16}")  # longer than the hashes in a bank, w
 class Pseudonyms:
     """New names for a bank's users and ids: the same in each export of this bank, different in all others.
 
-    Parameters
-    ----------
-    secret
-        The key from which they are made.
+    `secret`: the key from which they are made.
 
     Examples
     --------

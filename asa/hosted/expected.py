@@ -23,16 +23,10 @@ _SAFETY = 1.5  # of the longest run that was seen
 class Expectations:
     """Known run times of kinds of jobs.
 
-    Parameters
-    ----------
-    bank
-        Folder of what was learned; None for none.
-    workflow
-        The workflow's name in the bank.
-    site
-        The site's rules.
-    default_s
-        Walltime if nothing is known.
+    `bank`: folder of what was learned; None for none.
+    `workflow`: the workflow's name in the bank.
+    `site`: the site's rules.
+    `default_s`: walltime if nothing is known.
     """
 
     bank: Path | None

@@ -50,18 +50,11 @@ _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_
 class Settings:
     """How a hosted run asks for resources.
 
-    Parameters
-    ----------
-    strategy, estimator
-        Names of the strategy and the estimator of waits.
-    bank
-        Folder of what is learned; None for none.
-    history
-        How many past jobs of all users to learn from at the beginning.
-    max_jobs
-        How many jobs the host hands over at a time; None for any number.
-    seed
-        Of all random numbers.
+    `strategy`, `estimator`: names of the strategy and the estimator of waits.
+    `bank`: folder of what is learned; None for none.
+    `history`: how many past jobs of all users to learn from at the beginning.
+    `max_jobs`: how many jobs the host hands over at a time; None for any number.
+    `seed`: of all random numbers.
     """
 
     strategy: str = "asa-plan"
@@ -76,20 +69,12 @@ class Settings:
 class Ending:
     """How a stage that was handed over ended.
 
-    Parameters
-    ----------
-    stage
-        Its name.
-    completed
-        Whether it completed.
-    reason
-        Why not, in words.
-    job_id
-        Of the job that ran it; empty if there was none.
-    log
-        The file with that job's errors, if there is one.
-    may_come_again
-        If it failed: whether it may be handed over once more.
+    `stage`: its name.
+    `completed`: whether it completed.
+    `reason`: why not, in words.
+    `job_id`: of the job that ran it; empty if there was none.
+    `log`: the file with that job's errors, if there is one.
+    `may_come_again`: if it failed: whether it may be handed over once more.
     """
 
     stage: str
@@ -116,14 +101,9 @@ class _Shared:
 class HostedRun:
     """A run that another program hosts; see the module.
 
-    Parameters
-    ----------
-    folder
-        The run's, begun by `begin`.
-    opened
-        The batch system.
-    on_news
-        Called from another thread when a stage has ended, or the run is in trouble.
+    `folder`: the run's, begun by `begin`.
+    `opened`: the batch system.
+    `on_news`: called from another thread when a stage has ended, or the run is in trouble.
     """
 
     def __init__(self, folder: RunFolder, opened: OpenedSite, on_news: Callable[[], None] = lambda: None) -> None:
@@ -142,10 +122,7 @@ class HostedRun:
     def start(self) -> None:
         """Begin to drive the run, in a thread of its own.
 
-        Raises
-        ------
-        AsaError
-            The batch system cannot be reached, or another client drives the run.
+        Raises `AsaError`: the batch system cannot be reached, or another client drives the run.
         """
         self._thread.start()
         self._is_up.wait()
@@ -154,11 +131,8 @@ class HostedRun:
     def extend(self, stages: Sequence[Stage]) -> dict[str, str]:
         """Add stages, in topological order; `Stage.command` comes from `command_of`.
 
-        Returns
-        -------
-        dict of str to str
-            Stages of which a job could never start as they are, each with the reason. Nothing is asked for ahead of
-            them; once they are handed over so, they fail.
+        Returns: stages of which a job could never start as they are, each with the reason. Nothing is asked for ahead
+        of them; once they are handed over so, they fail.
         """
         if not stages:
             return {}
@@ -171,21 +145,11 @@ class HostedRun:
     def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
         """Hand over a stage's command; it may begin now. It fails if a job with its request could never start.
 
-        Parameters
-        ----------
-        stage
-            Its name; it was added, and not handed over yet.
-        command
-            Text for `sh`.
-        asked
-            Its new request, if that has changed.
-        may_come_again
-            Whether the host would hand it over once more if it failed.
-
-        Raises
-        ------
-        JournalError
-            The journal cannot be written.
+        `stage`: its name; it was added, and not handed over yet.
+        `command`: text for `sh`.
+        `asked`: its new request, if that has changed.
+        `may_come_again`: whether the host would hand it over once more if it failed.
+        Raises `JournalError`: the journal cannot be written.
         """
         if asked is not None:
             self._impossible.pop(stage, None)
@@ -226,10 +190,7 @@ class HostedRun:
     def endings(self) -> list[Ending]:
         """Return the stages that have ended since the last call.
 
-        Raises
-        ------
-        AsaError
-            The run cannot go on; submitted jobs do.
+        Raises `AsaError`: the run cannot go on; submitted jobs do.
         """
         with self._shared.lock:
             ended, self._shared.endings = self._shared.endings, []

@@ -60,9 +60,6 @@ def run_name(file: Path) -> str:
 def runs_folder(given: Path) -> Path:
     """Folder of runs: the one that the user names, or the user's own next to a default one that is another user's.
 
-    Parameters
-    ----------
-    given
-        As the user named it.
+    `given`: as the user named it.
     """
     return own_beside(given) if given == USUAL_RUNS else given

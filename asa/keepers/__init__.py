@@ -50,23 +50,14 @@ _WORDS = {
 class KeptRun:
     """What keeps a run.
 
-    Parameters
-    ----------
-    way
-        Which way.
-    mark
-        Its identifier there: a line's mark, a unit, a job.
-    number
-        Of the latest job that drives it, from 1 on.
-    since_s
-        When that began, seconds since 1970.
-    chain
-        Distinguishes these jobs from those of an earlier detaching; empty if there are none.
-    umask
-        Of the user's shell.
-    environment
-        Variables of the user's shell, for its clients and the jobs that they submit: those that `asa.core.variables`
-        lists.
+    `way`: which way.
+    `mark`: its identifier there: a line's mark, a unit, a job.
+    `number`: of the latest job that drives it, from 1 on.
+    `since_s`: when that began, seconds since 1970.
+    `chain`: distinguishes these jobs from those of an earlier detaching; empty if there are none.
+    `umask`: of the user's shell.
+    `environment`: variables of the user's shell, for its clients and the jobs that they submit: those that
+    `asa.core.variables` lists.
     """
 
     way: Way
@@ -86,10 +77,7 @@ class KeptRun:
     def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> KeptRun:
         """Make one that begins now, from the user's present shell.
 
-        Parameters
-        ----------
-        way, mark, number, chain
-            The fields of that name.
+        `way`, `mark`, `number`, `chain`: the fields of that name.
         """
         umask = os.umask(0o077)
         os.umask(umask)
@@ -116,14 +104,9 @@ def possible() -> dict[Way, str]:
 def client(verb: str, folder: Path, *options: str) -> list[str]:
     """Write a command about a run that works from any folder and without this ``PATH``.
 
-    Parameters
-    ----------
-    verb
-        The command.
-    folder
-        The run's.
-    options
-        Of the command.
+    `verb`: the command.
+    `folder`: the run's.
+    `options`: of the command.
     """
     return [*_python(), verb, str(folder.absolute()), *options]
 
@@ -146,19 +129,10 @@ def _trouble_of_client() -> str:
 def keep(way: Way, folder: Path, mark: str) -> KeptRun:
     """Let a timer or cron look at a run from now on.
 
-    Parameters
-    ----------
-    way
-        Which.
-    folder
-        The run's.
-    mark
-        Letters and digits that identify the run.
-
-    Raises
-    ------
-    InputError
-        That is not possible.
+    `way`: which.
+    `folder`: the run's.
+    `mark`: letters and digits that identify the run.
+    Raises `InputError`: that is not possible.
     """
     begin: Callable[[list[str], str], None] = {
         Way.TIMER: timer.begin,
@@ -178,10 +152,7 @@ def keep(way: Way, folder: Path, mark: str) -> KeptRun:
 def end(folder: Path) -> None:
     """Remove a run's keeper; what cannot be removed ends by itself, since the run has ended.
 
-    Parameters
-    ----------
-    folder
-        The run's.
+    `folder`: the run's.
     """
     now = kept(folder)
     if now is None:
@@ -195,10 +166,7 @@ def end(folder: Path) -> None:
 def end_here(mark: str) -> None:
     """Remove a run from cron and the timers of this computer, whatever its folder says.
 
-    Parameters
-    ----------
-    mark
-        The run's.
+    `mark`: the run's.
     """
     with suppress(InputError, OSError, subprocess.SubprocessError):
         cron.end(mark)
@@ -209,15 +177,8 @@ def end_here(mark: str) -> None:
 def kept(folder: Path) -> KeptRun | None:
     """Return a run's keeper; None if there is none.
 
-    Parameters
-    ----------
-    folder
-        The run's.
-
-    Raises
-    ------
-    OwnerError
-        Others own its record, or can change it.
+    `folder`: the run's.
+    Raises `OwnerError`: others own its record, or can change it.
     """
     try:
         told = read_json(safe.read(folder / _FILE))
@@ -237,10 +198,7 @@ def kept(folder: Path) -> KeptRun | None:
 def is_kept_in_private(folder: Path) -> bool:
     """Whether another user's run has a keeper, which only that user can read.
 
-    Parameters
-    ----------
-    folder
-        The run's.
+    `folder`: the run's.
     """
     file = folder / _FILE
     try:
@@ -252,17 +210,9 @@ def is_kept_in_private(folder: Path) -> bool:
 def note(folder: Path, now: KeptRun) -> None:
     """Record a run's keeper.
 
-    Parameters
-    ----------
-    folder
-        The run's.
-    now
-        The keeper.
-
-    Raises
-    ------
-    InputError
-        It cannot be written.
+    `folder`: the run's.
+    `now`: the keeper.
+    Raises `InputError`: it cannot be written.
     """
     try:
         put(folder / _FILE, json.dumps(asdict(now), indent=1).encode(), is_private=True, is_durable=True)

@@ -31,28 +31,14 @@ def submit(
 ) -> str:
     """Submit the n-th job of a chain, unless it was submitted before; return its id.
 
-    Parameters
-    ----------
-    backend
-        The run's.
-    mark
-        Letters, digits and ``-`` that identify the chain.
-    number
-        n, from 1 on.
-    command
-        What it runs.
-    walltime_s
-        Its walltime.
-    begin_s
-        When it may begin, on the batch system's clock; None for at once.
-
-    names
-        Of variables with secrets that it gets: those that the jobs which it submits ask for.
-
-    Raises
-    ------
-    BackendError
-        It cannot be submitted now, or never.
+    `backend`: the run's.
+    `mark`: letters, digits and ``-`` that identify the chain.
+    `number`: n, from 1 on.
+    `command`: what it runs.
+    `walltime_s`: its walltime.
+    `begin_s`: when it may begin, on the batch system's clock; None for at once.
+    `names`: of variables with secrets that it gets: those that the jobs which it submits ask for.
+    Raises `BackendError`: it cannot be submitted now, or never.
     """
     token = f"{mark}-keeper-{number}"
     for found in backend.find([token]).get(token, ()):

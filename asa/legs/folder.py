@@ -14,12 +14,8 @@ from asa.core.files import read_text
 class LegProgress:
     """Progress of a stage's legs.
 
-    Parameters
-    ----------
-    shown
-        The stage's progress when the latest leg began, in one line. Empty for none.
-    saves_s
-        Mean time in seconds that signalled legs took to save their state; None if none was signalled.
+    `shown`: the stage's progress when the latest leg began, in one line. Empty for none.
+    `saves_s`: mean time in seconds that signalled legs took to save their state; None if none was signalled.
     """
 
     shown: str
@@ -29,10 +25,7 @@ class LegProgress:
 class Legs:
     """The folder of a round of a stage's legs.
 
-    Parameters
-    ----------
-    folder
-        Its path; it need not exist yet.
+    `folder`: its path; it need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,10 +34,7 @@ class Legs:
     def close(self, leg: int) -> bool:
         """Record that a leg whose job is gone is over, so that the next may begin; False if that cannot be written.
 
-        Parameters
-        ----------
-        leg
-            Its number, from 1 on.
+        `leg`: its number, from 1 on.
         """
         try:
             safe.provide_folder(self.folder)

@@ -17,16 +17,10 @@ _LONG_PATIENCE_S = 600  # of a leg that is not signalled to end, and whose end t
 class Turn:
     """Which leg a job runs.
 
-    Parameters
-    ----------
-    number
-        From 1 on, in its round.
-    folder
-        Of the round.
-    walltime_s
-        Of its job.
-    earlier
-        Legs of earlier rounds.
+    `number`: from 1 on, in its round.
+    `folder`: of the round.
+    `walltime_s`: of its job.
+    `earlier`: legs of earlier rounds.
     """
 
     number: int

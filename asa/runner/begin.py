@@ -127,10 +127,7 @@ def plan_run(
 def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
     """Return notes to the user before a run begins, a line each: what of this process its jobs will not have.
 
-    Parameters
-    ----------
-    stages, folder
-        Of the run, and where their commands run.
+    `stages`, `folder`: of the run, and where their commands run.
     """
     return stays_in_words(stages, folder)
 

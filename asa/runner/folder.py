@@ -196,12 +196,8 @@ def default_runs_folder(*, begins: bool = False) -> Path:
 def own_beside(runs: Path, *, begins: bool = True) -> Path:
     """Return a folder of runs, or, if that is another user's, the user's own next to it, which has the user's name.
 
-    Parameters
-    ----------
-    runs
-        The folder.
-    begins
-        Whether a run is to begin there; else the own one is returned only if it exists.
+    `runs`: the folder.
+    `begins`: whether a run is to begin there; else the own one is returned only if it exists.
     """
     return safe.ones_own(runs, begins=begins)
 
@@ -659,10 +655,7 @@ def step_of_output(name: str) -> int:
 def is_run_open(path: Path) -> bool:
     """Whether others can change a user's own run, as one that an earlier version began; reads no file.
 
-    Parameters
-    ----------
-    path
-        The run's folder.
+    `path`: the run's folder.
     """
     with suppress(OSError):
         return any(owned.is_open(part) for part in (path, path / _PLAN, path / _JOURNAL) if part.exists())
@@ -853,17 +846,9 @@ def _one_of(found: list[_ListedRun], named: str) -> _ListedRun:
 def check_runs(runs: Path) -> None:
     """Refuse a folder of runs in which others can replace a run.
 
-    Parameters
-    ----------
-    runs
-        The folder.
-
-    Raises
-    ------
-    OwnerError
-        It is so.
-    OSError
-        It cannot be looked at.
+    `runs`: the folder.
+    Raises `OwnerError`: it is so.
+    Raises `OSError`: it cannot be looked at.
     """
 
     def hint(about: os.stat_result) -> str:

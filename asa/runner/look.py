@@ -24,12 +24,8 @@ class _LookedAtAll(Exception):  # noqa: N818 - it is no error
 class Looked(NamedTuple):
     """The result of a look.
 
-    Parameters
-    ----------
-    is_over
-        Whether the run has ended, and nothing is left to do.
-    wake_s
-        The next planned action, on the batch system's clock, if nothing happens before; None if none is planned.
+    `is_over`: whether the run has ended, and nothing is left to do.
+    `wake_s`: the next planned action, on the batch system's clock, if nothing happens before; None if none is planned.
     """
 
     is_over: bool
@@ -45,27 +41,12 @@ def look(
 ) -> Looked:
     """Ask for the status of a run's jobs, do what is due, and leave; waits for local stages.
 
-    Parameters
-    ----------
-    folder
-        The run's.
-    connect
-        Opens the batch system for it, as for `drive`.
-    on_record
-        Called with each new record.
-    **how
-        What to try again of a run that has ended: `retry`, `again`, `revised`, as for `drive`.
-
-    Returns
-    -------
-    Looked
-        The run's state after that.
-
-    Raises
-    ------
-    AsaError
-        As `drive` does.
-        `LeaseError`: somebody else drives it, or looks.
+    `folder`: the run's.
+    `connect`: opens the batch system for it, as for `drive`.
+    `on_record`: called with each new record.
+    `**how`: what to try again of a run that has ended: `retry`, `again`, `revised`, as for `drive`.
+    Returns: the run's state after that.
+    Raises `AsaError`: as `drive` does. `LeaseError`: somebody else drives it, or looks.
     """
 
     def leave(states: Sequence[RunState], _: Backend, wake_s: float | None) -> None:

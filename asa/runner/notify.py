@@ -33,12 +33,9 @@ class Notifier:
 
     If a notification cannot be sent the run goes on, and `client.log` says so.
 
-    Parameters
-    ----------
-    folder
-        The run's. Its plan says who is notified: an address, to which `mail` writes, or a command, which gets
-        ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
-        folder) and the message as its input.
+    `folder`: the run's. Its plan says who is notified: an address, to which `mail` writes, or a command, which gets
+    ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
+    folder) and the message as its input.
     """
 
     def __init__(self, folder: RunFolder) -> None:

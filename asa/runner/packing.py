@@ -16,19 +16,12 @@ from asa.waves import is_small, likeness, waves_of
 def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
     """Pack jobs that are due and alike; each pack takes the place of its first job.
 
-    Parameters
-    ----------
-    state
-        The run.
-    submissions
-        The planned jobs.
-    now_s
-        Jobs planned until then are due.
-
-    Notes
-    -----
     O(jobs times a node's stages). Of jobs that are alike the longest come first, so that not every pack holds a node
     for one long stage.
+
+    `state`: the run.
+    `submissions`: the planned jobs.
+    `now_s`: jobs planned until then are due.
     """
     by_kind: dict[object, list[PlannedJob]] = {}
     for job in submissions:

@@ -24,12 +24,8 @@ class Stages(Mapping[str, StageView]):
 
     A stage that may begin before those end that it follows no longer follows them once it has its turn.
 
-    Parameters
-    ----------
-    workflow
-        Their graph.
-    has_released
-        Whether a stage, an array, may run a part of it as those of another that they need have completed.
+    `workflow`: their graph.
+    `has_released`: whether a stage, an array, may run a part of it as those of another that they need have completed.
     """
 
     def __init__(

@@ -32,14 +32,9 @@ _Floats = NDArray[np.float64]
 class Untried:
     """A width at which a stage was never seen to run.
 
-    Parameters
-    ----------
-    width
-        Cores, or nodes of a stage that asks for nodes alone.
-    near
-        The run time at the nearest known width.
-    runs_s
-        Equally likely values of its usual run time there, ascending.
+    `width`: cores, or nodes of a stage that asks for nodes alone.
+    `near`: the run time at the nearest known width.
+    `runs_s`: equally likely values of its usual run time there, ascending.
     """
 
     width: int

@@ -23,14 +23,9 @@ _HALF_LIFE = 1.0  # which is halved by each of so many runs after the first at a
 class Seen:
     """A stage with its observed run times.
 
-    Parameters
-    ----------
-    stage
-        With expected run times.
-    forecast
-        For its own width; None if it was never seen.
-    at_widths
-        For each width at which it ran on this system, if it has several.
+    `stage`: with expected run times.
+    `forecast`: for its own width; None if it was never seen.
+    `at_widths`: for each width at which it ran on this system, if it has several.
     """
 
     stage: Stage

@@ -40,16 +40,10 @@ _MAX_FILE_BYTES = 1 << 20
 class Use:
     """A variable that a stage uses.
 
-    Parameters
-    ----------
-    name
-        Of the variable.
-    key
-        The stage's key that uses it, as in a workflow file.
-    file
-        The other file in which it is used; empty for the stage's own text.
-    line
-        In that file, or text; from 1.
+    `name`: of the variable.
+    `key`: the stage's key that uses it, as in a workflow file.
+    `file`: the other file in which it is used; empty for the stage's own text.
+    `line`: in that file, or text; from 1.
     """
 
     name: str
@@ -75,14 +69,9 @@ def uses_of(
 
     Its texts are searched, and files of the folder that they pass to an interpreter. Nothing is run.
 
-    Parameters
-    ----------
-    stage
-        The stage.
-    folder
-        In which its commands run. None to search only its texts.
-    is_withheld
-        Whether jobs do not get the variable of a name.
+    `stage`: the stage.
+    `folder`: in which its commands run. None to search only its texts.
+    `is_withheld`: whether jobs do not get the variable of a name.
     """
     given = {*stage.secrets, *(name for name, _ in stage.environment)}
     found: dict[str, Use] = {}
@@ -118,12 +107,8 @@ def left_in_words(names: Iterable[str]) -> str:
 def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iterator[str]:
     """Say, a line each, which variables of this process are withheld as secrets, and which stages use one.
 
-    Parameters
-    ----------
-    stages
-        Of the run.
-    folder
-        In which their commands run.
+    `stages`: of the run.
+    `folder`: in which their commands run.
     """
     wanted = {name for stage in stages for name in stage.secrets}
     if left := [name for name in secrets_of(os.environ) if name not in wanted]:

@@ -387,18 +387,12 @@ class Replacing(Protocol):
 class Weighed:
     """A possible shape of a stage, and what was expected of it.
 
-    Parameters
-    ----------
-    shape
-        The shape.
-    cores
-        Cores that its job would hold.
-    run_s
-        How long the job would run, with all stages in it.
-    core_hours
-        Core-hours that it would take.
-    waits_s, ends_s
-        Its wait in the queue, and when it would end, in seconds from when it may begin: p10, p50 and p90.
+    `shape`: the shape.
+    `cores`: cores that its job would hold.
+    `run_s`: how long the job would run, with all stages in it.
+    `core_hours`: core-hours that it would take.
+    `waits_s`, `ends_s`: its wait in the queue, and when it would end, in seconds from when it may begin: p10, p50 and
+    p90.
     """
 
     shape: Shape
@@ -413,12 +407,8 @@ class Weighed:
 class Choice:
     """The shape chosen for a stage.
 
-    Parameters
-    ----------
-    shape
-        The shape.
-    weighed
-        What it was chosen from, including itself.
+    `shape`: the shape.
+    `weighed`: what it was chosen from, including itself.
     """
 
     shape: Shape
@@ -627,10 +617,7 @@ class Configurable(Protocol):
     def configured(self, settings: Mapping[str, str], /) -> Strategy:
         """Make one with settings given as text.
 
-        Raises
-        ------
-        InputError
-            There is no such setting, or its value is invalid.
+        Raises `InputError`: there is no such setting, or its value is invalid.
         """
         ...
 
@@ -657,15 +644,8 @@ class _Plain(Strategy):
 def whole(strategy: Strategy) -> Strategy:
     """Complete a strategy that defines only `forecast` and `plan`.
 
-    Parameters
-    ----------
-    strategy
-        One that has all attributes of `Strategy`, as by deriving from it, or only these two.
-
-    Raises
-    ------
-    InputError
-        It has only some: the others may have been forgotten.
+    `strategy`: one that has all attributes of `Strategy`, as by deriving from it, or only these two.
+    Raises `InputError`: it has only some: the others may have been forgotten.
     """
     missing = [name for name in _SAID_HERE if not hasattr(strategy, name)]
     if not missing:

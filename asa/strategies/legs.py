@@ -38,16 +38,10 @@ Floats = NDArray[np.float64]
 class Lead:
     """How early the next leg is submitted, and the expected result.
 
-    Parameters
-    ----------
-    lead_s
-        Seconds before the leg must begin to save its state.
-    in_time
-        Probability that the next one has started by then.
-    gap_s
-        Mean seconds after that in which nothing runs.
-    works_s
-        Mean seconds of work in a leg.
+    `lead_s`: seconds before the leg must begin to save its state.
+    `in_time`: probability that the next one has started by then.
+    `gap_s`: mean seconds after that in which nothing runs.
+    `works_s`: mean seconds of work in a leg.
     """
 
     lead_s: float
@@ -61,16 +55,10 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
 
     O(n^2) in the samples.
 
-    Parameters
-    ----------
-    waits_s
-        Samples of the wait, shape (n,).
-    leg_s
-        Seconds that a leg may last.
-    saves_s
-        Seconds that it takes to save its state.
-    price
-        Of core-hours: percent of the makespan that one percent of them is worth.
+    `waits_s`: samples of the wait, shape (n,).
+    `leg_s`: seconds that a leg may last.
+    `saves_s`: seconds that it takes to save its state.
+    `price`: of core-hours: percent of the makespan that one percent of them is worth.
 
     Examples
     --------
@@ -94,18 +82,11 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
 class Running:
     """A running leg whose successor is to be submitted.
 
-    Parameters
-    ----------
-    view
-        State of the run.
-    stage
-        Of its stage.
-    forecast
-        Of waits.
-    saves_s
-        How long its legs take to save their state, in seconds; None where that is not known.
-    price
-        Of core-hours; see `best_lead`.
+    `view`: state of the run.
+    `stage`: of its stage.
+    `forecast`: of waits.
+    `saves_s`: how long its legs take to save their state, in seconds; None where that is not known.
+    `price`: of core-hours; see `best_lead`.
     """
 
     view: RunView

@@ -21,18 +21,12 @@ Floats = NDArray[np.float64]
 class Agreement:
     """Recorded and simulated waits of some jobs, in seconds.
 
-    Parameters
-    ----------
-    of
-        Which jobs, in words.
-    jobs
-        How many.
-    recorded_s, simulated_s
-        Their medians, 75th and 90th percentiles.
-    within_2
-        Share of jobs whose waits are within a factor of two of each other; waits below a minute count as a minute.
-    ks
-        Kolmogorov-Smirnov distance of the two distributions, 0 to 1.
+    `of`: which jobs, in words.
+    `jobs`: how many.
+    `recorded_s`, `simulated_s`: their medians, 75th and 90th percentiles.
+    `within_2`: share of jobs whose waits are within a factor of two of each other; waits below a minute count as a
+    minute.
+    `ks`: Kolmogorov-Smirnov distance of the two distributions, 0 to 1.
     """
 
     of: str

@@ -35,17 +35,9 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
     Their load is chosen so that the known jobs' waits are nearest to the recorded ones; those of the last week are not
     used for that. The added jobs have no recorded waits.
 
-    Parameters
-    ----------
-    twin
-        Of one user's jobs, or of a few.
-    on_progress
-        Called with the number of loads tried.
-
-    Raises
-    ------
-    InputError
-        Too few waits are known.
+    `twin`: of one user's jobs, or of a few.
+    `on_progress`: called with the number of loads tried.
+    Raises `InputError`: too few waits are known.
     """
     known = compared(twin.jobs)
     known[first_left_out(twin.jobs) :] = False

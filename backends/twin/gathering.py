@@ -27,22 +27,12 @@ _TIMEOUT_S = 600.0  # accounts of months may be long in coming
 def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHistory, SiteFacts | None]:
     """Read jobs and, if available, the site's facts.
 
-    Parameters
-    ----------
-    source
-        A file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder with such a file and the
-        output of a survey's other commands, or None for the batch system here.
-    on_progress
-        Called with what is read.
-
-    Raises
-    ------
-    InputError
-        There is no such file or folder, or no batch system.
-    UnavailableError
-        The batch system does not answer.
-    TraceError
-        The jobs cannot be read.
+    `source`: a file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder with such a file and the
+    output of a survey's other commands, or None for the batch system here.
+    `on_progress`: called with what is read.
+    Raises `InputError`: there is no such file or folder, or no batch system.
+    Raises `UnavailableError`: the batch system does not answer.
+    Raises `TraceError`: the jobs cannot be read.
     """
     if source is None:
         with temporary.folder("asa-twin-") as folder:

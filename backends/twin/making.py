@@ -54,25 +54,13 @@ def make_twin(
     its rules, from some usual ones, and how many of its cores were available for jobs. The last week is not used for
     that.
 
-    Parameters
-    ----------
-    history
-        Jobs of all users, or of one.
-    facts
-        The site's facts; None if not known.
-    you
-        The name of the user who makes it.
-    age_accrues
-        Whether jobs gain priority while a dependency keeps them back, if the site does not report that.
-    seed
-        From which users' numbers are drawn; from the operating system if not given.
-    on_progress
-        Called with each step.
-
-    Raises
-    ------
-    InputError
-        There are too few jobs.
+    `history`: jobs of all users, or of one.
+    `facts`: the site's facts; None if not known.
+    `you`: the name of the user who makes it.
+    `age_accrues`: whether jobs gain priority while a dependency keeps them back, if the site does not report that.
+    `seed`: from which users' numbers are drawn; from the operating system if not given.
+    `on_progress`: called with each step.
+    Raises `InputError`: there are too few jobs.
     """
     assumed = list(facts.assumed) if facts else []
     _refuse_what_tells_no_ends(history)

@@ -32,16 +32,10 @@ _HINT = "Make it with: asa twin --out FOLDER"
 class Jobs:
     """A twin's jobs, in order of submission, without names and without a key to them.
 
-    Parameters
-    ----------
-    table
-        Their requests, in seconds and cores.
-    users, partitions
-        Their owners and partitions, by number; a partition's is its index in the twin.
-    wait_s
-        How long each waited on the site; -1 if not known.
-    clock_s
-        Second 0 on the clock, in seconds since 1970.
+    `table`: their requests, in seconds and cores.
+    `users`, `partitions`: their owners and partitions, by number; a partition's is its index in the twin.
+    `wait_s`: how long each waited on the site; -1 if not known.
+    `clock_s`: second 0 on the clock, in seconds since 1970.
     """
 
     table: JobTable
@@ -55,18 +49,12 @@ class Jobs:
 class About:
     """All of a twin except its jobs.
 
-    Parameters
-    ----------
-    asa_twin
-        Version of the format.
-    system, pools, partitions, cores_per_node, whole_nodes, age_accrues, scheduler, settings, away, seen, assumed
-        As in `asa.facts.SiteFacts`.
-    told_pools
-        Cores of each pool as the site reports them; `pools` has those that were available for jobs.
-    you
-        Which of its users made it; None if none did, or not known.
-    agreement
-        How well its waits agree with the site's.
+    `asa_twin`: version of the format.
+    `system`, `pools`, `partitions`, `cores_per_node`, `whole_nodes`, `age_accrues`, `scheduler`, `settings`, `away`,
+    `seen`, `assumed`: as in `asa.facts.SiteFacts`.
+    `told_pools`: cores of each pool as the site reports them; `pools` has those that were available for jobs.
+    `you`: which of its users made it; None if none did, or not known.
+    `agreement`: how well its waits agree with the site's.
     """
 
     asa_twin: Literal[1]
@@ -90,12 +78,8 @@ class About:
 class Twin:
     """A machine, the rules of its scheduler, and its jobs.
 
-    Parameters
-    ----------
-    about
-        All except the jobs.
-    jobs
-        In order of submission.
+    `about`: all except the jobs.
+    `jobs`: in order of submission.
     """
 
     about: About
@@ -104,10 +88,7 @@ class Twin:
     def write(self, folder: Path) -> None:
         """Write it into a new folder; the file that marks it as complete comes last.
 
-        Raises
-        ------
-        InputError
-            The folder cannot be made or written to.
+        Raises `InputError`: the folder cannot be made or written to.
         """
         jobs = self.jobs
         try:
@@ -133,10 +114,7 @@ class Twin:
     def read(cls, folder: Path) -> Twin:
         """Read one.
 
-        Raises
-        ------
-        InputError
-            There is none, or it is damaged.
+        Raises `InputError`: there is none, or it is damaged.
         """
         where = str(folder / _ABOUT)
         look_at(folder)

@@ -132,27 +132,14 @@ def record(
 ) -> Recording:
     """Run a driver, and record what it submits.
 
-    Parameters
-    ----------
-    commands
-        The program and its arguments; or several, which run one after the other.
-    limit_s
-        Seconds after which it is ended; what was recorded until then is kept.
-    is_private
-        Whether what it writes is thrown away; else it really does what it does beside submitting.
-    has_network
-        Whether it may reach other machines.
-    folder
-        Where it is started; the current one if not given.
-    is_session
-        Whether it is a shell in which somebody starts drivers.
-
-    Raises
-    ------
-    InputError
-        It cannot be started.
-    NoPrivateViewError
-        The system allows no private view; nothing was run.
+    `commands`: the program and its arguments; or several, which run one after the other.
+    `limit_s`: seconds after which it is ended; what was recorded until then is kept.
+    `is_private`: whether what it writes is thrown away; else it really does what it does beside submitting.
+    `has_network`: whether it may reach other machines.
+    `folder`: where it is started; the current one if not given.
+    `is_session`: whether it is a shell in which somebody starts drivers.
+    Raises `InputError`: it cannot be started.
+    Raises `NoPrivateViewError`: the system allows no private view; nothing was run.
     """
     try:
         folder = (folder or Path.cwd()).absolute()

@@ -29,19 +29,10 @@ def shared_wait_s(counts: Sequence[int], waits_s: Samples, run_s: float) -> Samp
     Of n parallel jobs the last is assumed to begin when one job of all their cores would. Jobs work as soon as they
     have begun, and the bag ends when its work is done: the result is the earliest end over all numbers of jobs.
 
-    Parameters
-    ----------
-    counts
-        Numbers of jobs, ascending, from one to all.
-    waits_s
-        Samples of the wait of one job with so many jobs' cores, shape (counts, samples).
-    run_s
-        Seconds that all jobs together take.
-
-    Returns
-    -------
-    ndarray
-        Samples, shape (samples,).
+    `counts`: numbers of jobs, ascending, from one to all.
+    `waits_s`: samples of the wait of one job with so many jobs' cores, shape (counts, samples).
+    `run_s`: seconds that all jobs together take.
+    Returns: samples, shape (samples,).
 
     Examples
     --------
