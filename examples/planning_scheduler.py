@@ -10,9 +10,9 @@ from pathlib import Path
 
 from asa.backends.openccs.journal import open_plan
 from asa.backends.openccs.limits import Items, Limit
-from asa.backends.openccs.plan import Plan
-from asa.backends.openccs.requests import Request
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.plan import RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
+from asa.backends.openccs.system import CcsSystem, Node
 from asa.backends.openccs.why import why
 
 from asa.units import format_duration
@@ -20,7 +20,7 @@ from asa.units import format_duration
 HOUR = 3600
 
 
-def show(plan: Plan, now: int) -> None:
+def show(plan: RequestPlan, now: int) -> None:
     """Print who starts when."""
     for job in plan.jobs.values():
         start_s = job.start_s
@@ -33,16 +33,16 @@ def main() -> None:
     """Plan some jobs on ten nodes, two of which have a GPU."""
     nodes = [Node(f"n{number}", {"ncpus": 16, "mem": 64 << 30}) for number in range(8)]
     nodes += [Node(f"gpu{number}", {"ncpus": 16, "mem": 64 << 30, "gpus": 1}) for number in range(2)]
-    system = System("ten", tuple(nodes), licences={"g03": 1})
+    system = CcsSystem("ten", tuple(nodes), licences={"g03": 1})
     limits = [Limit("user", "bob", "ncpus", Items.parse("64"))]
 
     with tempfile.TemporaryDirectory() as folder:
         plan = open_plan(Path(folder, "journal"), system, limits)
 
         def ask(name: str, text: str, user: str = "alice") -> None:
-            plan.submit(Request.parse(text, system.kinds), now=HOUR, user=user, name=name)
+            plan.submit(ResourceRequest.parse(text, system.kinds), now=HOUR, user=user, name=name)
 
-        plan.reserve(Request.parse(f"rset=4:ncpus=16,start={7 * HOUR},walltime=2h"), now=HOUR, name="course")
+        plan.reserve(ResourceRequest.parse(f"rset=4:ncpus=16,start={7 * HOUR},walltime=2h"), now=HOUR, name="course")
         ask("wide", "rset=8:ncpus=16:mem=8g,walltime=3h")
         ask("gpu", "rset=2:ncpus=4:gpus=1,walltime=4h")
         ask("long", "rset=8:ncpus=16,walltime=4h")

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from asa.backends.openccs.requests import Arrangement, Request
-from asa.backends.openccs.system import Admission, Node, Reserve, System
+from asa.backends.openccs.requests import Arrangement, ResourceRequest
+from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sort:
 class Held:
     """What a job holds from its start until its end, which is no more its own: amounts by node and resource."""
 
-    request: Request
+    request: ResourceRequest
     start: int
     end: int
     nodes: dict
@@ -82,7 +82,7 @@ def sorts(request):
 class PlainPlanner:
     """What is used when, from a time on; nothing is known of the time before."""
 
-    system: System
+    system: CcsSystem
     since: int = 0
     down: frozenset = frozenset()
     used: dict = field(init=False)  # of each node and resource, by second
@@ -333,7 +333,7 @@ def a_system(random):
     licences = {"g03": random.randint(1, 3)} if random.random() < 0.5 else {}
     is_kept = any("gpus" in node.resources for node in nodes) and random.random() < 0.6
     reserves = (Reserve("gpus", {"ncpus": random.randint(1, 2)}),) if is_kept else ()
-    return System("random", nodes, licences, reserves, walltime_s=7)
+    return CcsSystem("random", nodes, licences, reserves, walltime_s=7)
 
 
 def a_request(random, system, max_sorts=2, more=""):
@@ -356,7 +356,7 @@ def a_request(random, system, max_sorts=2, more=""):
         parts.append(random.choice(["sw=g03", "g03=1", "g03=2", "sw=g03,g03=1"]))
     if random.random() < 0.95:
         parts.append(f"walltime={random.choice([1, 2, 4, 5, 5, 10, 10, random.randint(1, 20)])}s")  # much ends together
-    return Request.parse(",".join(parts) + more, system.kinds)
+    return ResourceRequest.parse(",".join(parts) + more, system.kinds)
 
 
 def has_one_sort(request):

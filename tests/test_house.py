@@ -59,24 +59,21 @@ def test_what_is_installed_elsewhere_has_its_name():
 def test_too_much_is_said_and_ceilings_only_fall(monkeypatch, tmp_path):
     of = {
         "mechanisms": {"waves": {"home": [], "words": ["wave"], "ceiling": 1}},
-        "classes": {"several": {"Kept": 2}},
         "complexity": {"limit": 20, "but": ["asa/a.py:*"]},
     }
     monkeypatch.setattr(house, "too_complex", lambda _: ["asa/a.py:f", "asa/b.py:g"])
-    text = "wave = 1\nclass Kept: ...\n"
+    text = "wave = 1\n"
     sources = {"asa/a.py": f"{text}class Twice: ...\n", "asa/b.py": f"{text}class Twice: ...\n"}
     first, second, third = house.troubles(of, sources)
     assert first.startswith("waves: mentioned in 2 files outside their home, 1 at most")
     assert second.startswith("class Twice is there 2 times: asa/a.py, asa/b.py")
     assert third == "asa/b.py:g has a complexity above 20: divide it"
-    written = '[mechanisms."waves"]\nceiling = {}\n[classes.several]\n{}'
+    written = '[mechanisms."waves"]\nceiling = {}\nhome = []\n'
     monkeypatch.setattr(house, "TABLE", tmp_path / "house.toml")
     for ceiling, after in ((1, 1), (2, 2), (7, 2)):
         of["mechanisms"]["waves"]["ceiling"] = ceiling
-        house.TABLE.write_text(written.format(ceiling, "Kept = 2\n"))
-        assert house.lower(of, sources) == written.format(after, "Kept = 2\n")
-    del sources["asa/b.py"]
-    assert house.lower(of, sources) == written.format(1, "")
+        house.TABLE.write_text(written.format(ceiling))
+        assert house.lower(of, sources) == written.format(after)
 
 
 def test_whoever_reads_the_counts_may_stop_before_their_end():

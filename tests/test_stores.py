@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from asa.backends.openccs.journal import open_plan
-from asa.backends.openccs.requests import Request
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.requests import ResourceRequest
+from asa.backends.openccs.system import CcsSystem, Node
 
 from asa.core.store import LineFile, SegmentFolder, read_lines
 from asa.errors import AsaError, StateError
@@ -69,10 +69,10 @@ class Steps:
 
     def __init__(self, folder):
         self.path = folder / "plan"
-        self.system = System("one", (Node("n0", {"ncpus": 4}),))
+        self.system = CcsSystem("one", (Node("n0", {"ncpus": 4}),))
 
     def add(self, number):
-        request = Request.parse("rset=ncpus=1,walltime=5s", self.system.kinds)
+        request = ResourceRequest.parse("rset=ncpus=1,walltime=5s", self.system.kinds)
         open_plan(self.path, self.system).submit(request, now=10 * number, name=str(number))
 
     def numbers(self):

@@ -44,7 +44,7 @@ from slurm_testbed import SCRIPT, Testbed, missing
 from asa.backend import JobSpec, JobState
 from asa.estimators import WaitBank
 from asa.pool.planning import decide, drain_from_s
-from asa.pool.values import Decision, PoolRules, Shape, View, Wave
+from asa.pool.values import AllocationShape, Decision, PoolRules, View, Wave
 from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
@@ -255,7 +255,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
     bank = WaitBank(estimator, machine_cores=machine.cores)
     bank.follow(machine.events)
     machine.events.clear()
-    shape = Shape(graph.cores, graph.walltime_s, threads=graph.cores)
+    shape = AllocationShape(graph.cores, graph.walltime_s, threads=graph.cores)
     wait_count = max(round(3.0 / max(graph.step_s, 1.0)), 1)
     steps = [list(step) for step in graph.steps]  # tasks that have not begun, of a length
     begun: list[tuple[float, float]] = []  # of this step: when, until when

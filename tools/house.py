@@ -198,10 +198,8 @@ def troubles(of: dict[str, Any], sources: dict[str, str]) -> Iterator[str]:
                 f"done at home. The files: python tools/house.py --count {one.name.replace(' ', '-')}"
             )
     yield from (f"a circle of imports: {', '.join(circle)}. Move what both need." for circle in circles(sources))
-    allowed = of["classes"]["several"]
     for name, places in classes(sources).items():
-        if len(places) > allowed.get(name, 1):
-            yield f"class {name} is there {len(places)} times: {', '.join(places)}. Say in the name what it is."
+        yield f"class {name} is there {len(places)} times: {', '.join(places)}. Say in the name what it is."
     for where in too_complex(of["complexity"]["limit"]):
         if not _is_of(where, of["complexity"]["but"]):
             yield f"{where} has a complexity above {of['complexity']['limit']}: divide it"
@@ -216,11 +214,6 @@ def lower(of: dict[str, Any], sources: dict[str, str]) -> str:
         at = text.index("ceiling = ", begin)
         end = text.index("\n", at)
         text = f"{text[:at]}ceiling = {min(count, ceiling)}{text[end:]}"
-    several = classes(sources)
-    for name, count in of["classes"]["several"].items():
-        line = f"{name} = {count}\n"
-        left = min(len(several.get(name, ())), count)
-        text = text.replace(f"\n{line}", f"\n{name} = {left}\n" if left > 1 else "\n")
     return text
 
 

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 from asa.errors import MissingExtraError
 from asa.printable import printable
 
-from .values import Shape
+from .values import AllocationShape
 
 if TYPE_CHECKING:
     from .allocation import Allocation
     from .cluster import AsaCluster
 
-__all__ = ["Allocation", "AsaCluster", "Shape"]
+__all__ = ["Allocation", "AllocationShape", "AsaCluster", "Shape"]
+
+Shape = AllocationShape
+"""Its name in earlier versions."""
 
 _LAZY = {"Allocation": "asa.pool.allocation", "AsaCluster": "asa.pool.cluster"}
 

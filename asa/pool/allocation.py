@@ -9,7 +9,7 @@ from typing import Any
 
 from asa.waits import WaitForecast
 
-from .values import Shape, View
+from .values import AllocationShape, View
 
 
 class AllocationPhase(StrEnum):
@@ -67,7 +67,7 @@ class Allocation:
 
     id: str
     token: str
-    shape: Shape
+    shape: AllocationShape
     asked_s: float
     forecast: WaitForecast
     is_pinned: bool = False

@@ -51,7 +51,7 @@ from .quiet import Quiet
 from .roster import Roster
 from .supervision import Supervision
 from .table import draw
-from .values import Decision, Shape
+from .values import AllocationShape, Decision
 
 logger = logging.getLogger("asa.pool")
 
@@ -226,12 +226,14 @@ class AsaCluster(SpecCluster):
         desk.start()
         return desk
 
-    def _usual_shape(self, cores: int, walltime_s: float, threads: int, nodes: int, **more: Any) -> Shape:
+    def _usual_shape(self, cores: int, walltime_s: float, threads: int, nodes: int, **more: Any) -> AllocationShape:
         """Say what a job asks for where nothing else is said, which depends on where it goes."""
         site_cores = self.capabilities.max_cores if self._is_here else self.capabilities.cores_per_node
         cores = cores or max(site_cores, 1) * max(nodes, 1)
         walltime_s = walltime_s or (_WALLTIME_HERE_S if self._is_here else _WALLTIME_S)
-        return Shape(cores, walltime_s, threads or nprocesses_nthreads(cores // max(nodes, 1))[1], nodes=nodes, **more)
+        return AllocationShape(
+            cores, walltime_s, threads or nprocesses_nthreads(cores // max(nodes, 1))[1], nodes=nodes, **more
+        )
 
     def _supervised(self, jobs: WorkerJobs, price: float | None, margin_s: float | None) -> Supervision:
         """Make what looks after the pool once dask's scheduler is there."""
@@ -436,7 +438,7 @@ class AsaCluster(SpecCluster):
         tags: Iterable[str] | None = None,
         memory: str | int | None = None,
         **changes: Any,
-    ) -> Shape:
+    ) -> AllocationShape:
         """Give the pool's shape with changes."""
         if cores is not None:
             changes["cores"] = cores

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from .values import Needs, Shape, Wave
+from .values import AllocationShape, Needs, Wave
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskGroup, TaskPrefix, TaskState
@@ -20,7 +20,7 @@ _MAX_TASKS = 20_000  # of which each is looked at
 _SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # of a task, by its group's name
 
 
-def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[Shape] = ()) -> list[Wave]:
+def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[AllocationShape] = ()) -> list[Wave]:
     """Read the unfinished tasks, in groups that run one after the other.
 
     Durations are those that dask measured for tasks of the same name, or expects; time that a task has run already is
@@ -99,7 +99,7 @@ def _needs(task: TaskState) -> Needs:
     return frozenset((task.resource_restrictions or {}).items())
 
 
-def _cores(shapes: Sequence[Shape], needs: Needs) -> int:
+def _cores(shapes: Sequence[AllocationShape], needs: Needs) -> int:
     """Return how many one-core tasks each task that needs this keeps from running."""
     shape = next((shape for shape in shapes if shape.serves(needs)), None)
     if shape is None:

@@ -16,7 +16,7 @@ from .demand import longest_task_s
 from .keeper import KEEPER, Keeper, gather_on, open_keeper, sole_bytes
 from .leaving import leave, others_run, throw_out
 from .planning import drain_from_s
-from .values import Shape
+from .values import AllocationShape
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -47,7 +47,7 @@ class Departures:
         security: Security,
         folder: Path,
         *,
-        margin_of: Callable[[Shape], float],
+        margin_of: Callable[[AllocationShape], float],
         now: Callable[[], float],
         cancel: Callable[[str], None],
     ) -> None:

@@ -21,7 +21,7 @@ from asa.observations import queued
 from asa.waits import WaitForecast
 
 from .submission import PoolJobs
-from .values import Shape
+from .values import AllocationShape
 
 _T = TypeVar("_T")
 
@@ -96,7 +96,7 @@ class Desk(threading.Thread):
         left = set(tokens)
         self._order(lambda: self._jobs.clear(left))
 
-    def forecasts(self, shapes: Iterable[Shape]) -> Future[dict[Shape, WaitForecast]]:
+    def forecasts(self, shapes: Iterable[AllocationShape]) -> Future[dict[AllocationShape, WaitForecast]]:
         """Ask how long jobs would wait if they were submitted now."""
         wanted = list(dict.fromkeys(shapes))
         return self._order(lambda: {shape: self._predict(shape) for shape in wanted})
@@ -230,7 +230,7 @@ class Desk(threading.Thread):
         jobs.statuses, jobs.refused = {}, {}
         self._tell(news)
 
-    def _predict(self, shape: Shape) -> WaitForecast:
+    def _predict(self, shape: AllocationShape) -> WaitForecast:
         if self._unlearned is not None and self._bank.learned < _FEW_WAITS:
             return self._unlearned
         now_s, site = self._backend.now(), self._backend.capabilities

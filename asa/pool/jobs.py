@@ -18,7 +18,7 @@ from asa.core import python, temporary
 from asa.job import head, text
 
 from .pages import on_loopback
-from .values import Shape
+from .values import AllocationShape
 
 _DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
 _SCRATCH_OPTION = '--local-directory "$scratch"'
@@ -36,7 +36,7 @@ class WorkerJobs:
     kept: Path | None = None  # folder of the pool's own credentials
     is_trusted: bool = False  # whether the user trusts that place, whoever owns it
 
-    def spec(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> JobSpec:
+    def spec(self, one_id: str, shape: AllocationShape, scheduler: str, lifetime_s: float) -> JobSpec:
         """Describe the job of one allocation, with a token of its own.
 
         `one_id`: the allocation's name in the pool, with which its workers' names begin.
@@ -57,7 +57,7 @@ class WorkerJobs:
             token=uuid.uuid4().hex,
         )
 
-    def _command(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> str:
+    def _command(self, one_id: str, shape: AllocationShape, scheduler: str, lifetime_s: float) -> str:
         """Write what it runs: dask's own worker, a nanny for each process, so that a crash does not cost a wait."""
         processes = shape.processes // max(shape.nodes, 1)
         arguments = python.command("-m", "distributed.cli.dask_worker", scheduler, python=self.python)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from asa.units import format_duration
 from asa.waits import WaitForecast
 
-from .values import Decision, Needs, PoolRules, Shape, View, Wave
+from .values import AllocationShape, Decision, Needs, PoolRules, View, Wave
 
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
@@ -97,7 +97,11 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
 
 
 def decide(
-    now_s: float, waves: Sequence[Wave], views: Sequence[View], offers: Mapping[Shape, WaitForecast], rules: PoolRules
+    now_s: float,
+    waves: Sequence[Wave],
+    views: Sequence[View],
+    offers: Mapping[AllocationShape, WaitForecast],
+    rules: PoolRules,
 ) -> Decision:
     """Return what to ask for and what to give back now.
 
@@ -108,7 +112,7 @@ def decide(
     Examples
     --------
     >>> soon, rules = WaitForecast((60.0,) * 9, 60.0), PoolRules(maximum=8)
-    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {Shape(4, 3600.0): soon}, rules).ask]
+    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {AllocationShape(4, 3600.0): soon}, rules).ask]
     [4, 4]
     """
     plan = _Planning(now_s, list(views), offers, rules)
@@ -175,7 +179,7 @@ def _by_needs(waves: Iterable[Wave]) -> dict[Needs, list[Wave]]:
 class _Way(NamedTuple):
     """So many jobs of a shape, asked for in so many seconds."""
 
-    shape: Shape
+    shape: AllocationShape
     forecast: WaitForecast
     jobs: int = 0
     delay_s: float = 0.0
@@ -187,9 +191,9 @@ class _Planning:
 
     now_s: float
     views: list[View]
-    offers: Mapping[Shape, WaitForecast]
+    offers: Mapping[AllocationShape, WaitForecast]
     rules: PoolRules
-    asked: list[Shape] = field(default_factory=list)
+    asked: list[AllocationShape] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
@@ -215,7 +219,7 @@ class _Planning:
             if rest:
                 self._ask(shape.part(-(-rest // shape.threads)), 1, why)
 
-    def _lead_s(self, shape: Shape, forecast: WaitForecast) -> float:
+    def _lead_s(self, shape: AllocationShape, forecast: WaitForecast) -> float:
         """Tell how long before it is needed a job is best asked for: late costs the price, early its cores."""
         return forecast.at(self.rules.price / (self.rules.price + shape.cores))
 
@@ -239,7 +243,7 @@ class _Planning:
             work = sum(wave.tasks * wave.task_s for wave in waves)
             self._ask(best.shape, best.jobs, f"{work / 3600:.3g} core-hours are to be done")
 
-    def _fitting(self, needs: Needs, waves: Sequence[Wave]) -> dict[Shape, WaitForecast]:
+    def _fitting(self, needs: Needs, waves: Sequence[Wave]) -> dict[AllocationShape, WaitForecast]:
         """Give the offers that can do the work: those in whose time its longest task fits, or else the longest."""
         serving = {shape: wait for shape, wait in self.offers.items() if shape.serves(needs)}
         longest_s = max(wave.task_s for wave in waves) + self.rules.startup_s + self.rules.margin_s
@@ -247,7 +251,7 @@ class _Planning:
         max_s = max((shape.walltime_s for shape in serving), default=0.0)
         return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == max_s}
 
-    def _counts(self, shape: Shape, forecast: WaitForecast, waves: Sequence[Wave]) -> list[int]:
+    def _counts(self, shape: AllocationShape, forecast: WaitForecast, waves: Sequence[Wave]) -> list[int]:
         """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
         widest = -(-max(wave.tasks for wave in waves) // shape.cores)
         most = min(self._room(shape, forecast), self._places(), widest)
@@ -255,7 +259,7 @@ class _Planning:
             return []
         return [*(count for count in _COUNTS if count < most), int(most)]
 
-    def _room(self, shape: Shape, forecast: WaitForecast) -> float:
+    def _room(self, shape: AllocationShape, forecast: WaitForecast) -> float:
         """Tell how many jobs of a shape the maximum still allows, when they are expected to start."""
         soon_s = self.now_s + self._lead_s(shape, forecast)
         taken = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > soon_s)
@@ -298,7 +302,7 @@ class _Planning:
         """Say what it costs to get something again: a wait. What idles for longer than that, later, is given back."""
         return self.rules.price * (forecast.at(0.5) + self.rules.startup_s)
 
-    def _leave_s(self, shape: Shape, start_s: float) -> float:
+    def _leave_s(self, shape: AllocationShape, start_s: float) -> float:
         return start_s + shape.walltime_s - self.rules.margin_s
 
     def _slots(self, views: Iterable[View], level: float) -> list[PoolSlot]:
@@ -313,7 +317,7 @@ class _Planning:
         """Say when cores of a job work; those whose workers should be there and are not, may be at any moment."""
         return PoolSlot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
 
-    def _ask(self, shape: Shape, jobs: int, why: str) -> None:
+    def _ask(self, shape: AllocationShape, jobs: int, why: str) -> None:
         jobs = int(min(jobs, self._places()))
         if jobs < 1:
             return

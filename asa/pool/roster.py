@@ -15,7 +15,7 @@ from asa.errors import UnavailableError
 
 from .allocation import Allocation, AllocationPhase
 from .desk import PoolNews
-from .values import PoolRules, Shape
+from .values import AllocationShape, PoolRules
 
 logger = logging.getLogger("asa.pool")
 
@@ -38,7 +38,7 @@ class Roster:
         self._tokens_file, self._logs = folder / _ASKED, folder / "logs"
         self._by_id: dict[str, Allocation] = {}
         self._by_token: dict[str, Allocation] = {}
-        self._refused: set[Shape] = set()
+        self._refused: set[AllocationShape] = set()
         self._refusal = ""
         self._barren = 0
         self._offset_s = 0.0
@@ -111,12 +111,12 @@ class Roster:
             ) from error
         self._by_id[one.id] = self._by_token[one.token] = one
 
-    def refuse(self, shape: Shape, why: str) -> None:
+    def refuse(self, shape: AllocationShape, why: str) -> None:
         """Take in that there will never be one of a shape."""
         self._refused.add(shape)
         self._refusal = why
 
-    def is_possible(self, shape: Shape) -> bool:
+    def is_possible(self, shape: AllocationShape) -> bool:
         """Whether there may be one of a shape, as far as is known."""
         return shape not in self._refused
 
@@ -129,7 +129,7 @@ class Roster:
         """Forget how many jobs in a row had no worker."""
         self._barren = 0
 
-    def stuck(self, offered: Iterable[Shape]) -> str:
+    def stuck(self, offered: Iterable[AllocationShape]) -> str:
         """Tell why nothing is there and none of some shapes is asked for any more; empty if that is not so."""
         if self.live():
             return ""

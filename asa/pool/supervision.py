@@ -25,7 +25,7 @@ from .keeper import KEEPER
 from .leaving import throw_out
 from .planning import decide, surplus
 from .roster import Roster
-from .values import Decision, PoolRules, Shape
+from .values import AllocationShape, Decision, PoolRules
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -55,7 +55,7 @@ class Supervision:
         jobs: WorkerJobs,
         capabilities: Capabilities,
         *,
-        shape: Shape,
+        shape: AllocationShape,
         price: float,
         margin_s: float | None,
         folder: Path,
@@ -64,7 +64,7 @@ class Supervision:
         self._margin_s, self._folder = margin_s, folder
         self._usual = PoolRules(price=price, max_waiting=capabilities.max_queued, is_fixed=True)
         self._rules, self._usual_shape = self._usual, shape
-        self._offered: tuple[Shape, ...] = (shape,)
+        self._offered: tuple[AllocationShape, ...] = (shape,)
         self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with
         self._wake, self._deciding = asyncio.Event(), asyncio.Lock()
         self._warned = ""
@@ -164,7 +164,7 @@ class Supervision:
             logger.warning("allocation %s: %s", one.id, one.why)
             self._desk.cancel(one.token)
 
-    def _margin_of(self, shape: Shape) -> float:
+    def _margin_of(self, shape: AllocationShape) -> float:
         """Tell how many seconds before the end of its walltime an allocation is left."""
         if self._margin_s is not None:
             return min(self._margin_s, shape.walltime_s / 2)
@@ -214,7 +214,7 @@ class Supervision:
             self._warned = trouble
             logger.warning("%s", trouble)
 
-    def _request(self, shape: Shape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
+    def _request(self, shape: AllocationShape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
         """Ask for an allocation."""
         one_id = self._roster.next_id()
         # should the scheduler be gone by then; a worker's clock begins a little late, and so half of the margin is kept
@@ -241,7 +241,7 @@ class Supervision:
 
     # ------------------------------------------------------------------ what users want
 
-    async def ask(self, shape: Shape) -> Allocation:
+    async def ask(self, shape: AllocationShape) -> Allocation:
         """Submit an allocation, which stays until it is released."""
         self._roster.hope_again()
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
@@ -276,7 +276,7 @@ class Supervision:
 
     def adapt(
         self,
-        offered: tuple[Shape, ...],
+        offered: tuple[AllocationShape, ...],
         *,
         minimum: int,
         maximum: float,

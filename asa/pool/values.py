@@ -16,7 +16,7 @@ Needs = frozenset[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AllocationShape:
     """What a job of a pool asks for, and its workers.
 
     Parameters
@@ -36,7 +36,7 @@ class Shape:
 
     Examples
     --------
-    >>> Shape(8, 3600.0, threads=2, gpus=1, tags=frozenset({"train"})).resources
+    >>> AllocationShape(8, 3600.0, threads=2, gpus=1, tags=frozenset({"train"})).resources
     {'cores': 2.0, 'gpus': 0.25, 'train': 2.0}
     """
 
@@ -78,7 +78,7 @@ class Shape:
             offered["gpus"] = self.gpus / self.processes
         return offered | {tag: float(self.threads) for tag in sorted(self.tags)}
 
-    def part(self, processes: int) -> Shape:
+    def part(self, processes: int) -> AllocationShape:
         """Give the shape of a job with fewer worker processes, and as much for each."""
         if processes >= self.processes or self.nodes > 1:
             return self
@@ -105,7 +105,7 @@ class View:
     """An allocation as it is to be planned with."""
 
     id: str  # which, and what it asked for
-    shape: Shape
+    shape: AllocationShape
     asked_s: float  # when it was asked for
     forecast: WaitForecast  # of its wait, made then
     expected_start_s: float | None = None  # when the batch system expects it to start, if it says so
@@ -149,7 +149,7 @@ class PoolRules:
 class Decision:
     """What to do now."""
 
-    ask: tuple[Shape, ...] = ()
+    ask: tuple[AllocationShape, ...] = ()
     withdraw: tuple[str, ...] = ()  # allocations that wait, and shall not
     give_back: tuple[str, ...] = ()  # allocations that idle, and shall not, or that are replaced
     useless: frozenset[str] = frozenset()  # allocations that wait, and will be of no use as far as is known now

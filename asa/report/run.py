@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from asa.metrics import RunMetrics
 from asa.records import Cancelled, Deferred, Observed, Record, Requeued, Resized, Retrying, RunEnded
-from asa.report.page import Column, Figure, Page, Section, Table, Text
+from asa.report.page import Column, Page, PageFigure, PageTable, Section, Text
 from asa.report.page.drawing import GANTT, gantt
 from asa.timeline import Timeline, timeline
 from asa.units import format_duration
@@ -33,7 +33,7 @@ def run_page(
     `more`: further sections, after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
-    sections = [Section("jobs", "Jobs", [Figure(gantt(run), GANTT), _jobs(run)]), *more]
+    sections = [Section("jobs", "Jobs", [PageFigure(gantt(run), GANTT), _jobs(run)]), *more]
     if any(state != "done" for _, state, *_ in stands):
         sections.append(Section("stands", "State of the stages", [_stands(stands)]))
     if metrics is not None:
@@ -84,7 +84,7 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
     return sentences
 
 
-def _jobs(run: Timeline) -> Table:
+def _jobs(run: Timeline) -> PageTable:
     columns = [
         Column("Job"), Column("Stages"), Column("Cores", 0),
         Column.of_time("Submitted", "After the start of the run"),
@@ -109,10 +109,10 @@ def _jobs(run: Timeline) -> Table:
         )
         for lane in run.lanes
     ]
-    return Table(columns, rows, "Jobs. Times count from the start of the run.")
+    return PageTable(columns, rows, "Jobs. Times count from the start of the run.")
 
 
-def _stages(run: Timeline, metrics: RunMetrics) -> Table:
+def _stages(run: Timeline, metrics: RunMetrics) -> PageTable:
     jobs = {stage: lane.job_id for lane in run.lanes if lane.runs_in == lane.job_id for stage in lane.stages}
     columns = [
         Column("Stage"), Column.of_time("Waited", "Since the last stage that it depends on ended"),
@@ -122,17 +122,19 @@ def _stages(run: Timeline, metrics: RunMetrics) -> Table:
         (one.stage, one.perceived_wait_s, one.run_s, jobs.get(one.stage, ""), "yes" if one.critical else "no")
         for one in metrics.stages
     ]
-    return Table(columns, rows, "How long each stage waited and ran.")
+    return PageTable(columns, rows, "How long each stage waited and ran.")
 
 
-def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
-    return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "What became of each stage.")
+def _stands(stands: Sequence[tuple[str, str, str, str]]) -> PageTable:
+    return PageTable(
+        [Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "What became of each stage."
+    )
 
 
 _CENSORED = {"exact": "exactly", "at_most": "at most", "at_least": "at least"}
 
 
-def _waits(observed: Sequence[Observed]) -> Table:
+def _waits(observed: Sequence[Observed]) -> PageTable:
     columns = [
         Column("Stages"), Column("Job"), Column.of_time("Predicted"), Column("Known"), Column.of_time("Real"),
         Column.of_time("Predicted - real"),
@@ -148,10 +150,10 @@ def _waits(observed: Sequence[Observed]) -> Table:
         )
         for r in observed
     ]
-    return Table(columns, rows, "How long jobs waited in the queue, and how long they were predicted to.")
+    return PageTable(columns, rows, "How long jobs waited in the queue, and how long they were predicted to.")
 
 
-def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
+def _incidents(run: Timeline, records: Sequence[Record]) -> PageTable | None:
     rows = []
     for r in records:
         match r:
@@ -170,4 +172,4 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
                 continue
         rows.append((r.time_s - run.begin_s, ", ".join(r.stages), what))
     columns = [Column.of_time("After"), Column("Stages"), Column("What")]
-    return Table(columns, rows, "In the order of time, since the start of the run.") if rows else None
+    return PageTable(columns, rows, "In the order of time, since the start of the run.") if rows else None

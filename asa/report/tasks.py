@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.bags import Bag, Deeds
-from asa.report.page import Column, Figure, Section, Table
+from asa.report.page import Column, PageFigure, PageTable, Section
 from asa.report.page.drawing import Shade, shades
 from asa.units import format_duration
 
@@ -54,7 +54,7 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
     return Section(
         f"tasks-{stage}",
         title,
-        [Figure(shades(drawn, span_s, title, words), _HOW), _table(known, begin_s)],
+        [PageFigure(shades(drawn, span_s, title, words), _HOW), _table(known, begin_s)],
     )
 
 
@@ -78,7 +78,7 @@ def _tasks(count: int) -> str:
     return "1 task" if count == 1 else f"{count:,} tasks"
 
 
-def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
+def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> PageTable:
     columns = [
         Column("Job"), Column("Cores", 0), Column.of_time("First task", "Began, after the first of all"),
         Column.of_time("Last task", "Ended, after the first of all"), Column("Tasks", 0), Column("Failed", 0),
@@ -100,4 +100,4 @@ def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> Table:
     n_tasks, n_failed = (sum(int(row[place]) for row in rows) for place in (4, 5))
     failed = f"; {n_failed:,} failed" if n_failed else ""
     words = f"{_tasks(n_tasks)}{failed}. From the start of the first to the end of the last: {format_duration(last_s)}."
-    return Table(columns, rows, words)
+    return PageTable(columns, rows, words)

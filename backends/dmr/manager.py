@@ -63,7 +63,7 @@ class ManagedJob:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningProgram:
     job: ManagedJob
     process: subprocess.Popen[bytes]
     target: int | None = None  # to which it was told to shrink
@@ -102,7 +102,7 @@ class LocalManager:
         self._orders: dict[int, tuple[list[str], dict[str, str], str]] = {}  # of jobs that wait, in their order
         self._promoted: list[int] = []
         self._resizers: dict[int, Resizer] = {}
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _RunningProgram] = {}
         self._watchers: list[threading.Thread] = []
         self._is_closed = False
         self._temporary = None
@@ -226,7 +226,7 @@ class LocalManager:
             self._settle(running, request.processes)
             return self._answer(running, request).message()
 
-    def _answer(self, running: _Running, request: DmrRequest) -> Reply:
+    def _answer(self, running: _RunningProgram, request: DmrRequest) -> Reply:
         """Answer a program whose number of processes is known."""
         if request.what == "expand":
             return self._expand(running, request.to, request.wait_s)
@@ -263,10 +263,10 @@ class LocalManager:
             raise ValueError(f"cannot be understood: {error}") from error
         return {"job": number, "output": str(self._jobs[number].output)}
 
-    def _held(self, running: _Running) -> int:
+    def _held(self, running: _RunningProgram) -> int:
         return self._ledger.held[running.job.number]
 
-    def _settle(self, running: _Running, processes: int) -> None:
+    def _settle(self, running: _RunningProgram, processes: int) -> None:
         """Take back the nodes that a program has no process on."""
         running.target = None
         if processes < self._held(running):
@@ -274,12 +274,12 @@ class LocalManager:
             self._resized(running)
             self._schedule()
 
-    def _resized(self, running: _Running) -> None:
+    def _resized(self, running: _RunningProgram) -> None:
         job, held = running.job, self._held(running)
         self._tell(f"job {job.number} ({job.name}) has {held} nodes, and had {job.sizes[-1][1]}")
         job.sizes.append((self._clock(), held))
 
-    def _decide(self, running: _Running, wish: Wish) -> Reply:
+    def _decide(self, running: _RunningProgram, wish: Wish) -> Reply:
         """Ask the policy, with the nodes and the queue that nothing was promised of, nor to."""
         held = self._held(running)
         coming = sum(self._held(one) - one.target for one in self._running.values() if one.target is not None)
@@ -298,7 +298,7 @@ class LocalManager:
             self._promoted.append(promoted.number)
         return Reply(answer.action, answer.nodes, _why(answer, held, wish, promoted, waiting))
 
-    def _expand(self, running: _Running, nodes: int, wait_s: float) -> Reply:
+    def _expand(self, running: _RunningProgram, nodes: int, wait_s: float) -> Reply:
         """Give a job more nodes by a resizer job, which is waited for."""
         number, held = running.job.number, self._held(running)
         if not self._grows or not held < nodes <= self.nodes:
@@ -359,13 +359,13 @@ class LocalManager:
         self._ledger.allocate(job.number, job.nodes)
         job.state, job.start_s = JobState.RUNNING, self._clock()
         job.sizes.append((job.start_s, job.nodes))
-        running = self._running[job.number] = _Running(job, process)
+        running = self._running[job.number] = _RunningProgram(job, process)
         self._tell(f"job {job.number} ({job.name}) starts on {job.nodes} nodes")
         watcher = threading.Thread(target=self._watch, args=(running,), daemon=True)
         self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
         watcher.start()
 
-    def _watch(self, running: _Running) -> None:
+    def _watch(self, running: _RunningProgram) -> None:
         """Wait for a job's end; what it left running ends too. Its number is not given away before."""
         job, process = running.job, running.process
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -26,7 +26,7 @@ OBJECTIVES: Final = ("waiting", "capability", "capacity")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedJob:
     """A job that was selected to start or to be reserved for, and what there is afterwards."""
 
     size: int  # its nodes, and for how long it has waited
@@ -42,7 +42,7 @@ class Selection:
 class Reward(Protocol):
     """An objective, as the reward for selecting a job."""
 
-    def __call__(self, selection: Selection) -> float:
+    def __call__(self, selection: SelectedJob) -> float:
         """Value a selection."""
         ...
 
@@ -68,7 +68,7 @@ class Capability:
     size: float = 1 / 3
     used: float = 1 / 3
 
-    def __call__(self, selection: Selection) -> float:
+    def __call__(self, selection: SelectedJob) -> float:
         """Value a selection."""
         return (
             self.wait * selection.wait_s / max(selection.longest_wait_s, 1)
@@ -105,7 +105,7 @@ class Capacity:
         if self.of not in ("request", "wait") or min(self.min_s, self.unit_s) < 1:
             raise InputError(f"{self} cannot be", where="reward", hint="Give request or wait, and times from 1 s on.")
 
-    def __call__(self, selection: Selection) -> float:
+    def __call__(self, selection: SelectedJob) -> float:
         """Value a selection."""
         times = selection.requests_s if self.of == "request" else selection.waits_s
         return -float(np.mean(self._inverse(times))) if len(times) else 0.0

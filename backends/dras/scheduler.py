@@ -11,7 +11,7 @@ from asa.backends.simulated.policies import QueueView
 
 from asa.errors import InputError
 
-from .rewards import Reward, Selection
+from .rewards import Reward, SelectedJob
 from .state import Integers
 
 
@@ -109,7 +109,7 @@ class Selecting(ABC):
         now, queue, nodes = view.now, view.queue, int(view.capacity[0])
         waits, wait = now - view.submit[queue], now - int(view.submit[job])
         reward = self.reward(
-            Selection(
+            SelectedJob(
                 size=int(view.demand[job, 0]),
                 wait_s=wait,
                 longest_wait_s=max(int(waits.max(initial=0)), wait),

@@ -20,10 +20,10 @@ from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import node_kernel as k
-from .requests import Arrangement, Chunk, Request
+from .requests import Arrangement, Chunk, ResourceRequest
 from .rusv import RUSV, Stores
 from .rusv_kernel import BEGIN, FOREVER
-from .system import System
+from .system import CcsSystem
 
 _MAX_KNOWN = 10_000
 
@@ -87,7 +87,7 @@ class PlannedCluster:
     --------
     >>> from asa.backends.openccs.system import oculus
     >>> cluster = PlannedCluster(oculus())
-    >>> ask = cluster.prepare(Request.parse("rset=8:ncpus=16,walltime=2h"))
+    >>> ask = cluster.prepare(ResourceRequest.parse("rset=8:ncpus=16,walltime=2h"))
     >>> placement = cluster.find(ask, since=1000)
     >>> placement.start, placement.end, cluster.names_of(placement)[:2]
     (1000, 8200, ['norm001', 'norm002'])
@@ -96,7 +96,7 @@ class PlannedCluster:
     RUSV(9920, [1000..8199: 128])
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: CcsSystem) -> None:
         self.system = system
         self.resources = system.resources
         self._items = np.ascontiguousarray(system.items())
@@ -120,7 +120,7 @@ class PlannedCluster:
 
     # ------------------------------------------------------------------ what is asked for
 
-    def prepare(self, request: Request, lasts_s: int | None = None) -> Ask:
+    def prepare(self, request: ResourceRequest, lasts_s: int | None = None) -> Ask:
         """Prepare a request for planning.
 
         Raises `TooMuchError`: even the empty system does not have so much of something.
@@ -133,7 +133,7 @@ class PlannedCluster:
             known = self._asks[key] = self._prepared(request, lasts_s)
         return known
 
-    def _prepared(self, request: Request, lasts_s: int) -> Ask:
+    def _prepared(self, request: ResourceRequest, lasts_s: int) -> Ask:
         if both := next((n for n in (*request.licences, *request.job_wide) if n in self.resources), None):
             raise TooMuchError(f"asks for {both} on no node", hint="It is what nodes have: ask for it in rset=.")
         request = replace(request, chunks=tuple(map(self._with_defaults, request.chunks)))
@@ -344,7 +344,7 @@ class PlannedCluster:
         for vector in self.used.values():
             vector.forget_before(now)
 
-    def part(self, placement: Placement, name: str) -> System:
+    def part(self, placement: Placement, name: str) -> CcsSystem:
         """Give what a placement holds as a system of its own."""
         width = self._items.shape[1]
         nodes = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .cluster import Placement
-from .requests import Request, RequestKind
+from .requests import RequestKind, ResourceRequest
 
 Entry = Mapping[str, Any]
 """A change of the plan as plain data, which JSON can hold."""
@@ -31,7 +31,7 @@ class CcsJob:
     """A job in the plan."""
 
     id: str  # its name in the plan; an element of an array is called `id[index]`
-    request: Request
+    request: ResourceRequest
     user: str = ""
     group: str = ""
     submit_s: int = 0
@@ -86,7 +86,7 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
     )
     return CcsJob(
         entry["id"],
-        Request.parse(entry["request"], kinds),
+        ResourceRequest.parse(entry["request"], kinds),
         entry["user"],
         entry["group"],
         entry["submit_s"],

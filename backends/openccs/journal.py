@@ -14,11 +14,13 @@ from asa.errors import InputError, StateError
 
 from .jobs import Entry
 from .limits import FreePool, Limit
-from .plan import Plan
-from .system import System
+from .plan import RequestPlan
+from .system import CcsSystem
 
 
-def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()) -> Plan:
+def open_plan(
+    path: Path, system: CcsSystem, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()
+) -> RequestPlan:
     """Restore a plan from its journal, and let it append its changes there.
 
     Each step is on the disk before its method returns. A line cut off by a crash is a step that was never reported; it
@@ -27,11 +29,11 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     Examples
     --------
     >>> import tempfile
-    >>> from asa.backends.openccs.requests import Request
+    >>> from asa.backends.openccs.requests import ResourceRequest
     >>> from asa.backends.openccs.system import oculus
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plan = open_plan(Path(folder, "plan"), oculus())
-    ...     [job] = plan.submit(Request.parse("rset=8:ncpus=16,walltime=1h"), now=60)
+    ...     [job] = plan.submit(ResourceRequest.parse("rset=8:ncpus=16,walltime=1h"), now=60)
     ...     open_plan(Path(folder, "plan"), oculus()).jobs[job.id].start_s
     60
     """
@@ -53,12 +55,12 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     if not entries:
         write(header)
     try:
-        return Plan.reload(system, entries[1:], limits, pools, on_entry=write)
+        return RequestPlan.reload(system, entries[1:], limits, pools, on_entry=write)
     except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
         raise StateError(f"is no plan: {error!r}", where=str(path), hint="Name another file.") from error
 
 
-def _header(system: System) -> Entry:
+def _header(system: CcsSystem) -> Entry:
     """Say whose plan it is: entries name nodes by their places."""
     nodes = [[node.name, sorted(node.resources.items())] for node in system.nodes]
     content = json.dumps([nodes, sorted(system.licences.items())]).encode()

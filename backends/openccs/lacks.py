@@ -18,10 +18,10 @@ from asa.units import format_duration
 from .cluster import Ask, PlannedCluster, TooMuchError
 from .jobs import CcsJob
 from .node_kernel import SCATTER
-from .plan import Plan
-from .requests import Request, RequestKind, Size
+from .plan import RequestPlan
+from .requests import RequestKind, ResourceRequest, Size
 from .rusv import RUSV
-from .system import System
+from .system import CcsSystem
 from .words import clock
 
 _FEW = 3
@@ -70,7 +70,7 @@ class Lack:
 class World:
     """What a job would meet if it came now: what all others hold, on a cluster of its own."""
 
-    def __init__(self, plan: Plan, job: CcsJob, now: int) -> None:
+    def __init__(self, plan: RequestPlan, job: CcsJob, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
         self.jobs = [other for other in plan.jobs.values() if other.id != job.id]
         self.cluster, self.empty = PlannedCluster(plan.system), PlannedCluster(plan.system)
@@ -90,7 +90,7 @@ class World:
         self.until_s = plan.until
         self.ask = self.prepared(job.request, plan.system)
 
-    def prepared(self, request: Request, system: System) -> Ask | None:
+    def prepared(self, request: ResourceRequest, system: CcsSystem) -> Ask | None:
         """Make a request ready for planning; None if the system could never hold it."""
         cluster = self.empty if system is self.system else PlannedCluster(system)
         try:

@@ -312,12 +312,12 @@ class Consumers:
     Examples
     --------
     >>> from asa.backends.openccs.cluster import PlannedCluster
-    >>> from asa.backends.openccs.requests import Request
+    >>> from asa.backends.openccs.requests import ResourceRequest
     >>> from asa.backends.openccs.system import oculus
     >>> cluster = PlannedCluster(oculus())
     >>> consumers = Consumers(cluster.used, [Limit("user", "*", "ncpus", Items.parse("640"))])
     >>> def plan(text, user):
-    ...     ask = cluster.prepare(Request.parse(text))
+    ...     ask = cluster.prepare(ResourceRequest.parse(text))
     ...     placement = cluster.find(ask, 0, views=consumers.views(ask, user, "", 0, 0))
     ...     cluster.book(placement)
     ...     consumers.book(user, "", placement)

@@ -14,9 +14,9 @@ from asa.errors import InputError, StateError
 from .cluster import Ask, Placement, PlannedCluster, TooMuchError
 from .jobs import CcsJob, Entry, JobPhase, entry_of, job_of
 from .limits import Consumers, FreePool, Limit
-from .requests import Request
+from .requests import ResourceRequest
 from .rusv import BEGIN, FOREVER
-from .system import System
+from .system import CcsSystem
 
 
 class RefusedError(InputError):
@@ -28,11 +28,11 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatenate[Plan, _P], _R]:
+def _one_step(method: Callable[Concatenate[RequestPlan, _P], _R]) -> Callable[Concatenate[RequestPlan, _P], _R]:
     """Write all that a method changes as one entry."""
 
     @wraps(method)
-    def wrapped(self: Plan, /, *args: _P.args, **named: _P.kwargs) -> _R:
+    def wrapped(self: RequestPlan, /, *args: _P.args, **named: _P.kwargs) -> _R:
         self._refuse_if_broken()
         self._depth += 1
         try:
@@ -45,23 +45,23 @@ def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatena
     return wrapped
 
 
-class Plan:
+class RequestPlan:
     """All accepted requests and their starts.
 
     A request is planned when it comes, without changing earlier ones, and moves only to earlier times (backfilling),
     unless its resources fail. The caller provides the time, which must not go back.
 
     `limits`, `pools`: upper bounds of users and groups, and amounts kept free.
-    `on_entry`: called with each change, as plain data; `Plan.reload` restores the plan from these.
+    `on_entry`: called with each change, as plain data; `RequestPlan.reload` restores the plan from these.
     `since`, `until`: of a reservation: nothing runs before or after.
     `reservations`: a plan for each reservation, by name: for the scheduler a reservation is a system of its own.
 
     Examples
     --------
     >>> from asa.backends.openccs.system import Node
-    >>> plan = Plan(System("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4}))))
+    >>> plan = RequestPlan(CcsSystem("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4}))))
     >>> def ask(text):
-    ...     [job] = plan.submit(Request.parse(text), now=0)
+    ...     [job] = plan.submit(ResourceRequest.parse(text), now=0)
     ...     return job.id, job.start_s
     >>> ask("rset=2:ncpus=4,walltime=1h"), ask("rset=ncpus=2,walltime=1h"), ask("rset=ncpus=4,walltime=1h")
     (('1', 0), ('2', 3600), ('3', 3600))
@@ -72,7 +72,7 @@ class Plan:
 
     def __init__(
         self,
-        system: System,
+        system: CcsSystem,
         limits: Sequence[Limit] = (),
         pools: Sequence[FreePool] = (),
         *,
@@ -82,7 +82,7 @@ class Plan:
     ) -> None:
         self.system = system
         self.since, self.until = since, until
-        self.reservations: dict[str, Plan] = {}
+        self.reservations: dict[str, RequestPlan] = {}
         self.cluster = PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used, limits, pools)
         self.jobs: dict[str, CcsJob] = {}
@@ -98,7 +98,7 @@ class Plan:
 
     @_one_step
     def submit(
-        self, request: Request, *, now: int, user: str = "", group: str = "", name: str | None = None
+        self, request: ResourceRequest, *, now: int, user: str = "", group: str = "", name: str | None = None
     ) -> list[CcsJob]:
         """Plan a request, or each element of an array; one without a possible start goes to the waiting room.
 
@@ -136,7 +136,7 @@ class Plan:
             self._number += 1
         return str(self._number)
 
-    def _prepared(self, request: Request, name: str, user: str, group: str) -> Ask:
+    def _prepared(self, request: ResourceRequest, name: str, user: str, group: str) -> Ask:
         try:
             ask = self.cluster.prepare(request)
         except TooMuchError as error:
@@ -225,7 +225,7 @@ class Plan:
     # ------------------------------------------------------------------ reservations
 
     @_one_step
-    def reserve(self, request: Request, *, now: int, name: str, user: str = "", group: str = "") -> Plan:
+    def reserve(self, request: ResourceRequest, *, now: int, name: str, user: str = "", group: str = "") -> RequestPlan:
         """Reserve resources from a start on; jobs submitted to the returned plan run in them.
 
         Raises `RefusedError`: it has no start, or the resources are not free then.
@@ -237,11 +237,11 @@ class Plan:
         self._note(kind="reservation", id=name)
         return self._open(name)
 
-    def _open(self, name: str) -> Plan:
+    def _open(self, name: str) -> RequestPlan:
         """Make the plan of a reservation."""
         placement = self.jobs[name].placement
         assert placement is not None, "it has a start"
-        inside = Plan(
+        inside = RequestPlan(
             self.cluster.part(placement, name),
             on_entry=self._inside(name),
             since=placement.start,
@@ -266,7 +266,7 @@ class Plan:
         return True
 
     @_one_step
-    def move_to(self, system: System, *, now: int) -> None:
+    def move_to(self, system: CcsSystem, *, now: int) -> None:
         """Plan all that has not ended anew on another system; what cannot be there has ended."""
         self.furnish(system)
         for job in self.in_order(job for job in self.jobs.values() if job.phase is not JobPhase.ENDED):
@@ -279,7 +279,7 @@ class Plan:
             else:
                 self._put(moved, ask, self._find(moved, ask, now), now)
 
-    def furnish(self, system: System) -> None:
+    def furnish(self, system: CcsSystem) -> None:
         """Begin with another system, on which nothing is booked."""
         self.system, self.cluster = system, PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used)
@@ -430,13 +430,13 @@ class Plan:
     @classmethod
     def reload(
         cls,
-        system: System,
+        system: CcsSystem,
         entries: Iterable[Entry],
         limits: Sequence[Limit] = (),
         pools: Sequence[FreePool] = (),
         *,
         on_entry: Callable[[Entry], None] | None = None,
-    ) -> Plan:
+    ) -> RequestPlan:
         """Make the plan again from what its entries say: the same jobs at the same times on the same nodes."""
         plan = cls(system, limits, pools)
         past = None

@@ -294,12 +294,12 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ResourceRequest:
     """What a job asks for (the paper's ``reqRS``). As text it is in the language that `parse` reads.
 
     Examples
     --------
-    >>> request = Request.parse("rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g, sw=g03, place=scatter:excl")
+    >>> request = ResourceRequest.parse("rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g, sw=g03, place=scatter:excl")
     >>> [(chunk.count, chunk.needs["ncpus"], dict(chunk.properties)) for chunk in request.chunks]
     [(5, 16, {'net': 'IB'}), (1, 1, {})]
     >>> request.job_set() == {"ncpus": 81, "mem": 64 * 1024**3}
@@ -327,9 +327,9 @@ class Request:
 
         Examples
         --------
-        >>> Request.parse("rset=2:licence=3", {"licence": RequestKind.COUNT}).job_set()
+        >>> ResourceRequest.parse("rset=2:licence=3", {"licence": RequestKind.COUNT}).job_set()
         {'licence': 6}
-        >>> Request.parse("rset=ncpus=4, walltime=lots")
+        >>> ResourceRequest.parse("rset=ncpus=4, walltime=lots")
         Traceback (most recent call last):
         ...
         asa.backends.openccs.requests.RequestError: rset=ncpus=4, walltime=lots
@@ -375,7 +375,7 @@ class Request:
 
         Examples
         --------
-        >>> Request.parse("rset=8:ncpus=2:mem=10g").job_set() == {"ncpus": 16, "mem": 80 * 1024**3}
+        >>> ResourceRequest.parse("rset=8:ncpus=2:mem=10g").job_set() == {"ncpus": 16, "mem": 80 * 1024**3}
         True
         """
         total: Counter[str] = Counter()

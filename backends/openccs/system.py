@@ -59,7 +59,7 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class CcsSystem:
     """A cluster."""
 
     name: str
@@ -131,7 +131,7 @@ class System:
         Examples
         --------
         >>> nodes = (Node("big", {"ncpus": 32}), Node("small", {"ncpus": 8}), Node("gpu", {"ncpus": 8, "gpus": 1}))
-        >>> System("s", nodes).weights().tolist()
+        >>> CcsSystem("s", nodes).weights().tolist()
         [32.0, 8.0, 48.0]
         """
         items = self.items()
@@ -142,7 +142,7 @@ class System:
         return largest * cores + priorities * cores
 
 
-def oculus() -> System:
+def oculus() -> CcsSystem:
     """Give a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs, 8 Xeon Phis; 64 GB, 256 GB and 1 TB.
 
     The paper does not say how many nodes have how much memory. Jobs without a GPU leave two cores of its node to those
@@ -155,7 +155,7 @@ def oculus() -> System:
         Admission({"ncpus": 17}),
         Admission(at_most_s=12 * 3600),
     )
-    return System(
+    return CcsSystem(
         "oculus",
         (
             *_nodes("norm", 552, {"ncpus": 16, "mem": 64 * _GIB, "vmem": 80 * _GIB}, ib),
@@ -185,7 +185,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="It is to be a file of TOML.") from error
 
 
-def load_system(path: str | Path) -> System:
+def load_system(path: str | Path) -> CcsSystem:
     """Read a cluster from a TOML file.
 
     `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
@@ -201,7 +201,7 @@ def load_system(path: str | Path) -> System:
         licences = reader.items(document.pop("licences", {}))
         name = str(document.pop("name", Path(path).stem))
         _all_read(document, "a system")
-        return System(name, tuple(nodes), licences, reserves, walltime_s, frozenset({"mem", "vmem", *reader.sizes}))
+        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, frozenset({"mem", "vmem", *reader.sizes}))
     except InputError as error:
         raise InputError(error.message, where=str(path), hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

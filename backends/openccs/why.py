@@ -16,8 +16,8 @@ from asa.units import format_duration
 from .cluster import Ask
 from .jobs import CcsJob, JobPhase
 from .lacks import Lack, LackCause, Meeting, World, amount, resources_of
-from .plan import Plan
-from .requests import Arrangement, Chunk, Request
+from .plan import RequestPlan
+from .requests import Arrangement, Chunk, ResourceRequest
 from .rusv import FOREVER, RUSV
 from .words import clock, names
 
@@ -98,7 +98,7 @@ class Why:
             yield f"No single thing keeps it from starting sooner. It would start at {at} but for all of: {what}."
 
 
-def why(plan: Plan, job: str | CcsJob, *, now: int, at: int | None = None) -> Why:
+def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None) -> Why:
     """Say why a job is not planned earlier; the plan stays as it is.
 
     `at`: a time at which the job seems to fit; if not given, the earliest at which it could have started.
@@ -110,10 +110,10 @@ def why(plan: Plan, job: str | CcsJob, *, now: int, at: int | None = None) -> Wh
 
     Examples
     --------
-    >>> from asa.backends.openccs.system import Node, System
-    >>> plan = Plan(System("one", (Node("a", {"ncpus": 4}),)))
+    >>> from asa.backends.openccs.system import Node, CcsSystem
+    >>> plan = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": 4}),)))
     >>> for text in ("rset=ncpus=3,walltime=1h", "rset=ncpus=2,walltime=1h"):
-    ...     [job] = plan.submit(Request.parse(text), now=0)
+    ...     [job] = plan.submit(ResourceRequest.parse(text), now=0)
     >>> for sentence in why(plan, job.id, now=0).sentences():
     ...     print(sentence)
     2 is planned to run from 1:00:00 to 2:00:00 on a, in 1h00m.
@@ -183,7 +183,7 @@ class _Alternatives(World):
             yield Constraint(LackCause.JOBS, name, f"{'cores' if name == 'ncpus' else name} that other jobs hold")
         yield Constraint(LackCause.CHUNKS, "", "each of its chunks must find a node with room for it")
 
-    def _of_its_own(self, request: Request) -> Iterator[Constraint]:
+    def _of_its_own(self, request: ResourceRequest) -> Iterator[Constraint]:
         arrangement = request.place.arrangement
         if request.place.exclusive:
             yield Constraint(LackCause.PLACE, "excl", "place=excl: no other job may be on its nodes")
@@ -199,7 +199,7 @@ class _Alternatives(World):
                 LackCause.PROPERTY, f"{name}={value}", f"{name}={value}, which {has} of {len(nodes)} nodes have"
             )
 
-    def _of_the_site(self, request: Request) -> Iterator[Constraint]:
+    def _of_the_site(self, request: ResourceRequest) -> Iterator[Constraint]:
         system = self.system
         totals = request.job_set()
         for reserve in system.reserves:
@@ -255,7 +255,7 @@ class _Alternatives(World):
             placement = cluster.find(ask, since, end, views)
         return placement.start if placement is not None else None
 
-    def _window(self, request: Request, lasts_s: int) -> tuple[int, int] | None:
+    def _window(self, request: ResourceRequest, lasts_s: int) -> tuple[int, int] | None:
         """Give the first second in which it may run, and the first in which it may not, if it is to start sooner."""
         since, end = self.since_s, self.until_s
         if request.start_s is not None:
@@ -268,7 +268,7 @@ class _Alternatives(World):
             end = min(end, self.job.start_s + lasts_s - 1)
         return (since, end) if since + lasts_s <= end else None
 
-    def _request_without(self, gone: Collection[Constraint]) -> Request:
+    def _request_without(self, gone: Collection[Constraint]) -> ResourceRequest:
         request = self.job.request
         for one in gone:
             place = request.place
@@ -284,7 +284,7 @@ class _Alternatives(World):
                 request = replace(request, chunks=tuple(_without(one.of, chunk) for chunk in request.chunks))
         return request
 
-    def _ask_without(self, gone: Collection[Constraint], request: Request) -> Ask | None:
+    def _ask_without(self, gone: Collection[Constraint], request: ResourceRequest) -> Ask | None:
         system = self.system
         for one in gone:
             if one.cause is LackCause.RESERVE:

@@ -13,7 +13,7 @@ from asa.core.compiled import At, kernel
 NEVER_S = 1e300
 
 
-class Queue(NamedTuple):
+class FuturesQueue(NamedTuple):
     """What runs and waits; ends of running jobs and run times of waiting ones are those of a future, a row each."""
 
     running_cores: Any

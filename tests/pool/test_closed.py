@@ -21,7 +21,7 @@ from asa.pool import AsaCluster, stages
 from asa.pool.jobs import WorkerJobs, make_scratch
 from asa.pool.pages import on_loopback
 from asa.pool.roster import Roster
-from asa.pool.values import Shape
+from asa.pool.values import AllocationShape
 
 _POOL = """
 import sys
@@ -130,7 +130,7 @@ def test_workers_of_several_nodes_have_a_folder_of_the_users_own_on_each(account
             (place / f"asa-pools-{victim.uid}").rmdir()
             accounts.stranger.mkdir(place / f"asa-pools-{victim.uid}", mode)
         for nodes in (1, 2):
-            command = jobs.spec("a1", Shape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
+            command = jobs.spec("a1", AllocationShape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
             done = victim.sh(command, env={"TMPDIR": str(place)}, umask=0o002)
             words = done.stdout.splitlines()
             folder = Path(words[words.index("--local-directory") + 1])
@@ -144,7 +144,7 @@ def test_a_pools_files_are_where_nobody_else_can_exchange_them(accounts, is_conf
     victim, place = accounts.victim, accounts.group_folder()
     jobs = WorkerJobs("pool", "echo", "env", {}, {})
     with dask.config.set({"temporary-directory": str(place)} if is_configured else {}):
-        command = jobs.spec("a1", Shape(1, 60.0, 1), "tls://here:1", 60.0).command
+        command = jobs.spec("a1", AllocationShape(1, 60.0, 1), "tls://here:1", 60.0).command
     done = victim.sh(command, env={} if is_configured else {"TMPDIR": str(place)})
     folder = Path(done.stdout.split()[-1])
     assert folder.parent == Path("/tmp")
@@ -165,7 +165,7 @@ def test_a_pools_files_are_where_dask_is_configured_to_have_them(tmp_path, monke
     jobs = WorkerJobs("pool", "echo", "env", {}, {})
 
     def folder():
-        command = jobs.spec("a1", Shape(1, 60.0, 1), "tls://here:1", 60.0).command
+        command = jobs.spec("a1", AllocationShape(1, 60.0, 1), "tls://here:1", 60.0).command
         return subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout.split("--")[-1]
 
     assert folder() == f"local-directory /tmp/asa-pools-{os.getuid()}\n"
@@ -184,7 +184,7 @@ def test_a_worker_is_let_in_by_the_certificate_that_its_pool_has_made(accounts, 
     files = {name: victim.write(kept / f"{name}.pem", f"{name} of the victim\n", 0o600) for name in names}
     python = victim.write(victim.home / "python", '#!/bin/sh\nfor word; do echo "$word"; done\n', 0o755)
     jobs = WorkerJobs("pool", str(python), "env", {}, files, kept)
-    command = jobs.spec("a1", Shape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
+    command = jobs.spec("a1", AllocationShape(nodes, 60.0, 1, nodes=nodes), "tls://here:1", 60.0).command
     for _ in range(2):  # of which the second removes what the first has left
         done = victim.sh(command, env={"TMPDIR": str(temporary)}, umask=0o002)
         words = done.stdout.splitlines()

@@ -42,7 +42,7 @@ from asa.pool.desk import Desk, PoolNews
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.roster import Roster
-from asa.pool.values import Shape, Wave
+from asa.pool.values import AllocationShape, Wave
 from asa.waits import LEVELS, WaitForecast
 
 
@@ -212,7 +212,7 @@ def test_a_call_that_is_broken_off_while_a_pool_closes_is_no_error(queue, monkey
 
 def test_workers_leave_until_the_last_of_their_calls_must_have_ended(tmp_path):
     """Where one is being emptied, and for a minute after a job has ended."""
-    roster, shape = Roster(tmp_path), Shape(1, 60.0)
+    roster, shape = Roster(tmp_path), AllocationShape(1, 60.0)
     one = Allocation("a1", "token", shape, roster.now(), WaitForecast((0.0,) * len(LEVELS), 0.0))
     roster.add(one)
     seen = {}
@@ -523,8 +523,8 @@ def test_workers_end_with_their_scheduler(queue, tmp_path):
 def test_a_task_counts_as_what_it_keeps_from_running_beside_it(queue):
     """Of four cores and two GPUs, a task that needs a GPU takes two cores' turn, and one of three cores all of it."""
     shapes = [
-        Shape(4, 600.0, threads=4, gpus=2, memory_bytes=8 * 2**30),
-        Shape(8, 600.0, threads=8, tags=frozenset({"x"})),
+        AllocationShape(4, 600.0, threads=4, gpus=2, memory_bytes=8 * 2**30),
+        AllocationShape(8, 600.0, threads=8, tags=frozenset({"x"})),
     ]
     needs = {"one": {"gpus": 1}, "both": {"gpus": 2}, "three": {"cores": 3}, "memory": {"memory": 3 * 2**30}}
     needs |= {"tag": {"x": 1}, "nobody": {"cores": 16}, "half": {"gpus": 0.5}, "none": {}}

@@ -15,7 +15,7 @@ from asa.pool import desk
 from asa.pool.allocation import Allocation
 from asa.pool.desk import Desk, PoolNews
 from asa.pool.roster import Roster
-from asa.pool.values import Shape
+from asa.pool.values import AllocationShape
 from asa.waits import LEVELS, WaitForecast
 
 SOON = WaitForecast((1.0,) * len(LEVELS), 1.0)
@@ -171,7 +171,7 @@ def test_a_job_is_submitted_once_whatever_becomes_of_the_answers(open_desk, answ
     made, news = open_desk(site)
     made.submit(SPEC, SOON)
     assert told_of(news).state is JobState.PENDING
-    made.forecasts([Shape(4, 3600.0)]).result(timeout=30)
+    made.forecasts([AllocationShape(4, 3600.0)]).result(timeout=30)
     assert (len(site.jobs), len(site.sent)) == (1, times)
 
 
@@ -364,7 +364,7 @@ def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):
 
 def test_no_job_is_asked_for_whose_token_cannot_be_kept(tmp_path):
     """A pool that comes later could not find it."""
-    roster, shape = Roster(tmp_path / "gone"), Shape(4, 3600.0)
+    roster, shape = Roster(tmp_path / "gone"), AllocationShape(4, 3600.0)
     with pytest.raises(UnavailableError, match="cannot be written"):
         roster.add(Allocation("a1", "t1", shape, 0.0, SOON))
     assert roster.live() == []

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from asa.errors import InputError
 from asa.pool.planning import PoolSlot, decide, drain_from_s, rehearse, surplus
-from asa.pool.values import Decision, PoolRules, Shape, View, Wave
+from asa.pool.values import AllocationShape, Decision, PoolRules, View, Wave
 from asa.waits import WaitForecast
 
 HOUR = 3600.0
-FOUR, EIGHT = Shape(4, HOUR), Shape(8, 2 * HOUR, threads=2, tags=frozenset({"train"}))
+FOUR, EIGHT = AllocationShape(4, HOUR), AllocationShape(8, 2 * HOUR, threads=2, tags=frozenset({"train"}))
 TRAIN = frozenset({("train", 1.0)})
 
 
@@ -32,7 +32,7 @@ def pending(name, shape=FOUR, asked_s=-60.0, wait_s=600.0, **changes):
 
 
 forecasts = st.builds(waits, st.floats(0.0, 1e5), st.floats(1.0, 10.0))
-shapes = st.sampled_from([FOUR, EIGHT, Shape(16, 600.0)])
+shapes = st.sampled_from([FOUR, EIGHT, AllocationShape(16, 600.0)])
 waves = st.lists(
     st.builds(Wave, st.integers(0, 5000), st.floats(0.0, 5000.0), st.sampled_from([frozenset(), TRAIN])), max_size=4
 )
@@ -177,7 +177,9 @@ def test_what_ends_is_renewed_a_wait_ahead():
 
 def test_the_minimum_is_met_exactly():
     """The last job is as large as what is missing."""
-    told = decide(0.0, [], [], {Shape(8, HOUR, threads=2, gpus=4, memory_bytes=800): waits(1.0)}, PoolRules(minimum=10))
+    told = decide(
+        0.0, [], [], {AllocationShape(8, HOUR, threads=2, gpus=4, memory_bytes=800): waits(1.0)}, PoolRules(minimum=10)
+    )
     assert [(s.cores, s.gpus, s.memory_bytes) for s in told.ask] == [(8, 4, 800), (2, 1, 200)]
 
 
@@ -227,7 +229,7 @@ def test_tasks_with_needs_get_what_serves_them():
 
 def test_tasks_longer_than_a_walltime_get_a_longer_one():
     """No job is asked for in which nothing could end."""
-    offered = {Shape(4, 600.0): waits(1.0), EIGHT: waits(600.0)}
+    offered = {AllocationShape(4, 600.0): waits(1.0), EIGHT: waits(600.0)}
     assert set(decide(0.0, [Wave(10, 1000.0)], [], offered, PoolRules(maximum=20)).ask) == {EIGHT}
 
 
@@ -274,7 +276,7 @@ def test_shapes_that_cannot_be_are_refused():
     """The message says what to give."""
     for wrong in ({"cores": 3, "threads": 2}, {"cores": 0}, {"walltime_s": 0.0}, {"tags": frozenset({"a b"})}):
         with pytest.raises(InputError):
-            Shape(**{"cores": 4, "walltime_s": 60.0, **wrong})
+            AllocationShape(**{"cores": 4, "walltime_s": 60.0, **wrong})
 
 
 def test_an_allocation_takes_no_task_that_it_could_not_end():

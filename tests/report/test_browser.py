@@ -5,7 +5,7 @@ from report.chromium import PROGRAM, Chromium
 from report.test_page import RUN
 
 from asa.report.folder import write_folder
-from asa.report.page import Column, Figure, Folded, Page, Section, Table, Text, render
+from asa.report.page import Column, Folded, Page, PageFigure, PageTable, Section, Text, render
 from asa.report.page.drawing import gantt
 
 pytestmark = [
@@ -24,11 +24,13 @@ LONG = "multifactor:fair_share=0:age_accrues=no:weight=1000:half_life=7d"
 
 
 def a_page(title="Title"):
-    table = Table([Column("Name"), Column("Kind"), Column("Much", 1), Column("Long")], ROWS, "A table.")
+    table = PageTable([Column("Name"), Column("Kind"), Column("Much", 1), Column("Long")], ROWS, "A table.")
     sections = [
         Section("first", "First", [Text(("Words " * 60,)), table]),
         Section(
-            "jobs", f"Jobs under {LONG}", [Figure(gantt(RUN)), Folded("More jobs", [Figure(gantt(RUN), "Within.")])]
+            "jobs",
+            f"Jobs under {LONG}",
+            [PageFigure(gantt(RUN)), Folded("More jobs", [PageFigure(gantt(RUN), "Within.")])],
         ),
     ]
     return Page(title, ["It is `so`."], sections)
@@ -78,7 +80,7 @@ def test_a_table_is_sorted_by_the_keyboard(browser):
 def test_intervals_sort_by_their_lower_bounds(chromium, tmp_path):
     """Not by their letters; what has none comes last."""
     bounds = ["1,000 to 2,000", "90 to 3,000", "", "-5 to 200"]
-    table = Table([Column("Name"), Column("95 %")], [(str(place), words) for place, words in enumerate(bounds)])
+    table = PageTable([Column("Name"), Column("95 %")], [(str(place), words) for place, words in enumerate(bounds)])
     (tmp_path / "page.html").write_text(render(Page("T", [], [Section("s", "S", [table])])), encoding="utf-8")
     chromium.open(tmp_path / "page.html")
     chromium.ask('document.querySelectorAll("thead button")[1].click()')

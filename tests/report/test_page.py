@@ -15,7 +15,7 @@ from forked import asa
 from asa.cli.report import check_page
 from asa.errors import InputError, MissingExtraError
 from asa.report.folder import write_folder
-from asa.report.page import Column, Figure, Page, Section, Table, Text, render, rendering
+from asa.report.page import Column, Page, PageFigure, PageTable, Section, Text, render, rendering
 from asa.report.page.drawing import Bar, Dot, bars, curves, dots, gantt, kiviat, strips
 from asa.timeline import Lane, Span, Timeline
 from asa.units import format_duration
@@ -118,7 +118,7 @@ def test_what_a_dependency_keeps_back_is_drawn_otherwise_and_the_legend_says_how
     words = legend_of(root)
     assert ("held by a dependency" in words, "predicted end of its wait" in words) == (True, False)
     assert "held by a dependency" not in legend_of(ET.fromstring(gantt(RUN)))
-    assert re.search(r"\.kept \{ fill: url\(#fill-keeps\)", page := a_page(Figure(gantt(RUN))))
+    assert re.search(r"\.kept \{ fill: url\(#fill-keeps\)", page := a_page(PageFigure(gantt(RUN))))
     assert '<pattern id="fill-keeps"' in page
 
 
@@ -188,10 +188,10 @@ def test_what_cannot_be_drawn_does_not_break_a_page():
 
 def test_a_page_stands_alone():
     """No address is asked for anything, and nothing of what users wrote becomes markup."""
-    table = Table(
+    table = PageTable(
         [Column("Name"), Column("Much", 1, EVIL)], [(EVIL, 1.25), ("b", None), ("c", math.nan)], EVIL, {(0, 1): "best"}
     )
-    page = a_page(Text((EVIL, "a `b` c")), Figure(gantt(RUN), EVIL), table, made={"Seeds": EVIL})
+    page = a_page(Text((EVIL, "a `b` c")), PageFigure(gantt(RUN), EVIL), table, made={"Seeds": EVIL})
     read = Reader(page)
     assert read.tags.count("script") == 1
     assert not [a for a in read.attributes if a[1] in {"src", "onerror", "onload"}]
@@ -205,21 +205,21 @@ def test_a_page_stands_alone():
 
 def test_long_tables_can_be_searched_and_short_ones_need_not_be():
     columns = [Column("Name"), Column("Much", 0)]
-    assert 'type="search"' not in a_page(Table(columns, [(str(i), i) for i in range(11)]))
-    assert 'type="search"' in a_page(Table(columns, [(str(i), i) for i in range(12)]))
+    assert 'type="search"' not in a_page(PageTable(columns, [(str(i), i) for i in range(11)]))
+    assert 'type="search"' in a_page(PageTable(columns, [(str(i), i) for i in range(12)]))
 
 
 def test_intervals_carry_their_lower_bounds_by_which_they_sort():
     """A column in which words are not intervals alone sorts by its words."""
     rows = [("a", "1,234.5 to 2,000", "1 to 2"), ("b", "", "x"), ("c", "-9.0 to 3.0", ""), ("d", "9-10", "")]
-    page = a_page(Table([Column("Name"), Column("95 %"), Column("Words")], rows))
+    page = a_page(PageTable([Column("Name"), Column("95 %"), Column("Words")], rows))
     assert re.findall(r'<td data-value="([^"]*)">([^<]*)', page) == [
         ("1234.5", "1,234.5 to 2,000"), ("", ""), ("-9.0", "-9.0 to 3.0"), ("9", "9-10"),
     ]  # fmt: skip
 
 
 def test_the_same_page_is_the_same_text():
-    assert a_page(Figure(gantt(RUN))) == a_page(Figure(gantt(RUN)))
+    assert a_page(PageFigure(gantt(RUN))) == a_page(PageFigure(gantt(RUN)))
 
 
 # ---------------------------------------------------------------------- pages of comparisons

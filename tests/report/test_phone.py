@@ -5,7 +5,7 @@ from forked import asa
 from report.chromium import PROGRAM, Chromium
 from report.test_page import RUN
 
-from asa.report.page import Figure, Page, Section, render
+from asa.report.page import Page, PageFigure, Section, render
 from asa.report.page.drawing import Bar, bars, gantt
 
 pytestmark = [
@@ -119,4 +119,4 @@ def test_axes_of_time_are_durations(tmp_path):
     assert ">12h<" in drawn
     assert "1d01h" in drawn
     assert ">1m<" in gantt(RUN)
-    assert "seconds" not in render(Page("t", [], [Section("s", "S", [Figure(drawn)])])).partition("<main")[2]
+    assert "seconds" not in render(Page("t", [], [Section("s", "S", [PageFigure(drawn)])])).partition("<main")[2]

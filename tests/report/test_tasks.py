@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.bags import Deeds
-from asa.report.page import Figure, Page, Table, render
+from asa.report.page import Page, PageFigure, PageTable, render
 from asa.report.tasks import busy, tasks_section
 
 
@@ -34,8 +34,8 @@ def test_jobs_are_shown_by_their_numbers_with_what_they_did():
     jobs = {"t-0": ("4711", 2), "t-1": ("4712", 2)}
     did = [deeds("t-0", [(1000, 1010), (1000, 1020)], [0, 3]), deeds("t-1", [(1015, 1025)]), deeds("x", [(0, 1)])]
     section = tasks_section("fit", did, jobs)
-    [figure] = [part for part in section.parts if isinstance(part, Figure)]
-    [table] = [part for part in section.parts if isinstance(part, Table)]
+    [figure] = [part for part in section.parts if isinstance(part, PageFigure)]
+    [table] = [part for part in section.parts if isinstance(part, PageTable)]
     assert table.rows == [("4711", 2, 0.0, 20.0, 2, 1, 15.0), ("4712", 2, 15.0, 25.0, 1, 0, 10.0)]
     assert "job 4711: 2 tasks on 2 cores, 0s to 20s" in figure.svg
     assert "2 jobs ran 3 tasks of fit" in figure.svg
@@ -47,6 +47,6 @@ def test_jobs_are_shown_by_their_numbers_with_what_they_did():
 def test_many_jobs_fit_on_a_page(count):
     did = [deeds(f"t-{n}", [(n, n + 5.0)]) for n in range(count)]
     section = tasks_section("fit", did, {f"t-{n}": (str(n), 1) for n in range(count)})
-    [figure] = [part for part in section.parts if isinstance(part, Figure)]
+    [figure] = [part for part in section.parts if isinstance(part, PageFigure)]
     assert len(figure.svg) < 60_000 + 1000 * count
     assert figure.svg.count("aria-label=") == count + 1

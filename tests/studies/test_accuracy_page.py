@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 from report.test_page import Reader
 
-from asa.report.page import Folded, Table, render
+from asa.report.page import Folded, PageTable, render
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.accuracy.page import accuracy_page
 from asa.studies.accuracy.scores import Course, Score
@@ -82,7 +82,7 @@ def test_who_failed_on_a_log_comes_after_who_did_not():
     """Its mean is over less, and its figure on that log is missing."""
     page = accuracy_page([*TWO, score("brief", 0.1)])
     assert "`near` is closest" in words(page)
-    table = next(part for part in page.sections[0].parts if isinstance(part, Table))
+    table = next(part for part in page.sections[0].parts if isinstance(part, PageTable))
     assert [row[0] for row in table.rows] == ["near", "far", "brief"]
     assert table.rows[2] == ["brief", 0.1, None, 0.1]
     assert {table.rows[row][0] for row, column in table.marks if column == 1} == {"brief"}

@@ -30,7 +30,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """A table that can be sorted; searched if it is long, and narrowed by columns that say the same again and again."""
 
     columns: Sequence[Column]
@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """A drawing, with what it shows in words."""
 
     svg: str
@@ -69,10 +69,10 @@ class Folded:
     """Something that is shown when its title is chosen, and in print."""
 
     title: str
-    parts: Sequence[Text | Table | Figure]  # what is shown then, in order
+    parts: Sequence[Text | PageTable | PageFigure]  # what is shown then, in order
 
 
-Part = Text | Table | Figure | Links | Folded
+Part = Text | PageTable | PageFigure | Links | Folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from asa.errors import MissingExtraError
 from asa.printable import printable
 from asa.units import format_duration, parse_duration
 
-from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
+from .document import Around, Column, Folded, Links, Page, PageFigure, PageTable, Text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -116,8 +116,8 @@ def _template() -> Template:
     environment.filters |= {"worded": worded, "svg": Markup, "cell": _cell, "ranges": _ranges}
     environment.tests |= {
         "text": lambda part: isinstance(part, Text),
-        "table": lambda part: isinstance(part, Table),
-        "figure": lambda part: isinstance(part, Figure),
+        "table": lambda part: isinstance(part, PageTable),
+        "figure": lambda part: isinstance(part, PageFigure),
         "links": lambda part: isinstance(part, Links),
         "folded": lambda part: isinstance(part, Folded),
         "wordy": lambda value: isinstance(value, str) and len(value) > _WORDY,
@@ -126,7 +126,7 @@ def _template() -> Template:
     return environment.from_string(_file("page.html.j2"))
 
 
-def _ranges(table: Table) -> dict[int, list[str]]:
+def _ranges(table: PageTable) -> dict[int, list[str]]:
     """Give the lower bounds of each column that has nothing but intervals, by which these sort."""
     found: dict[int, list[str]] = {}
     for place, column in enumerate(table.columns):

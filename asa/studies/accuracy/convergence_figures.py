@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from asa.report.page import Figure
+from asa.report.page import PageFigure
 from asa.report.page.drawing import curves
 from asa.studies.accuracy.convergence import Convergence
 
 
-def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
+def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]:
     """Draw what each policy predicts beside what came true, for the first course of waits.
 
     `convergences`: one a policy, each of which has a figure of its own.
@@ -21,7 +21,7 @@ def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
         drawn = curves(
             lines, title=f"Policy {one.policy}", x_words="iterations", y_words="wait, s", steps=True, powers=True
         )
-        figures.append(Figure(drawn, f"Policy {followed(one)}"))
+        figures.append(PageFigure(drawn, f"Policy {followed(one)}"))
     return figures
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page import Column, Folded, Page, PageFigure, PageTable, Part, Section, Text
 from asa.report.page.drawing import curves, strips
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.accuracy.convergence_figures import convergence_figures, followed
@@ -199,7 +199,7 @@ def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, s
     words = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
     if len(logs) == 1:
         rows, columns = [row[:-1] for row in rows], columns[:-1]
-    return [Figure(drawn, words), Table(columns, rows, "The same as a table.", marks)]
+    return [PageFigure(drawn, words), PageTable(columns, rows, "The same as a table.", marks)]
 
 
 def _mean(row: Mapping[str, float]) -> float:
@@ -232,9 +232,9 @@ def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str,
     columns.append(Column("Off by, points", 1))
     return [
         Text((_STATED,)),
-        Figure(curve, f"Reliability, mean over logs: `{ranked[0]}`, and those whose quantiles are farthest off."),
-        Figure(strip, "Coverage of the stated p90, which should be 90 %: the dashed line."),
-        Table(columns, rows, "Coverage of each stated quantile, in percent."),
+        PageFigure(curve, f"Reliability, mean over logs: `{ranked[0]}`, and those whose quantiles are farthest off."),
+        PageFigure(strip, "Coverage of the stated p90, which should be 90 %: the dashed line."),
+        PageTable(columns, rows, "Coverage of each stated quantile, in percent."),
     ]
 
 
@@ -252,7 +252,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
         }
         x_words = "days since the first submission"
         which = f": the {len(drawn)} that come closest over all" if len(drawn) > 1 else ""
-        yield Figure(
+        yield PageFigure(
             curves(lines, title="Error over time", x_words=x_words, y_words="error, powers of ten"),
             f"Error over time, in blocks of equally many jobs{which}.",
         )
@@ -263,7 +263,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
             f"within {name}": [(day, 100 * share) for day, share in zip(best.course.day, of, strict=True)]
             for name, of in shares.items()
         }
-        yield Figure(
+        yield PageFigure(
             curves(held, title="Coverage over time", x_words=x_words, y_words="waits within, %"),
             f"Coverage over time: of the waits of a block, those within `{best.estimator}`'s p90 and p50.",
         )
@@ -271,7 +271,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
         yield Folded("By geometry", [_geometries(geometries)])
 
 
-def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> Table:
+def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> PageTable:
     """Make a table as a terminal has it; what is a range there is words here."""
     shown = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
     marks = {
@@ -281,7 +281,7 @@ def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption
     }
     columns = [Column("Estimator"), *(_column(m, scores) for m in shown)]
     rows = [[one.estimator, *(_value(m, one) for m in shown)] for one in scores]
-    return Table(columns, rows, caption, marks)
+    return PageTable(columns, rows, caption, marks)
 
 
 def _column(measure: ScoreMeasure, scores: Sequence[Score]) -> Column:
@@ -296,10 +296,10 @@ def _value(measure: ScoreMeasure, score: Score) -> str | float:
     return values[0] if len(values) == 1 else measure.text(score)
 
 
-def _geometries(sections: Sequence[tuple[str, Sequence[Score]]]) -> Table:
+def _geometries(sections: Sequence[tuple[str, Sequence[Score]]]) -> PageTable:
     columns = [Column("Jobs of"), Column("Estimator"), *(_column(m, sections[0][1]) for m in ACCURACY)]
     rows = [[label, one.estimator, *(_value(m, one) for m in ACCURACY)] for label, of in sections for one in of]
-    return Table(columns, rows, "The geometries that have most jobs.")
+    return PageTable(columns, rows, "The geometries that have most jobs.")
 
 
 def _of_scheduler(scores: Sequence[Score]) -> Iterator[Part]:

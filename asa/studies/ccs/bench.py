@@ -13,8 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from asa.backends.openccs.jobs import Entry, JobPhase
-from asa.backends.openccs.plan import Plan
-from asa.backends.openccs.requests import Request
+from asa.backends.openccs.plan import RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.system import oculus
 from asa.core.documents import read_json
 
@@ -89,7 +89,7 @@ class Speed:
         )
 
 
-def requests(seed: int, split: int = 1) -> Iterator[Request]:
+def requests(seed: int, split: int = 1) -> Iterator[ResourceRequest]:
     """Draw requests like those of the paper's Example 3, without end; walltimes are round numbers, as people's are.
 
     Each is split into so many of as long, with as many cores in all.
@@ -106,14 +106,14 @@ def requests(seed: int, split: int = 1) -> Iterator[Request]:
             wide = (cores[kind] * (piece + 1)) // pieces - (cores[kind] * piece) // pieces
             each = min(wide, _PER_NODE)
             gpu = ":gpus=1" if has_gpu and not piece else ""
-            yield Request.parse(
+            yield ResourceRequest.parse(
                 f"rset={-(-wide // _PER_NODE)}:ncpus={each}:mem={memory * each}g{gpu},walltime={walltime_s}s"
             )
 
 
-def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> Plan:
+def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> RequestPlan:
     """Make a plan of so many jobs; what can start at once runs."""
-    plan = Plan(oculus(), on_entry=entries.append if entries is not None else None)
+    plan = RequestPlan(oculus(), on_entry=entries.append if entries is not None else None)
     for request, _ in zip(requests(seed), range(jobs), strict=False):
         plan.submit(request, now=0)
     for job in plan.due(0):
@@ -135,7 +135,7 @@ def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 
     on_progress("submitting")
     figures.append(PlannerFigure("submissions", _submissions(plan), "1/s", 100))
     on_progress("planning an array")
-    array = Request.parse(f"rset=ncpus=1,walltime=2h,array=0-{jobs - 1}")
+    array = ResourceRequest.parse(f"rset=ncpus=1,walltime=2h,array=0-{jobs - 1}")
     seconds = _timed(lambda: plan.submit(array, now=60))
     figures.append(PlannerFigure(f"an array of {jobs:,} jobs", seconds, "s", 30 * jobs / 10_000, more_is_better=False))
     on_progress("recovering")
@@ -162,9 +162,9 @@ def _timed(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _growing(jobs: int) -> tuple[Plan, tuple[Effort, ...]]:
+def _growing(jobs: int) -> tuple[RequestPlan, tuple[Effort, ...]]:
     """Fill a plan, and see on the way what it takes to find a place for some requests."""
-    plan, source = Plan(oculus()), requests(1)
+    plan, source = RequestPlan(oculus()), requests(1)
     efforts = []
     for step in sorted({jobs // 20, jobs // 10, jobs // 5, 2 * jobs // 5, 3 * jobs // 5, 4 * jobs // 5, jobs}):
         while len(plan.jobs) < step:
@@ -178,7 +178,7 @@ def _growing(jobs: int) -> tuple[Plan, tuple[Effort, ...]]:
 def _split(jobs: int) -> Iterator[Effort]:
     """Fill plans with the same work in more and more jobs."""
     for split in _SPLITS:
-        plan, source = Plan(oculus()), requests(1, split)
+        plan, source = RequestPlan(oculus()), requests(1, split)
         work, whole = 0, _work(jobs)
         while work < whole:
             request = next(source)
@@ -193,13 +193,13 @@ def _work(jobs: int) -> int:
     return sum(request.job_set()["ncpus"] * (request.walltime_s or 0) for request in drawn)
 
 
-def _effort(plan: Plan) -> Effort:
+def _effort(plan: RequestPlan) -> Effort:
     probes = [plan.cluster.prepare(request) for request, _ in zip(requests(99), range(100), strict=False)]
     seconds = min(_timed(lambda: [plan.cluster.find(ask, 0) for ask in probes]) for _ in range(3))
     return Effort(len(plan.jobs), len(plan.cluster.used["ncpus"]), 1e6 * seconds / len(probes))
 
 
-def _backfills(plan: Plan) -> float:
+def _backfills(plan: RequestPlan) -> float:
     """Let three of the running jobs end early, one after the other, and look for better places each time."""
     running = [job for job in plan.jobs.values() if job.phase is JobPhase.RUNNING]
     looked, seconds = 0, 0.0
@@ -212,13 +212,13 @@ def _backfills(plan: Plan) -> float:
     return looked / seconds
 
 
-def _submissions(plan: Plan, many: int = 1000) -> float:
+def _submissions(plan: RequestPlan, many: int = 1000) -> float:
     """Submit best-effort jobs of chunks of two cores for two minutes, as the paper does, and the usual mix, in turn."""
-    small = Request.parse("rset=4:ncpus=2,walltime=120s")
+    small = ResourceRequest.parse("rset=4:ncpus=2,walltime=120s")
     source = requests(7)
     mixed = [next(source) if number % 2 else small for number in range(many)]
 
-    def submit(them: Sequence[Request]) -> None:
+    def submit(them: Sequence[ResourceRequest]) -> None:
         for request in them:
             plan.submit(request, now=60)
 
@@ -229,13 +229,13 @@ def _recovery(jobs: int) -> float:
     entries: list[Entry] = []
     plan = filled(jobs, entries=entries)
     written = [json.dumps(entry) for entry in entries]
-    again: list[Plan] = []
-    seconds = _timed(lambda: again.append(Plan.reload(plan.system, map(read_json, written))))
+    again: list[RequestPlan] = []
+    seconds = _timed(lambda: again.append(RequestPlan.reload(plan.system, map(read_json, written))))
     if {name: job.start_s for name, job in again[0].jobs.items()} != {n: j.start_s for n, j in plan.jobs.items()}:
         raise AssertionError("the plan is not the plan that it was")
     return seconds
 
 
-def _begin(plan: Plan, now: int) -> None:
+def _begin(plan: RequestPlan, now: int) -> None:
     for job in plan.due(now):
         plan.begin(job.id, now=now)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from asa.backends.openccs.jobs import CcsJob
 from asa.backends.openccs.requests import iso
-from asa.backends.openccs.system import System
+from asa.backends.openccs.system import CcsSystem
 from asa.backends.openccs.words import IN_1973_S, clock
 from asa.core.drawing import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from asa.backends.openccs.plan import Plan
+    from asa.backends.openccs.plan import RequestPlan
 
 _DAY_S = 86_400
 _MAX_ROWS = 64
@@ -66,7 +66,7 @@ class _Block:
         return float(self.times[first]), float(self.times[last]), float(self.low[first]), float(self.high[first])
 
 
-def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
+def draw_plan(plan: RequestPlan, path: str | Path, *, now: int, title: str) -> None:
     """Draw which cores each job holds from when to when.
 
     Each row is a node. Of a system of more than 64 nodes, or of one, the jobs' cores are stacked.
@@ -103,7 +103,7 @@ def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
     save_figure(figure, path)
 
 
-def _on_nodes(jobs: Sequence[CcsJob], system: System, resource: str) -> Iterator[_Block]:
+def _on_nodes(jobs: Sequence[CcsJob], system: CcsSystem, resource: str) -> Iterator[_Block]:
     """Give each job so many of a node's items as it holds, the first that are free."""
     column, width = system.resources.index(resource), len(system.resources)
     items = system.items()[:, column].tolist()
@@ -141,7 +141,7 @@ def _stacked(jobs: Sequence[CcsJob], resource: str) -> Iterator[_Block]:
         yield _Block(job, times[first : last + 1], low, level[first:last].copy())
 
 
-def _label_rows(panel: Axes, plan: Plan) -> None:
+def _label_rows(panel: Axes, plan: RequestPlan) -> None:
     nodes = plan.system.nodes
     panel.set_ylim(len(nodes), 0)
     panel.set_yticks(np.arange(len(nodes)) + 0.5, [node.name for node in nodes], fontsize="small")

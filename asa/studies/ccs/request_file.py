@@ -13,9 +13,9 @@ from asa.backends.openccs.jobs import CcsJob, JobPhase
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.limits import FreePool, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Chunk, Piece, PointedError, Request, RequestKind, iso, moment
-from asa.backends.openccs.system import Node, System, load_system, oculus
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import Chunk, Piece, PointedError, RequestKind, ResourceRequest, iso, moment
+from asa.backends.openccs.system import CcsSystem, Node, load_system, oculus
 from asa.backends.openccs.words import IN_1973_S, clock
 from asa.backends.simulated.swf import read_swf
 from asa.core.documents import read_text
@@ -47,14 +47,14 @@ class AskedRequest:
     user: str
     group: str
     name: str
-    request: Request
+    request: ResourceRequest
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRequest:
     """What is to be planned, on what, and within which limits."""
 
-    system: System
+    system: CcsSystem
     asked: Sequence[AskedRequest]
     limits: tuple[Limit, ...] = ()
     pools: tuple[FreePool, ...] = ()
@@ -81,7 +81,7 @@ def read_given(
     return GivenRequest(*_log(trace, jobs, cores), *bounds)
 
 
-def _system(name: str) -> System:
+def _system(name: str) -> CcsSystem:
     if name == _OCULUS:
         return oculus()
     if not name.endswith(".toml") and not Path(name).exists():
@@ -147,10 +147,10 @@ def _line(
     if not line[start:].strip():
         raise whole.cut(len(line)).refuse("a request is missing here", "Write one, as in rset=2:ncpus=4:mem=8g.")
     user, _, group = who.text.partition("@")
-    return AskedRequest(at_s, user, group, called, Request.parse(" " * start + line[start:], kinds))
+    return AskedRequest(at_s, user, group, called, ResourceRequest.parse(" " * start + line[start:], kinds))
 
 
-def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[AskedRequest]]:
+def _log(path: Path, jobs: int, cores: int | None) -> tuple[CcsSystem, list[AskedRequest]]:
     """Read the first jobs of a log."""
     log = read_swf(path, cores=cores)
     table = log.table
@@ -166,14 +166,14 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[AskedRe
             f"u{user}" if user >= 0 else "",
             f"g{group}" if group >= 0 else "",
             str(name),
-            Request((Chunk(1, {"ncpus": cores}),), walltime_s=lasts_s),
+            ResourceRequest((Chunk(1, {"ncpus": cores}),), walltime_s=lasts_s),
         )
         for name, submit_s, lasts_s, cores, user, group in zip(
             names, *(c[first].tolist() for c in columns), strict=True
         )
     ]
     name = path.name.removesuffix(".gz").removesuffix(".swf")
-    return System(name, (Node(name, {"ncpus": log.cores}),)), asked
+    return CcsSystem(name, (Node(name, {"ncpus": log.cores}),)), asked
 
 
 def last_moment(given: str | None, asked: Sequence[AskedRequest]) -> int:
@@ -209,7 +209,7 @@ class MadeRequest:
     """
 
     def __init__(self, given: GivenRequest, now: int, *, until: str = "") -> None:
-        self.plan = Plan(given.system, given.limits, given.pools)
+        self.plan = RequestPlan(given.system, given.limits, given.pools)
         self.refused: dict[str, CcsJob] = {}
         self.now = now
         has_limits = bool(given.limits or given.pools)

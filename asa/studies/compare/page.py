@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from asa.report.intervals import ends, written
-from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
+from asa.report.page import Column, Page, PageFigure, PageTable, Part, Section, Text
 from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
 from asa.studies.compare.figures import makespans_by_stage
 from asa.studies.compare.study import CompareRun
@@ -61,7 +61,7 @@ def comparison_page(
     return Page(title, [*said, rule], sections, made or {})
 
 
-def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
     groups = {
         f"{cores} cores": {
             cell.strategy: Bar(
@@ -74,15 +74,15 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         }
         for cores in counts
     }
-    return Figure(bars(groups, title="Makespan"), "Mean makespans, with 95 % intervals.")
+    return PageFigure(bars(groups, title="Makespan"), "Mean makespans, with 95 % intervals.")
 
 
-def _by_stage(runs: Sequence[CompareRun]) -> Figure:
+def _by_stage(runs: Sequence[CompareRun]) -> PageFigure:
     words = "Mean makespan by stage, from the bottom up: before each stage the time that it waited."
-    return Figure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
+    return PageFigure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
 
 
-def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
     strategies = list(dict.fromkeys(cell.strategy for cell in cells))
     points = [
         Dot(
@@ -96,7 +96,7 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
         for cell in cells
     ]
     drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True)
-    return Figure(
+    return PageFigure(
         drawn, "Makespan and core-hours, in the colours above. Nearer to the lower left corner is better in both."
     )
 
@@ -109,10 +109,10 @@ def _averages(cells: Sequence[Cell]) -> list[Part]:
     rows: list[list[str | float | None]] = [
         [name, *(100 * of[key] for key in ("twt_s", "makespan_s", "core_hours"))] for name, of in averages.items()
     ]
-    return [Table(columns, rows, "Above the best strategy, averaged over core counts.")]
+    return [PageTable(columns, rows, "Above the best strategy, averaged over core counts.")]
 
 
-def _table(cells: Sequence[Cell]) -> Table:
+def _table(cells: Sequence[Cell]) -> PageTable:
     columns = [Column("Strategy"), Column("Cores", 0), Column("Runs", 0)]
     for _, words, digits in _MEASURES:
         columns += [Column.of_time(words) if digits is None else Column(words, digits), Column("95 %")]
@@ -127,7 +127,7 @@ def _table(cells: Sequence[Cell]) -> Table:
             if len(others) > 1 and round(found.mean, digits or 0) == round(best, digits or 0):
                 marks[number, 3 + 2 * place] = "best"
         rows.append(row)
-    return Table(columns, rows, _CAPTION, marks)
+    return PageTable(columns, rows, _CAPTION, marks)
 
 
 def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
@@ -139,7 +139,7 @@ def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
         seen.add((run.cores, run.strategy))
         name = f"{run.strategy}, {run.cores} cores"
         parts.append(
-            Figure(gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}.")
+            PageFigure(gantt(run.timeline, f"Jobs: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}.")
         )
     if parts:
         parts.insert(0, Text((GANTT,)))

@@ -88,7 +88,7 @@ class JobRecord:
 
 
 @dataclass(slots=True)
-class _Running:
+class _SimulatedProgram:
     record: JobRecord
     checked_s: float  # when a check was last answered; the inhibitor counts from then
     done: int = 0  # iterations
@@ -123,7 +123,7 @@ class MalleableCluster:
         self._resizers: dict[int, Resizer] = {}  # by the job that each is for
         self._order: list[MalleableJob] = []
         self._needs: list[int] = []
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _SimulatedProgram] = {}
         self._ends: list[tuple[float, int]] = []  # of running jobs, by what they asked for
         self._events: list[tuple[float, int, str, int, int]] = []
         self._scheduled = 0
@@ -209,13 +209,13 @@ class MalleableCluster:
         record = self.records[job.id]
         record.start_s = self.now_s
         record.sizes.append((self.now_s, nodes))
-        self._running[job.id] = run = _Running(record, self.now_s)
+        self._running[job.id] = run = _SimulatedProgram(record, self.now_s)
         insort(self._ends, (self.now_s + job.limit_s, job.id))
         self._compute(run)
 
     # --- a running job ---
 
-    def _compute(self, run: _Running, pause_s: float = 0.0) -> None:
+    def _compute(self, run: _SimulatedProgram, pause_s: float = 0.0) -> None:
         """Go on after a pause, to the next check or to the end."""
         run.record.paused_s += pause_s
         job = run.record.job
@@ -242,7 +242,7 @@ class MalleableCluster:
         else:
             self._check(run)
 
-    def _check(self, run: _Running) -> None:
+    def _check(self, run: _SimulatedProgram) -> None:
         run.checked_s = self.now_s
         if self._asynchronous:
             answer, run.answer = run.answer, None
@@ -261,7 +261,7 @@ class MalleableCluster:
         else:
             self._submit_resizer(run, answer.nodes)
 
-    def _ask(self, run: _Running) -> PolicyAnswer:
+    def _ask(self, run: _SimulatedProgram) -> PolicyAnswer:
         """Ask the policy, and promote whom it promotes."""
         wish = run.record.job.wish(run.done)
         assert wish is not None, "it checks"
@@ -287,7 +287,7 @@ class MalleableCluster:
         self._compute(run)
         self._schedule()
 
-    def _submit_resizer(self, run: _Running, nodes: int) -> None:
+    def _submit_resizer(self, run: _SimulatedProgram, nodes: int) -> None:
         job = run.record.job.id
         resizer = Resizer(job, nodes - run.nodes, self.now_s + self._costs.timeout_s)
         self._resizers[job] = resizer

@@ -29,18 +29,18 @@ _LONGEST_S = 60.0 * FS.iterations
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class MalleableWorkload:
     """Jobs, and the nodes that they run on."""
 
     nodes: int
     jobs: tuple[MalleableJob, ...]
 
 
-def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> Workload:
+def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> MalleableWorkload:
     """Make a workload of FS jobs (section 7.4)."""
     most = FS.wish.maximum
     drawn = draw(jobs, most, random.Random(seed))
-    return Workload(
+    return MalleableWorkload(
         most,
         tuple(
             MalleableJob(number, one.submit_s, sleep(min(one.run * _UNIT_S, _LONGEST_S), one.nodes), one.nodes, kind)
@@ -51,14 +51,14 @@ def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> Workload:
 
 def throughput(
     jobs: int, seed: int, kind: ApplicationKind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
-) -> Workload:
+) -> MalleableWorkload:
     """Make a workload of the three applications (section 7.5)."""
     rng = random.Random(seed)
     drawn = list(draw(jobs, NODES, rng))
     chosen = [rng.choice(applications) for _ in drawn]
     sorted_at_random = [chosen[one.first] for one in drawn]
     rng.shuffle(sorted_at_random)
-    return Workload(
+    return MalleableWorkload(
         NODES,
         tuple(
             MalleableJob(number, one.submit_s, application, application.wish.maximum, kind)

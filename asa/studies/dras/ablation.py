@@ -82,7 +82,7 @@ class _ByRequest:
         return int(situation[:, _REQUEST].argmin())
 
 
-class _Oracle(Patient):
+class _RunTimeOracle(Patient):
     """Takes the job that will run shortest: what could be learned if run times were known."""
 
     def __init__(self, runs_s: Integers, **others: Any) -> None:
@@ -130,7 +130,7 @@ def ablation(
         "untrained": lambda: bounded.scheduler(first),
         "untrained-unbounded": lambda: Patient(first, patience=UNBOUNDED),
         "by-request": lambda: Patient(_ByRequest(), window=0, **bound),
-        "oracle": lambda: _Oracle(tested.test.run, **bound),
+        "oracle": lambda: _RunTimeOracle(tested.test.run, **bound),
         "sjf": sjf,
         "fcfs-easy": lambda: TwoLevels(First(), window=0),
     }

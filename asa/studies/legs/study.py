@@ -72,7 +72,7 @@ def _weighed(leg: Running) -> PlannedJob:
     return _early(leg, found.at(_WEIGHED_LEVEL), "where an interruption and idle cores weigh as much")
 
 
-class _Oracle:
+class _LegOracle:
     """Asks for the next leg as late as it can, so that it starts in time; at once where it cannot."""
 
     def __init__(self, world: Foresight) -> None:
@@ -110,7 +110,9 @@ WAYS: Mapping[str, LegsRival] = {
     "trees": LegsRival(lambda _: Rival(_by_median), "asa-queue-boost", words="boosted trees on the queue and the past"),
     "asa-waits": LegsRival(lambda _: Rival(_weighed), "asa-queue", words="asa's forecasts, without hand-over"),
     "asa": LegsRival(lambda _: Rival(ahead), "asa-queue", hands_over=True, words="asa"),
-    "oracle": LegsRival(lambda world: Rival(_Oracle(world)), hands_over=True, words="knows the wait, and takes over"),
+    "oracle": LegsRival(
+        lambda world: Rival(_LegOracle(world)), hands_over=True, words="knows the wait, and takes over"
+    ),
 }
 """By name, who is compared."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from asa.core.intervals import Interval
 from asa.report.intervals import plain, written
-from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page import Column, Folded, Page, PageFigure, PageTable, Part, Section, Text
 from asa.report.page.drawing import GANTT, Bar, bars, gantt
 from asa.studies.accuracy.convergence_figures import convergence_figures
 from asa.studies.paper.kept import BY_CONSTRUCTION, Accuracy, Breakdown, Claim, PaperResults, Tally, Usage
@@ -133,13 +133,13 @@ def _figures(results: PaperResults, modes: Sequence[Mode], sizes: Sequence[int])
 
 
 def _jobs(results: PaperResults, mode: Mode, sizes: Sequence[int]) -> Iterator[Folded]:
-    of: dict[str, list[Figure]] = {}
+    of: dict[str, list[PageFigure]] = {}
     for one in results.breakdowns:
         if one.mode == mode and one.cores in sizes:
             what = f"`{one.strategy}`, replication {one.seed}"
             drawn = gantt(one.timeline, f"{one.workflow}, {one.cores} cores, {one.strategy}")
             title = f"{_spelled(one.workflow)} on {one.cores} cores of {one.system}, {mode}"
-            of.setdefault(title, []).append(Figure(drawn, what))
+            of.setdefault(title, []).append(PageFigure(drawn, what))
     return (Folded(title, figures) for title, figures in of.items())
 
 
@@ -224,7 +224,7 @@ def _methods() -> Section:
     return Section("methods", "Methods", [Text(_METHODS)])
 
 
-def _tallies(results: PaperResults) -> Table:
+def _tallies(results: PaperResults) -> PageTable:
     columns = [Column("Table"), *(Column(_title(verdict), 0) for verdict in VERDICTS),
                *(Column(f"{_title(verdict)}, if all were equal", 0) for verdict in VERDICTS)]  # fmt: skip
     rows = [
@@ -232,14 +232,14 @@ def _tallies(results: PaperResults) -> Table:
          *(math.nan if one.table == BY_CONSTRUCTION else one.alike[verdict] for verdict in VERDICTS))
         for one in results.tallies()
     ]  # fmt: skip
-    return Table(columns, rows, "Verdicts, and the counts of the same rule if there were no differences.")
+    return PageTable(columns, rows, "Verdicts, and the counts of the same rule if there were no differences.")
 
 
 def _title(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _claims(results: PaperResults) -> Table:
+def _claims(results: PaperResults) -> PageTable:
     columns = [Column("Where"), Column("What"), Column("Runs"), Column("Unit"), Column("Ours", 1), Column("95 %"),
                Column("The paper's"), Column("Verdict")]  # fmt: skip
     rows = [
@@ -247,10 +247,10 @@ def _claims(results: PaperResults) -> Table:
          one.verdict)
         for one in results.claims
     ]  # fmt: skip
-    return Table(columns, rows, "Claims of the text.", _verdicts(rows, 7))
+    return PageTable(columns, rows, "Claims of the text.", _verdicts(rows, 7))
 
 
-def _usages(results: PaperResults) -> Iterator[Table]:
+def _usages(results: PaperResults) -> Iterator[PageTable]:
     columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("Strategy"), Column("Runs")]
 
     def shown(one: Usage) -> tuple[str, str, int, str, str]:
@@ -260,13 +260,13 @@ def _usages(results: PaperResults) -> Iterator[Table]:
         (*shown(one), words, *_beside(getattr(one, name), None)) for one in results.usages for name, words in _TIMES
     ]
     words = "Waiting and makespan: means over replications with their 95 % intervals."
-    yield Table([*columns, Column("What"), *_BESIDE_TIME], rows, words, _verdicts(rows, 10))
+    yield PageTable([*columns, Column("What"), *_BESIDE_TIME], rows, words, _verdicts(rows, 10))
     hours = [(*shown(one), *_beside(one.core_hours, 1)) for one in results.usages]
     words = "Core-hours: means over replications with their 95 % intervals."
-    yield Table([*columns, *_BESIDE], hours, words, _verdicts(hours, 9))
+    yield PageTable([*columns, *_BESIDE], hours, words, _verdicts(hours, 9))
 
 
-def _averages(results: PaperResults) -> Table:
+def _averages(results: PaperResults) -> PageTable:
     columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_BESIDE]
     rows = [
         (one.workflow, one.strategy, one.mode, f"{words}, %", *_beside(getattr(one, name), 1))
@@ -274,10 +274,10 @@ def _averages(results: PaperResults) -> Table:
         for name, words in _USED
     ]
     words = "Percent above the best strategy of each size, averaged over the sizes; off: ours over the paper's, less 1."
-    return Table(columns, rows, words, _verdicts(rows, 8))
+    return PageTable(columns, rows, words, _verdicts(rows, 8))
 
 
-def _accuracies(results: PaperResults) -> Iterator[Table]:
+def _accuracies(results: PaperResults) -> Iterator[PageTable]:
     columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What")]
     rows = [
         (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), None, 3600.0))
@@ -285,14 +285,14 @@ def _accuracies(results: PaperResults) -> Iterator[Table]:
         for name, words in _WAITS
     ]
     words = "Waits: 60 submissions of each size, one a minute, in every replication."
-    yield Table([*columns, *_BESIDE_TIME], rows, words, _verdicts(rows, 8))
+    yield PageTable([*columns, *_BESIDE_TIME], rows, words, _verdicts(rows, 8))
     rows = [
         (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), 2))
         for one in results.accuracies
         for name, words in _SHARES
     ]
     words = "Hits, misses and overhead of the same submissions; hits and misses add up to 100 %."
-    yield Table([*columns, *_BESIDE], rows, words, _verdicts(rows, 8))
+    yield PageTable([*columns, *_BESIDE], rows, words, _verdicts(rows, 8))
 
 
 def _of(row: Accuracy, name: str) -> ComparedFigure:
@@ -312,7 +312,7 @@ def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
             groups.setdefault(group, {})[one.strategy] = Bar((("", ours.mean),), ours.low, ours.high)
             published[group, one.strategy] = one.makespan_s.published
         drawn = bars(groups, title=f"Makespans of {workflow} on {system}", published=published)
-        yield Figure(drawn, f"Makespans of {workflow} on {system}, {mode}; dashed: the paper's.")
+        yield PageFigure(drawn, f"Makespans of {workflow} on {system}, {mode}; dashed: the paper's.")
 
 
 def _pairs(usages: Iterable[Usage]) -> list[tuple[str, str]]:
@@ -328,7 +328,7 @@ def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
                 groups.setdefault(f"{one.cores} cores", {})[one.strategy] = _stacked(one)
         name = next(one.figure for one in shown if (one.workflow, one.system) == (workflow, system))
         drawn = bars(groups, title=f"Figure {name}: {workflow} on {system}")
-        yield Figure(drawn, f"Figure {name}: {workflow} on {system}, {mode}; each stage on top of its wait.")
+        yield PageFigure(drawn, f"Figure {name}: {workflow} on {system}, {mode}; each stage on top of its wait.")
     costs: dict[str, dict[str, Bar]] = {}
     for one in shown:
         cost = one.core_hours
@@ -336,7 +336,7 @@ def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
     for workflow in dict.fromkeys(one.workflow for one in shown):
         mine = {name: group for name, group in costs.items() if name.startswith(workflow)}
         drawn = bars(mine, title=f"Figure 9: core-hours of {workflow}", unit="core-hours")
-        yield Figure(drawn, f"Figure 9: {workflow}, {mode}.")
+        yield PageFigure(drawn, f"Figure 9: {workflow}, {mode}.")
 
 
 def _stacked(one: Breakdown) -> Bar:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from asa.core.intervals import Interval
 from asa.report.intervals import ends, written
-from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page import Column, Folded, Page, PageFigure, PageTable, Part, Section, Text
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
 from asa.studies.schedulers.study import CellMeans, SchedulerResults, SchedulerStanding, Side
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
@@ -74,7 +74,7 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
     if results.left_out:
         columns = [Column("World"), Column("Scheduler"), Column("Strategy"), Column("Why")]
         rows = [(one.world, one.scheduler, one.strategy, one.reason) for one in results.left_out]
-        sections.append(Section("left-out", "What was left out", [Table(columns, rows)]))
+        sections.append(Section("left-out", "What was left out", [PageTable(columns, rows)]))
     sections.append(_methods())
     title = "Which strategy is best under which scheduler"
     return Page(title, list(_plainly(results)), sections, made or {})
@@ -397,7 +397,7 @@ def _matrix(
     caption: str,
     digits: int | None,
     marked: Mapping[tuple[str, str], str],
-) -> Table:
+) -> PageTable:
     """Make a column a strategy, with marks by row and strategy; without `digits` of durations."""
     strategies = list(dict.fromkeys(name for known in by_row.values() for name in known))
     rows = [[what, *(known.get(name) for name in strategies)] for what, known in by_row.items()]
@@ -408,7 +408,7 @@ def _matrix(
         if (what, name) in marked
     }
     columns = [Column.of_time(name) if digits is None else Column(name, digits) for name in strategies]
-    return Table([Column(heading), *columns], rows, caption, marks)
+    return PageTable([Column(heading), *columns], rows, caption, marks)
 
 
 def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
@@ -427,10 +427,10 @@ def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
         in_time=True,
     )
     words = "Mean wait of the others, above that without this workflow, under each scheduler; with 95 % intervals."
-    return [Text((_OTHERS,)), Figure(drawn, words), _harm(standings)]
+    return [Text((_OTHERS,)), PageFigure(drawn, words), _harm(standings)]
 
 
-def _harm(standings: Sequence[SchedulerStanding]) -> Table:
+def _harm(standings: Sequence[SchedulerStanding]) -> PageTable:
     columns = [
         Column("Scheduler"), Column("Strategy"), Column.of_time("Wait without"), Column.of_time("Longer by"),
         Column("95 %"), Column.of_time("Beyond Per-Stage", "Longer than with Per-Stage, which submits nothing ahead"),
@@ -451,10 +451,10 @@ def _harm(standings: Sequence[SchedulerStanding]) -> Table:
         for place, one in enumerate(standings)
         if one.longer_than_per_stage
     }
-    return Table(columns, rows, "The others. Marked: significant.", marks)
+    return PageTable(columns, rows, "The others. Marked: significant.", marks)
 
 
-def _standings(standings: Sequence[SchedulerStanding]) -> Table:
+def _standings(standings: Sequence[SchedulerStanding]) -> PageTable:
     columns = [
         Column("Scheduler"), Column("Strategy"), Column("Makespan, over Big Job's", 3), Column("95 %"),
         Column("Core-hours, over Per-Stage's", 3), Column("95 %"),
@@ -470,10 +470,10 @@ def _standings(standings: Sequence[SchedulerStanding]) -> Table:
     ]  # fmt: skip
     marks = {(place, 2): "best" for place, one in enumerate(standings) if one.is_as_quick}
     marks |= {(place, 4): "best" for place, one in enumerate(standings) if one.is_thrifty}
-    return Table(columns, rows, "Over all workflows and sizes.", marks)
+    return PageTable(columns, rows, "Over all workflows and sizes.", marks)
 
 
-def _places(places: Sequence[CellMeans]) -> Table:
+def _places(places: Sequence[CellMeans]) -> PageTable:
     columns = [
         Column("World"), Column("Scheduler"), Column("Workflow"), Column("Cores", 0), Column("Strategy"),
         Column.of_time("Makespan"), Column("Core-hours", 1), Column.of_time("Perceived wait"),
@@ -487,7 +487,7 @@ def _places(places: Sequence[CellMeans]) -> Table:
         )
         for one in places
     ]  # fmt: skip
-    return Table(columns, rows, "Means over seeds.")
+    return PageTable(columns, rows, "Means over seeds.")
 
 
 # ---------------------------------------------------------------------- under one scheduler
@@ -501,13 +501,13 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
         Dot(one.strategy, one.makespan.mean, one.core_hours.mean, ends(one.makespan), ends(one.core_hours))
         for one in standings
     ]
-    yield Figure(
+    yield PageFigure(
         dots(points, title=f"Under {name}", x_words="makespan over Big Job's", y_words="core-hours over Per-Stage's"),
         "Time and cost, with 95 % intervals. Nearer to the lower left corner is better in both.",
     )
     axes = _axes(standings)
     shares = {one.strategy: [column[place] for column in axes.values()] for place, one in enumerate(standings)}
-    yield Figure(kiviat(shares, list(axes), title=f"All at once, under {name}"), _BETTER)
+    yield PageFigure(kiviat(shares, list(axes), title=f"All at once, under {name}"), _BETTER)
     cells: dict[tuple[str, str, int], list[CellMeans]] = {}
     for place in results.places:
         cells.setdefault((place.world, place.workflow, place.cores), []).append(place)
@@ -515,9 +515,9 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
         yield Folded(f"Jobs: {workflow} on {cores} cores of {world}", [_jobs(place) for place in places])
 
 
-def _jobs(place: CellMeans) -> Figure:
+def _jobs(place: CellMeans) -> PageFigure:
     drawn = gantt(place.timeline, f"{place.workflow}, {place.cores} cores, {place.strategy} under {place.scheduler}")
-    return Figure(drawn, f"`{place.strategy}`, replication {place.seed}.")
+    return PageFigure(drawn, f"`{place.strategy}`, replication {place.seed}.")
 
 
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:

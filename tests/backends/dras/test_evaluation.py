@@ -21,7 +21,7 @@ from forked import asa
 from typer.testing import CliRunner
 
 from asa.errors import InputError, StateError
-from asa.studies.dras.ablation import _Oracle
+from asa.studies.dras.ablation import _RunTimeOracle
 from asa.studies.dras.asked import Order, days_of
 from asa.studies.dras.commands import app
 from asa.studies.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
@@ -397,7 +397,7 @@ def test_the_oracle_knows_what_a_request_does_not_say():
     """One after another on a machine for one, the shortest first though all ask for as much, and come at once."""
     run_s = np.array([50, 40, 20, 30])
     four = [np.zeros(4, dtype=np.int64), run_s, np.full(4, 60), np.full(4, 8)]
-    start = run(JobTable(*four), 8, _Oracle(run_s))
+    start = run(JobTable(*four), 8, _RunTimeOracle(run_s))
     assert np.argsort(start).tolist() == [2, 3, 1, 0]
 
 

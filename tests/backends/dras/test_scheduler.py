@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from asa.backends.dras.agents import Actor
 from asa.backends.dras.network import NetworkShape, initial
-from asa.backends.dras.rewards import Capability, Capacity, Selection, Waiting, read_objective, read_reward
+from asa.backends.dras.rewards import Capability, Capacity, SelectedJob, Waiting, read_objective, read_reward
 from asa.backends.dras.rivals import AtRandom, Knapsack, Largest, bin_packing, knapsack, pack, random_fit
 from asa.backends.dras.scheduler import First, Mode, OneLevel, TwoLevels
 from asa.backends.simulated.cluster import Cluster, Load, Outage
@@ -226,19 +226,19 @@ def test_an_objective_that_cannot_be_is_refused_with_what_to_give(words, said):
 
 def test_equation_1():
     """With its weights, by hand."""
-    selection = Selection(4, 50, 200, np.array([60]), np.array([200]), used=12, nodes=16)
+    selection = SelectedJob(4, 50, 200, np.array([60]), np.array([200]), used=12, nodes=16)
     assert Capability()(selection) == pytest.approx((50 / 200 + 4 / 16 + 12 / 16) / 3)
     assert Capability(1.0, 0.5, 0.0)(selection) == pytest.approx(50 / 200 + 0.5 * 4 / 16)
-    nobody = Selection(4, 0, 0, np.array([], dtype=int), np.array([], dtype=int), used=4, nodes=16)
+    nobody = SelectedJob(4, 0, 0, np.array([], dtype=int), np.array([], dtype=int), used=4, nodes=16)
     assert Capability()(nobody) == pytest.approx((4 / 16 + 4 / 16) / 3)
 
 
 def test_equation_2():
     """In hours, of requests or waits, by hand; times of nothing count as the least."""
-    selection = Selection(4, 50, 200, np.array([3600, 7200]), np.array([0, 1800]), used=12, nodes=16)
+    selection = SelectedJob(4, 50, 200, np.array([3600, 7200]), np.array([0, 1800]), used=12, nodes=16)
     assert Capacity()(selection) == pytest.approx(-(1 + 0.5) / 2)
     assert Capacity("wait")(selection) == pytest.approx(-(60 + 2) / 2)
-    nobody = Selection(4, 0, 0, np.array([], dtype=int), np.array([], dtype=int), used=4, nodes=16)
+    nobody = SelectedJob(4, 0, 0, np.array([], dtype=int), np.array([], dtype=int), used=4, nodes=16)
     assert Capacity()(nobody) == 0.0
     with pytest.raises(InputError, match="request or wait"):
         Capacity("runtime")

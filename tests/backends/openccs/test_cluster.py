@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 from asa.backends.openccs.cluster import PlannedCluster, TooMuchError
-from asa.backends.openccs.requests import Request
+from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import FOREVER, RUSV, UsageSlot
-from asa.backends.openccs.system import Admission, Node, Reserve, System, oculus
+from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve, oculus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_planner import Held, PlainPlanner, a_request, a_system, has_one_sort, lasts, totals
@@ -85,11 +85,11 @@ def everything(cluster):
 
 
 def system(*nodes, **more):
-    return System("small", nodes, **more)
+    return CcsSystem("small", nodes, **more)
 
 
 def found(cluster, text, since=BEGIN, **more):
-    return cluster.find(cluster.prepare(Request.parse(text, cluster.system.kinds)), since, **more)
+    return cluster.find(cluster.prepare(ResourceRequest.parse(text, cluster.system.kinds)), since, **more)
 
 
 def booked(cluster, text, since=BEGIN):
@@ -141,12 +141,12 @@ def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(r
 def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
     """Few nodes full of short jobs, one of which begins in the second in which another ends, or in the one before."""
     few = [Node(name, {"ncpus": 2}, {"acc": "fpga"}) for name in "abc"]
-    small = System("dense", (*few, Node("d", {"ncpus": 9})))  # which nobody asks for: in sum there is always room
+    small = CcsSystem("dense", (*few, Node("d", {"ncpus": 9})))  # which nobody asks for: in sum there is always room
     cluster, plain = PlannedCluster(small), PlainPlanner(small, since=BEGIN)
     for _ in range(12):
         needs = random.choice(["ncpus=1", "2:ncpus=1", "ncpus=2", "2:ncpus=2", "3:ncpus=1", "3:ncpus=2"])
         more = random.choice(["", "", ",place=scatter", ",place=excl"])
-        request = Request.parse(f"rset={needs}:acc=fpga{more},walltime={random.randint(1, 4)}s")
+        request = ResourceRequest.parse(f"rset={needs}:acc=fpga{more},walltime={random.randint(1, 4)}s")
         since = BEGIN + random.randint(0, 9)
         placement, first = cluster.find(cluster.prepare(request), since), plain.first(request, since)
         assert placement.start == first
@@ -437,7 +437,7 @@ def test_the_papers_requests_fit_on_a_cluster_like_its_own():
         "rset=ncpus=27:vmem=20g:arch=linux+4:ncpus=1:acc=phi",
         "rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl",
     ):
-        request = Request.parse(text, cluster.system.kinds)
+        request = ResourceRequest.parse(text, cluster.system.kinds)
         placement = booked(cluster, text)
         assert placement.start == BEGIN
         assert list(plain.complaints(Held.placed(request, placement, cluster.system))) == []

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from asa.backends.openccs.core import OpenCcsCore
-from asa.backends.openccs.plan import Plan
-from asa.backends.openccs.requests import Chunk, Request
+from asa.backends.openccs.plan import RequestPlan
+from asa.backends.openccs.requests import Chunk, ResourceRequest
 from asa.backends.openccs.site import OpenCcsSite
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.system import CcsSystem, Node
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.swf import read_swf, write_swf
@@ -90,12 +90,12 @@ def test_it_plans_as_the_paper_says(most, jobs):
 
 def on_one_node(jobs):
     """Plan with the planner of `asa ccs`, for which the machine is one node: give the starts."""
-    plan, starts, ends = Plan(System("one", (Node("a", {"ncpus": CORES}),))), {}, {}
+    plan, starts, ends = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": CORES}),))), {}, {}
     for now in range(1000):
         for job in [job for job, end in ends.items() if end == now]:
             plan.end(str(job), now=now)
         for job in np.flatnonzero(jobs.submit == now).tolist():
-            request = Request((Chunk(1, {"ncpus": int(jobs.cores[job])}),), walltime_s=int(jobs.request[job]))
+            request = ResourceRequest((Chunk(1, {"ncpus": int(jobs.cores[job])}),), walltime_s=int(jobs.request[job]))
             plan.submit(request, now=now, name=str(job))
         plan.backfill(now=now)
         for job in plan.due(now):

@@ -10,10 +10,10 @@ import pytest
 from asa.backends.openccs.cluster import Ask, Placement
 from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, Items, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Request
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import RUSV, UsageSlot
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.system import CcsSystem, Node
 from asa.backends.openccs.validity import Validity
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,13 +52,13 @@ def free(consumers, request, time, user="alice", group="", resource=None, stop=0
 
 def planned(*limits, pools=(), nodes=4, **resources):
     """A plan with limits, of some nodes with four cores each."""
-    system = System("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes)))
-    return Plan(system, limits, pools)
+    system = CcsSystem("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes)))
+    return RequestPlan(system, limits, pools)
 
 
 def submit(plan, text, now=AUGUST, user="alice", group=""):
     """Starts of what is asked for, in seconds from then on; None in the waiting room."""
-    jobs = plan.submit(Request.parse(text), now=now, user=user, group=group)
+    jobs = plan.submit(ResourceRequest.parse(text), now=now, user=user, group=group)
     starts = [None if job.start_s is None else job.start_s - now for job in jobs]
     return starts[0] if len(starts) == 1 else starts
 

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 from asa.backends.openccs.jobs import JobPhase, entry_of
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Request
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
+from asa.backends.openccs.system import CcsSystem, Node
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_planner import Held, PlainPlanner, a_request, a_system, has_one_sort, lasts
@@ -61,7 +61,7 @@ class Watched:
         self.random, self.max_sorts = random, max_sorts
         self.system = a_system(random)
         self.told = []  # every entry
-        self.plan = Plan(self.system, on_entry=self.tell)
+        self.plan = RequestPlan(self.system, on_entry=self.tell)
         self.now = BEGIN
         self.lasts = {}  # how long each job is to run, as it was last agreed
         self.down = set()
@@ -201,7 +201,7 @@ class Watched:
             return []
 
     def parse(self, text):
-        return Request.parse(text, self.system.kinds)
+        return ResourceRequest.parse(text, self.system.kinds)
 
     def refused(self, request, error):
         """It can never be, or not when it has to be."""
@@ -319,7 +319,7 @@ class Watched:
 
     def reload(self):
         """A plan made of what was told goes on in place of the plan."""
-        again = Plan.reload(self.system, self.told, on_entry=self.tell)
+        again = RequestPlan.reload(self.system, self.told, on_entry=self.tell)
         assert state(again, self.now) == state(self.plan, self.now)
         self.plan = again
         return "reload"
@@ -346,7 +346,7 @@ def test_a_plan_lives_as_the_plain_planner_says(seed, max_sorts):
     for _ in range(100):
         watched.live()
     for entries, now, seen in watched.kept:
-        assert state(Plan.reload(watched.system, watched.told[:entries]), now) == seen
+        assert state(RequestPlan.reload(watched.system, watched.told[:entries]), now) == seen
 
 
 # ---------------------------------------------------------------------- requests come
@@ -355,7 +355,7 @@ def test_a_plan_lives_as_the_plain_planner_says(seed, max_sorts):
 @given(RANDOMS)
 def test_an_array_is_planned_as_its_elements_would_be_one_by_one(random):
     one, other = (Watched(Random(random.getrandbits(32)), max_sorts=1) for _ in range(2))
-    other.system, other.plan = one.system, Plan(one.system)
+    other.system, other.plan = one.system, RequestPlan(one.system)
     for number in range(3):
         text, many = str(one.a_request()), random.randint(2, 6)
         try:
@@ -384,15 +384,15 @@ def test_backfilling_until_nobody_moves_leaves_nobody_who_could(random):
     assert watched.plan.backfill(now=BEGIN) == []
 
 
-TWO = System("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4})), licences={"g03": 2})
+TWO = CcsSystem("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4})), licences={"g03": 2})
 
 
 def planned(system=TWO, on_entry=None):
     """A plan, and how to submit to it."""
-    plan = Plan(system, on_entry=on_entry)
+    plan = RequestPlan(system, on_entry=on_entry)
 
     def submit(text, now=BEGIN, **more):
-        jobs = plan.submit(Request.parse(f"rset={text}", system.kinds), now=now, **more)
+        jobs = plan.submit(ResourceRequest.parse(f"rset={text}", system.kinds), now=now, **more)
         return jobs[0] if len(jobs) == 1 else jobs
 
     return plan, submit
@@ -453,7 +453,7 @@ def test_an_array_that_cannot_be_whole_leaves_nothing():
     before = state(plan, BEGIN)
     with pytest.raises(RefusedError, match="deadline"):
         submit("ncpus=4,walltime=10s,deadline=1020,array=4", user="alice")
-    assert state(plan, BEGIN) == before == state(Plan.reload(TWO, told), BEGIN)
+    assert state(plan, BEGIN) == before == state(RequestPlan.reload(TWO, told), BEGIN)
     assert [job.start_s for job in submit("ncpus=4,walltime=10s,deadline=1020,array=3")] == [1000, 1010, 1010]
 
 
@@ -490,8 +490,8 @@ def test_a_number_is_not_given_again_after_a_crash():
     plan.end("1", now=BEGIN)
     plan.forget_before(BEGIN)
     assert not plan.jobs
-    again = Plan.reload(TWO, told)
-    assert again.submit(Request.parse("rset=ncpus=1"), now=BEGIN)[0].id != "1"
+    again = RequestPlan.reload(TWO, told)
+    assert again.submit(ResourceRequest.parse("rset=ncpus=1"), now=BEGIN)[0].id != "1"
 
 
 # ---------------------------------------------------------------------- they run, and leave
@@ -607,7 +607,7 @@ def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_th
     plan.recover("a", now=1001)
     plan.fail("b", now=1002)
     for count in range(len(told) + 1):
-        again = Plan.reload(TWO, told[:count])
+        again = RequestPlan.reload(TWO, told[:count])
         plain = PlainPlanner(TWO, 1002)
         for job in again.jobs.values():
             if job.placement is not None:

@@ -12,9 +12,9 @@ from asa.backends.openccs.requests import (
     Chunk,
     PlacementRule,
     PointedError,
-    Request,
     RequestError,
     RequestKind,
+    ResourceRequest,
     Size,
     iso,
 )
@@ -29,27 +29,27 @@ KINDS = {**STANDARD_KINDS, "disk": RequestKind.SIZE, "matlab": RequestKind.COUNT
 
 def refusal(text, kinds=KINDS):
     with pytest.raises(RequestError) as caught:
-        Request.parse(text, kinds)
+        ResourceRequest.parse(text, kinds)
     return caught.value
 
 
 def understood(text):
     try:
-        return Request.parse(text, KINDS), None
+        return ResourceRequest.parse(text, KINDS), None
     except RequestError as error:
         return None, error
 
 
 def test_the_papers_first_example():
     """Eight chunks in one rack."""
-    request = Request.parse("rset=8:ncpus=2:mem=10g:rack=8")
-    assert request == Request((Chunk(8, {"ncpus": 2, "mem": 10 * GIB}, {"rack": "8"}),))
+    request = ResourceRequest.parse("rset=8:ncpus=2:mem=10g:rack=8")
+    assert request == ResourceRequest((Chunk(8, {"ncpus": 2, "mem": 10 * GIB}, {"rack": "8"}),))
     assert request.job_set() == {"ncpus": 16, "mem": 80 * GIB}
 
 
 def test_the_papers_second_example():
     """Chunks of two kinds, one of which takes nothing that is counted."""
-    request = Request.parse("rset=ncpus=27:vmem=20g:arch=linux+4:acc=fpga")
+    request = ResourceRequest.parse("rset=ncpus=27:vmem=20g:arch=linux+4:acc=fpga")
     assert request.chunks == (
         Chunk(1, {"ncpus": 27, "vmem": 20 * GIB}, {"arch": "linux"}),
         Chunk(4, {}, {"acc": "fpga"}),
@@ -59,7 +59,7 @@ def test_the_papers_second_example():
 
 def test_the_papers_third_example():
     """A licence, and no two chunks on one node."""
-    request = Request.parse("rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl")
+    request = ResourceRequest.parse("rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl")
     assert request.chunks == (
         Chunk(5, {"ncpus": 16, "mem": 12 * GIB}, {"net": "IB"}),
         Chunk(1, {"ncpus": 1, "mem": 4 * GIB}),
@@ -72,7 +72,7 @@ def test_the_papers_third_example():
 
 def test_job_wide_amounts_count_beside_those_of_chunks():
     """Whatever a job takes of a resource is one sum."""
-    request = Request.parse("rset=2:ncpus=1:matlab=3,matlab=2,disk=1t", KINDS)
+    request = ResourceRequest.parse("rset=2:ncpus=1:matlab=3,matlab=2,disk=1t", KINDS)
     assert request.job_wide == {"matlab": 2, "disk": 1 << 40}
     assert request.job_set() == {"ncpus": 2, "matlab": 8, "disk": 1 << 40}
 
@@ -80,12 +80,12 @@ def test_job_wide_amounts_count_beside_those_of_chunks():
 def test_two_licences_of_one_name_are_two():
     """Whichever resources they are asked for by."""
     kinds = {"n": RequestKind.COUNT, "sw": RequestKind.PROPERTY, "tool": RequestKind.PROPERTY}
-    assert Request.parse("rset=n=1,sw=g03,tool=g03", kinds).licences == {"g03": 2}
+    assert ResourceRequest.parse("rset=n=1,sw=g03,tool=g03", kinds).licences == {"g03": 2}
 
 
 def test_threads_and_flags_take_nothing():
     """The job is told the one, the node must say the other."""
-    request = Request.parse("rset=2:ncpus=4:ompthreads=8:gpu_direct=true", KINDS)
+    request = ResourceRequest.parse("rset=2:ncpus=4:ompthreads=8:gpu_direct=true", KINDS)
     assert request.chunks == (Chunk(2, {"ncpus": 4}, {"gpu_direct": "true"}, {"ompthreads": 8}),)
     assert request.job_set() == {"ncpus": 8}
 
@@ -99,7 +99,7 @@ def test_threads_and_flags_take_nothing():
 )  # fmt: skip
 def test_sizes_are_bytes(text, size):
     """With units of powers of 1024, in either case."""
-    assert Request.parse(f"rset=mem={text}").job_set() == {"mem": size}
+    assert ResourceRequest.parse(f"rset=mem={text}").job_set() == {"mem": size}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_sizes_are_bytes(text, size):
 )
 def test_placements(text, place):
     """Each alone or with how a node is shared."""
-    assert Request.parse(f"rset=ncpus=1,place={text}").place == place
+    assert ResourceRequest.parse(f"rset=ncpus=1,place={text}").place == place
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_placements(text, place):
 )
 def test_walltimes_in_every_spelling(text, seconds):
     """Those of asa.units, in whole seconds."""
-    assert Request.parse(f"rset=ncpus=1,walltime={text}").walltime_s == seconds
+    assert ResourceRequest.parse(f"rset=ncpus=1,walltime={text}").walltime_s == seconds
 
 
 def test_a_walltime_is_never_cut_short():
     """Part of a second is one."""
-    assert Request.parse("rset=ncpus=1,walltime=1.5s").walltime_s == 2
+    assert ResourceRequest.parse("rset=ncpus=1,walltime=1.5s").walltime_s == 2
 
 
 @pytest.mark.parametrize("name", ["start", "deadline"])
@@ -147,7 +147,7 @@ def test_a_walltime_is_never_cut_short():
 )
 def test_times(name, text, seconds):
     """In UTC, unless they name another zone."""
-    request = Request.parse(f"rset=ncpus=1,{name}={text}")
+    request = ResourceRequest.parse(f"rset=ncpus=1,{name}={text}")
     times = {"start": request.start_s, "deadline": request.deadline_s}
     assert times == {"start": None, "deadline": None, name: seconds}
 
@@ -157,25 +157,27 @@ def test_times(name, text, seconds):
 )
 def test_arrays(text, indices):
     """By their ends, or by their length."""
-    assert Request.parse(f"rset=ncpus=1,array={text}").array == indices
+    assert ResourceRequest.parse(f"rset=ncpus=1,array={text}").array == indices
 
 
 def test_a_priority_may_be_less_than_nothing():
     """There is always somebody who can wait."""
-    assert Request.parse("rset=ncpus=1,priority=-3").priority == -3
+    assert ResourceRequest.parse("rset=ncpus=1,priority=-3").priority == -3
 
 
 def test_spaces_around_separators():
     """Also line ends, as in a settings file."""
     spaced = " rset = 8 : ncpus = 2 : mem = 10g\n + acc = fpga ,\n sw\t= g03 , place = pack : excl , array = 0 - 9 "
-    assert Request.parse(spaced) == Request.parse("rset=8:ncpus=2:mem=10g+acc=fpga,sw=g03,place=pack:excl,array=0-9")
+    assert ResourceRequest.parse(spaced) == ResourceRequest.parse(
+        "rset=8:ncpus=2:mem=10g+acc=fpga,sw=g03,place=pack:excl,array=0-9"
+    )
 
 
 def test_the_same_request_whatever_the_order_of_its_parts():
     """Only chunks have an order."""
-    one = Request.parse("rset=ncpus=1:mem=1g,walltime=1h,sw=g03,priority=1")
-    assert one == Request.parse("priority=1,sw=g03,walltime=1h,rset=mem=1g:ncpus=1")
-    assert Request.parse("rset=ncpus=1+mem=1g") != Request.parse("rset=mem=1g+ncpus=1")
+    one = ResourceRequest.parse("rset=ncpus=1:mem=1g,walltime=1h,sw=g03,priority=1")
+    assert one == ResourceRequest.parse("priority=1,sw=g03,walltime=1h,rset=mem=1g:ncpus=1")
+    assert ResourceRequest.parse("rset=ncpus=1+mem=1g") != ResourceRequest.parse("rset=mem=1g+ncpus=1")
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ TIMES = st.one_of(
     st.fixed_dictionaries({"deadline_s": st.integers(0, LATEST_S)}),
 )
 REQUESTS = st.builds(
-    lambda chunks, times, **others: Request(tuple(chunks), **times, **others),
+    lambda chunks, times, **others: ResourceRequest(tuple(chunks), **times, **others),
     chunks=st.lists(CHUNKS, min_size=1, max_size=4),
     times=TIMES,
     job_wide=st.fixed_dictionaries({}, optional={"sw": VALUES, "matlab": AMOUNTS, "disk": SIZES}),
@@ -345,13 +347,13 @@ REQUESTS = st.builds(
 @given(REQUESTS)
 def test_a_written_request_reads_back(request_):
     """Nothing is lost and nothing is added."""
-    assert Request.parse(str(request_), KINDS) == request_
+    assert ResourceRequest.parse(str(request_), KINDS) == request_
 
 
 @given(REQUESTS)
 def test_a_jobs_sum_is_that_of_its_chunks_one_by_one(request_):
     """Each as often as it is asked for, which is counted here otherwise."""
-    single = Request(tuple(Chunk(1, {n: a * c.count for n, a in c.needs.items()}) for c in request_.chunks))
+    single = ResourceRequest(tuple(Chunk(1, {n: a * c.count for n, a in c.needs.items()}) for c in request_.chunks))
     expected = {name: sum(c.needs.get(name, 0) for c in single.chunks) for c in single.chunks for name in c.needs}
     amounts = {name: value for name, value in request_.job_wide.items() if isinstance(value, int)}
     assert request_.job_set() == {n: expected.get(n, 0) + amounts.get(n, 0) for n in {*expected, *amounts}}
@@ -374,7 +376,7 @@ def test_any_text_is_a_request_or_is_pointed_at(text):
     """Never another error, and never a place outside the text."""
     request, error = understood(text)
     if error is None:
-        assert Request.parse(str(request), KINDS) == request
+        assert ResourceRequest.parse(str(request), KINDS) == request
     else:
         assert 0 <= error.position <= len(text)
         assert str(error).encode()  # could be printed

@@ -6,18 +6,18 @@ from dataclasses import replace
 import pytest
 from asa.backends.openccs.jobs import JobPhase
 from asa.backends.openccs.journal import open_plan
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Request
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import FOREVER
-from asa.backends.openccs.system import Node, System
+from asa.backends.openccs.system import CcsSystem, Node
 
 from asa.errors import StateError
 
-SYSTEM = System("four", tuple(Node(f"n{i}", {"ncpus": 4}) for i in range(4)), licences={"g03": 2})
+SYSTEM = CcsSystem("four", tuple(Node(f"n{i}", {"ncpus": 4}) for i in range(4)), licences={"g03": 2})
 
 
 def ask(text):
-    return Request.parse(f"rset={text}", SYSTEM.kinds)
+    return ResourceRequest.parse(f"rset={text}", SYSTEM.kinds)
 
 
 def submit(plan, text, now=100, **more):
@@ -31,7 +31,7 @@ def starts(plan):
 
 @pytest.fixture
 def plan():
-    return Plan(SYSTEM)
+    return RequestPlan(SYSTEM)
 
 
 @pytest.fixture

@@ -3,25 +3,25 @@
 import pytest
 from asa.backends.openccs.limits import Items, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Request
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import RUSV, UsageSlot
-from asa.backends.openccs.system import Node, System, load_system
+from asa.backends.openccs.system import CcsSystem, Node, load_system
 from asa.backends.openccs.why import why
 
 from asa.errors import InputError
 
 HOUR = 3600
-TWO = System("two", (Node("a", {"ncpus": 8}, {"net": "IB"}), Node("b", {"ncpus": 8}, {"net": "IB"})))
+TWO = CcsSystem("two", (Node("a", {"ncpus": 8}, {"net": "IB"}), Node("b", {"ncpus": 8}, {"net": "IB"})))
 
 
 def submit(plan, text, now=0, **more):
-    [job] = plan.submit(Request.parse(text, plan.system.kinds), now=now, **more)
+    [job] = plan.submit(ResourceRequest.parse(text, plan.system.kinds), now=now, **more)
     return job
 
 
 def test_nodes_of_one_s_own_count_whole_in_an_area():
-    plan = Plan(TWO, [Limit("user", "b", "ncpus", Items.parse("unlimited"), area=10 * HOUR)])
+    plan = RequestPlan(TWO, [Limit("user", "b", "ncpus", Items.parse("unlimited"), area=10 * HOUR)])
     first = submit(plan, "rset=ncpus=1,walltime=1h,place=excl", user="b")
     assert first.placement.totals["ncpus"] == 8
     assert submit(plan, "rset=ncpus=1,walltime=1h,place=excl", user="b").start_s is None
@@ -30,7 +30,7 @@ def test_nodes_of_one_s_own_count_whole_in_an_area():
 
 
 def test_nobody_begins_before_his_start():
-    plan = Plan(TWO)
+    plan = RequestPlan(TWO)
     for _ in range(3):
         submit(plan, "rset=ncpus=8,walltime=1h")
     with pytest.raises(InputError, match="is to start at 3600, and it is 0"):
@@ -42,7 +42,7 @@ def test_one_that_moves_leaves_room_behind_for_others():
     """Once through, as in the paper, or until nobody moves."""
 
     def one(passes):
-        plan = Plan(System("one", (Node("a", {"ncpus": 8}),)))
+        plan = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": 8}),)))
         for name, priority in (("run", 0), ("low", 0), ("high", 9)):
             submit(plan, f"rset=ncpus=8,walltime=1h,priority={priority}", name=name)
         plan.begin("run", now=0)
@@ -56,7 +56,7 @@ def test_one_that_moves_leaves_room_behind_for_others():
 
 def test_an_array_has_an_end():
     with pytest.raises(RefusedError, match="an array may have 100000"):
-        Plan(TWO).submit(Request.parse("rset=ncpus=1,array=0-99999999999"), now=0)
+        RequestPlan(TWO).submit(ResourceRequest.parse("rset=ncpus=1,array=0-99999999999"), now=0)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_an_array_has_an_end():
 )
 def test_a_refusal_names_the_chunk(text, told):
     with pytest.raises(RefusedError, match=told):
-        submit(Plan(TWO), text)
+        submit(RequestPlan(TWO), text)
 
 
 def test_what_binds_one_who_wants_nodes_of_his_own_is_that_others_use_them():
-    plan = Plan(System("one", (Node("a", {"ncpus": 4}),)))
+    plan = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": 4}),)))
     submit(plan, "rset=ncpus=1,walltime=1h", name="a")
     submit(plan, "rset=ncpus=1,walltime=1h,place=excl", name="b")
     told = why(plan, "b", now=0)
@@ -85,7 +85,7 @@ def test_a_bare_number_is_one_of_items_and_of_bytes_everywhere(tmp_path):
     path.write_text('[[nodes]]\nname = "n"\nresources = {ncpus = "4", mem = "64", scratch = "1g"}\n')
     system = load_system(path)
     assert system.nodes[0].resources == {"ncpus": 4, "mem": 64, "scratch": 1 << 30}
-    submit(Plan(system), "rset=ncpus=4:mem=64:scratch=1g,walltime=1h")
+    submit(RequestPlan(system), "rset=ncpus=4:mem=64:scratch=1g,walltime=1h")
     limits = tmp_path / "l.toml"
     limits.write_text('[[limits]]\nuser = "x"\nresource = "ncpus"\nitems = "4"\n')
     assert load_limits(limits)[0][0].items.of(16) == 4

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 from asa.backends.openccs.cluster import PlannedCluster
-from asa.backends.openccs.requests import Request, RequestKind
-from asa.backends.openccs.system import Admission, Node, Reserve, System, load_system, oculus
+from asa.backends.openccs.requests import RequestKind, ResourceRequest
+from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve, load_system, oculus
 
 from asa.errors import InputError
 
@@ -76,7 +76,7 @@ def test_the_papers_dear_nodes_are_dear():
 )
 def test_a_node_weighs_its_largest_share_of_anything_and_its_priority(nodes, weights):
     """Section 5.2: both times the cores of the system."""
-    assert System("s", nodes).weights().tolist() == weights
+    assert CcsSystem("s", nodes).weights().tolist() == weights
 
 
 def test_a_file_says_all_of_a_cluster(tmp_path):
@@ -115,7 +115,7 @@ def test_a_file_says_all_of_a_cluster(tmp_path):
 )
 def test_requests_for_a_cluster_of_a_file_find_what_they_name(tmp_path, text, node):
     cluster = PlannedCluster(read(tmp_path, GOOD))
-    ask = cluster.prepare(Request.parse(f"rset={text}", cluster.system.kinds))
+    ask = cluster.prepare(ResourceRequest.parse(f"rset={text}", cluster.system.kinds))
     assert cluster.names_of(cluster.find(ask, 1000)) == [node]
 
 

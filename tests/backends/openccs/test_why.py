@@ -8,9 +8,9 @@ import pytest
 from asa.backends.openccs.jobs import CcsJob, JobPhase
 from asa.backends.openccs.lacks import LackCause
 from asa.backends.openccs.limits import Access, Consumers, FreePool, Items, Limit
-from asa.backends.openccs.plan import Plan, RefusedError
-from asa.backends.openccs.requests import Request
-from asa.backends.openccs.system import Admission, Node, Reserve, System, oculus
+from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.requests import ResourceRequest
+from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve, oculus
 from asa.backends.openccs.why import why
 from asa.backends.openccs.words import clock, names
 from hypothesis import given, settings
@@ -23,16 +23,16 @@ HOUR = 3600
 
 def planned(system, *asked, limits=(), pools=(), now=0):
     """Plan requests: texts, or who, name and text."""
-    plan = Plan(system)
+    plan = RequestPlan(system)
     plan.consumers = Consumers(plan.cluster.used, limits, pools)
     for number, one in enumerate(asked, start=1):
         user, name, text = one if isinstance(one, tuple) else ("", str(number), one)
-        plan.submit(Request.parse(text, system.kinds), now=now, user=user, group="", name=name)
+        plan.submit(ResourceRequest.parse(text, system.kinds), now=now, user=user, group="", name=name)
     return plan
 
 
 def cluster(many=4, *, cores=8, **more):
-    return System("c", tuple(Node(f"n{i}", {"ncpus": cores}) for i in range(1, many + 1)), **more)
+    return CcsSystem("c", tuple(Node(f"n{i}", {"ncpus": cores}) for i in range(1, many + 1)), **more)
 
 
 def without(told, cause, of=None):
@@ -153,7 +153,7 @@ def test_sorts_of_chunks_that_need_the_same_node():
         Node("c", {"ncpus": 2}),
         Node("d", {"ncpus": 2}),
     )
-    plan = planned(System("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4+ncpus=4:acc=x,walltime=1h")
+    plan = planned(CcsSystem("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4+ncpus=4:acc=x,walltime=1h")
     assert plan.cluster.names_of(plan.jobs["1"].placement) == ["b"]
     told = why(plan, "2", now=0)
     assert told.job.start_s == 2 * HOUR
@@ -163,7 +163,7 @@ def test_sorts_of_chunks_that_need_the_same_node():
 def test_a_property_binds():
     """It is said how many nodes have it."""
     nodes = (Node("a", {"ncpus": 4}, {"acc": "tesla"}), Node("b", {"ncpus": 4}), Node("c", {"ncpus": 4}))
-    plan = planned(System("s", nodes), "rset=ncpus=4:acc=tesla,walltime=2h", "rset=ncpus=2:acc=tesla,walltime=1h")
+    plan = planned(CcsSystem("s", nodes), "rset=ncpus=4:acc=tesla,walltime=2h", "rset=ncpus=2:acc=tesla,walltime=1h")
     told = why(plan, "2", now=0)
     assert (LackCause.PROPERTY, "acc=tesla") in binding(told)
     [words] = [one.words for one in told.constraints if one.cause is LackCause.PROPERTY]
@@ -174,7 +174,7 @@ def test_a_property_binds():
 def test_what_is_kept_for_others_binds():
     """Cores beside a GPU are kept for who asks for one."""
     nodes = (Node("a", {"ncpus": 4, "gpus": 1}), Node("b", {"ncpus": 2}))
-    system = System("s", nodes, reserves=(Reserve("gpus", {"ncpus": 2}),))
+    system = CcsSystem("s", nodes, reserves=(Reserve("gpus", {"ncpus": 2}),))
     plan = planned(system, "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=1h")
     told = why(plan, "3", now=0)
     assert told.job.start_s == 2 * HOUR
@@ -185,7 +185,7 @@ def test_what_is_kept_for_others_binds():
 def test_nodes_that_let_nobody_like_it_in_bind():
     """A node for large jobs is free, and not for a small one."""
     nodes = (Node("a", {"ncpus": 4}), Node("smp", {"ncpus": 32}, admits=(Admission({"ncpus": 5}),)))
-    plan = planned(System("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4,walltime=1h")
+    plan = planned(CcsSystem("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4,walltime=1h")
     told = why(plan, "2", now=0)
     assert (LackCause.ADMISSION, "smp") in binding(told)
     assert without(told, LackCause.ADMISSION) == 0
@@ -196,7 +196,7 @@ def test_nodes_that_are_down_bind():
     plan = planned(cluster(3), "rset=ncpus=8,walltime=2h")
     for name in ("n2", "n3"):
         plan.fail(name, now=0)
-    plan.submit(Request.parse("rset=ncpus=8,walltime=1h"), now=0, name="2")
+    plan.submit(ResourceRequest.parse("rset=ncpus=8,walltime=1h"), now=0, name="2")
     told = why(plan, "2", now=0)
     assert told.job.start_s == 2 * HOUR
     assert {(LackCause.DOWN, "n[2-3]"), (LackCause.JOBS, "ncpus")} <= binding(told)
@@ -216,7 +216,7 @@ def test_a_fixed_start_binds():
 def test_a_job_refused_for_its_deadline():
     """It is no job of the plan, and what keeps it out is told all the same."""
     plan = planned(cluster(), ("", "big", "rset=4:ncpus=8,walltime=3h"))
-    request = Request.parse("rset=ncpus=1,walltime=1h,deadline=1970-01-01T02:00")
+    request = ResourceRequest.parse("rset=ncpus=1,walltime=1h,deadline=1970-01-01T02:00")
     with pytest.raises(RefusedError) as caught:
         plan.submit(request, now=0, name="late")
     refused = CcsJob("late", request, why=caught.value.message)
@@ -234,7 +234,7 @@ def test_a_job_refused_for_its_deadline():
 def test_a_job_that_can_never_run():
     """What of its own wishes and of the site's rules keeps it from all nodes."""
     plan = planned(oculus())
-    request = Request.parse("rset=8:ncpus=16:acc=tesla,walltime=1h")
+    request = ResourceRequest.parse("rset=8:ncpus=16:acc=tesla,walltime=1h")
     told = why(plan, CcsJob("x", request), now=0)
     assert told.moment is None
     assert binding(told) == {(LackCause.PROPERTY, "acc=tesla"), (LackCause.RESERVE, "gpus")}
@@ -405,10 +405,10 @@ def random_plan(seed):
     )
     resources = {name for node in nodes for name in node.resources}
     reserves = (Reserve("gpus", {"ncpus": 1}),) if "gpus" in resources and rng.random() < 0.5 else ()
-    system = System("s", nodes, {"lic": 2}, reserves)
+    system = CcsSystem("s", nodes, {"lic": 2}, reserves)
     limits = [Limit("user", "u", "ncpus", Items.parse("3"))] if rng.random() < 0.4 else []
     pools = [FreePool("p", "ncpus", Items.parse("1"), access=(Access(users=("u",)),))] if rng.random() < 0.3 else []
-    plan = Plan(system)
+    plan = RequestPlan(system)
     plan.consumers = Consumers(plan.cluster.used, limits, pools)
     if rng.random() < 0.3 and len(nodes) > 1:
         plan.fail("n0", now=100)
@@ -417,7 +417,7 @@ def random_plan(seed):
         text = f"rset={rng.randint(1, 3)}:{needs}{rng.choice(['', '', ',sw=lic'])},walltime={rng.randint(1, 20)}s"
         text += rng.choice(["", "", ",place=scatter", ",place=pack", ",place=excl", ",start=115", ",deadline=130"])
         try:
-            plan.submit(Request.parse(text, system.kinds), now=100, user=rng.choice(["u", "v"]), group="")
+            plan.submit(ResourceRequest.parse(text, system.kinds), now=100, user=rng.choice(["u", "v"]), group="")
         except RefusedError:
             continue
     return plan, rng
@@ -491,7 +491,7 @@ def check_room(plan, job, others, short, at):
 
 def check_fits(plan, job, told, at):
     """Compare with what the planner itself does when the job comes anew, and may start at that time only."""
-    fresh = Plan(plan.system)
+    fresh = RequestPlan(plan.system)
     fresh.consumers = type(plan.consumers)(fresh.cluster.used, plan.consumers._limits, plan.consumers._pools)
     for name in plan.cluster.names:
         fresh.cluster.set_up(name, up=plan.cluster.is_up(name))
@@ -509,10 +509,10 @@ def check_fits(plan, job, told, at):
 def test_a_large_plan():
     """On 616 nodes with hundreds of jobs it is the same."""
     rng = random.Random(7)
-    plan = Plan(oculus())
+    plan = RequestPlan(oculus())
     for _ in range(400):
         text = f"rset={rng.choice([1, 8, 64])}:ncpus={rng.choice([4, 16])},walltime={rng.choice([1, 4, 24])}h"
-        plan.submit(Request.parse(text), now=0)
+        plan.submit(ResourceRequest.parse(text), now=0)
     before = facts(plan)
     last = max(plan.jobs.values(), key=lambda job: job.start_s)
     told = why(plan, last.id, now=0)
