@@ -80,7 +80,7 @@ types: build/installed/.made  ## Check types.
 examples: $(VENV)/.dev  ## Run every example.
 	@mkdir -p out
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
-	$(BIN)/python docs/picture.py out/picture.svg
+	$(BIN)/python docs/picture.py out/picture.svg 10
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing what builds the documentation into $(VENV) (once)"
