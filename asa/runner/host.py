@@ -20,15 +20,15 @@ class Host:
     unclaimed: dict[str, None] = field(default_factory=dict)
     repeatable: set[str] = field(default_factory=set)  # that it hands over again if they fail
     attempts_failed: dict[str, str] = field(default_factory=dict)  # those that did, and how the last ended
-    unopened: dict[str, None] = field(default_factory=dict)  # whose jobs may wait for their commands
+    unreleased: dict[str, None] = field(default_factory=dict)  # whose jobs may wait for their commands
     # by stage, what jobs of it wait for until it is handed over, each with the job's token
-    gates: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    releases: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
-    def gate(self, names: Iterable[str], stages: Stages) -> None:
+    def keep_back(self, names: Iterable[str], stages: Stages) -> None:
         """Keep stages from their turn until they are handed over."""
         for name in names:
             self.unclaimed[name] = None
-            stages.gate(name)
+            stages.keep_back(name)
 
     def may_hand_over(self, name: str) -> bool:
         """Whether a stage is to be handed over, now or once more should it fail."""
@@ -40,7 +40,7 @@ class Host:
 
     def handed_back(self, name: str, reason: str, stages: Stages) -> None:
         """Note that a stage failed which is handed over once more."""
-        self.gate([name], stages)
+        self.keep_back([name], stages)
         self.repeatable.discard(name)
         self.attempts_failed[name] = reason
 
@@ -48,20 +48,20 @@ class Host:
         """Note that a stage was handed over, which may begin."""
         name = entry.stage
         del self.unclaimed[name]
-        self.unopened[name] = None
+        self.unreleased[name] = None
         self.attempts_failed.pop(name, None)
         (self.repeatable.add if entry.may_come_again else self.repeatable.discard)(name)
         if entry.asked is not None:
             stages.put(name, replace(stages[name], stage=entry.asked))
-        stages.ungate(name)
+        stages.release(name)
 
     def dropped(self, entry: Dropped, stages: Stages) -> None:
         """Note that stages are not wanted any more."""
         for name in entry.stages:
             view = stages[name]
             self.unclaimed.pop(name, None)
-            self.unopened[name] = None
-            stages.ungate(name)
+            self.unreleased[name] = None
+            stages.release(name)
             if not view.phase.is_settled:
                 stages.put(name, replace(view, phase=Phase.NOT_WANTED, hold_until_s=None, reason=entry.reason))
 
@@ -70,12 +70,12 @@ class Host:
     def awaited(self, intent: Intended, stages: Stages) -> None:
         """Note what a job is to wait for until its stages are handed over."""
         own = f"{intent.token}~"
-        for gate in (*intent.spec.awaits, *(one for step in intent.spec.steps for one in step.awaits)):
-            if gate.startswith(own):
-                name = stages.at(int(gate.removeprefix(own)))
-                self.gates.setdefault(name, []).append((gate, intent.token))
+        for release in (*intent.spec.awaits, *(one for step in intent.spec.steps for one in step.awaits)):
+            if release.startswith(own):
+                name = stages.at(int(release.removeprefix(own)))
+                self.releases.setdefault(name, []).append((release, intent.token))
 
 
-def gate_of(token: str, stage: str, stages: Stages) -> str:
+def release_of(token: str, stage: str, stages: Stages) -> str:
     """Return the token that releases a job's stage once that is handed over."""
     return f"{token}~{stages.place(stage)}"

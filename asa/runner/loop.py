@@ -38,7 +38,7 @@ from asa.runner.submission import (
     give_up_orphans,
     look_for_duplicates,
     missing_jobs,
-    open_gates,
+    release_claimed,
     shape,
     submit,
     sweep,
@@ -319,7 +319,7 @@ def _act(one: Active) -> float | None:
     _begin(one)
     if not catch_up(one):
         return now + AGAIN_S[0]
-    wakes = [give_back(one), open_gates(one), look_for_duplicates(one), give_up_orphans(one)]
+    wakes = [give_back(one), release_claimed(one), look_for_duplicates(one), give_up_orphans(one)]
     if one.state.jobs.open_intent is None and one.state.outcome is None:
         wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":

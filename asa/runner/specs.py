@@ -12,7 +12,7 @@ from asa.errors import InputError
 from asa.keys import JobKeys, shared_by
 from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
-from asa.runner.host import gate_of
+from asa.runner.host import release_of
 from asa.runner.jobs import round_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
@@ -52,8 +52,8 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     walltime = demand.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
-    gates = gates_of(state, planned)
-    handover_s = HANDOVER_S if gates else 0.0
+    releases = releases_of(state, planned)
+    handover_s = HANDOVER_S if releases else 0.0
     walltime += handover_s
     return JobSpec(
         name=f"{state.name}/{_called(state, planned, own)}",
@@ -74,7 +74,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         # a dependency that a site drops starts the job, but not the payload
         awaits=(
             *(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()),
-            *(_own(gates, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
+            *(_own(releases, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
         ),
         posts=tuple(state.post(name) for name in planned.stages),
         supersedes=_superseded(state, planned),
@@ -161,12 +161,12 @@ def _max_await_s(
     return max(asked_s - own_s, min(handover_s, _MIN_HANDOVER_S), 1.0)
 
 
-def gates_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
+def releases_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
     """Name what a job waits for until its stages are handed over, by those that are not yet."""
     if not state.host.unclaimed:
         return {}
     token = token_of(state, planned)
-    return {name: gate_of(token, name, state.stages) for name in planned.stages if name in state.host.unclaimed}
+    return {name: release_of(token, name, state.stages) for name in planned.stages if name in state.host.unclaimed}
 
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
@@ -187,8 +187,8 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     )
 
 
-def _own(gates: Mapping[str, str], stage: str) -> tuple[str, ...]:
-    return (gates[stage],) if stage in gates else ()
+def _own(releases: Mapping[str, str], stage: str) -> tuple[str, ...]:
+    return (releases[stage],) if stage in releases else ()
 
 
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: Waves) -> tuple[Step, ...]:
@@ -216,7 +216,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
         cpus_per_task=stage.cpus_per_task,
         nodes=stage.nodes or 0,
         post=state.post(stage.name),
-        awaits=_own(gates_of(state, planned), stage.name),
+        awaits=_own(releases_of(state, planned), stage.name),
         out_of_memory=stage.out_of_memory,
     )
 

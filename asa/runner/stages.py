@@ -49,7 +49,7 @@ class Stages(Mapping[str, StageView]):
         self._paused: set[str] = set()
         self._pauses_s: dict[str, float] | None = None  # as they were found; None since something changed
         self._ahead: set[str] = set()
-        self._gated: set[str] = set()
+        self._kept_back: set[str] = set()
         for name in self._ready:
             self._note_turn(name)
         self.settle_anew()
@@ -133,20 +133,20 @@ class Stages(Mapping[str, StageView]):
         """Name the stage of a place in the workflow's order."""
         return self._order[place - 1]
 
-    def gate(self, name: str) -> None:
-        """Keep a stage's turn from it until `ungate`, however those end that it follows."""
-        self._gated.add(name)
+    def keep_back(self, name: str) -> None:
+        """Keep a stage's turn from it until `release`, however those end that it follows."""
+        self._kept_back.add(name)
         self._ready.discard(name)
         self._note_turn(name)
 
     @property
-    def ready_but_gated(self) -> frozenset[str]:
+    def ready_but_kept_back(self) -> frozenset[str]:
         """Stages whose predecessors are all settled, but that are kept from their turn."""
-        return frozenset(name for name in self._gated if not self._counts[name][0])
+        return frozenset(name for name in self._kept_back if not self._counts[name][0])
 
-    def ungate(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Let a stage have its turn."""
-        self._gated.discard(name)
+        self._kept_back.discard(name)
         if not self._counts[name][0]:
             self._ready.add(name)
         self._note_turn(name)
@@ -208,7 +208,7 @@ class Stages(Mapping[str, StageView]):
         return True
 
     def _note_ready(self, name: str) -> None:
-        (self._ready.discard if self._counts[name][0] or name in self._gated else self._ready.add)(name)
+        (self._ready.discard if self._counts[name][0] or name in self._kept_back else self._ready.add)(name)
         self._note_turn(name)
 
     def _note_turn(self, name: str) -> None:

@@ -133,7 +133,7 @@ class RunState(RunCourse):
         match entry:
             case Begun(at_s=at_s, fail_fast=fail_fast, is_open=is_open):
                 self.ending.fail_fast, self.host.may_add = fail_fast, is_open
-                self.host.gate(self.workflow.order if is_open else (), self.stages)
+                self.host.keep_back(self.workflow.order if is_open else (), self.stages)
                 yield RunStarted(time_s=at_s, run=self.name)
             case Shaped(stage=name, choice=choice):
                 self.choices[name] = choice
@@ -194,7 +194,7 @@ class RunState(RunCourse):
             case Extended(stages=stages, impossible=impossible):
                 self.workflow = self.workflow.with_more(stages)
                 self.stages.extend(self.workflow)
-                self.host.gate([stage.name for stage in stages], self.stages)
+                self.host.keep_back([stage.name for stage in stages], self.stages)
                 self.host.attempts_failed |= impossible
             case Claimed() if entry.impossible:
                 yield from self._claimed_in_vain(entry)
@@ -210,13 +210,13 @@ class RunState(RunCourse):
     def _claimed_in_vain(self, entry: Claimed) -> Iterator[News]:
         """Take in that a stage was handed over of which a job could never start."""
         name = entry.stage
-        self.host.unopened[name] = None
+        self.host.unreleased[name] = None
         if entry.may_come_again:
             yield from self.hand_back(name, entry.impossible, entry.at_s)
             return
         del self.host.unclaimed[name]
         self.ending.refused[name] = entry.impossible
-        self.stages.ungate(name)
+        self.stages.release(name)
         yield from self.fail([name], entry.impossible, entry.at_s)
 
     # ------------------------------------------------------------------ jobs that are asked for
@@ -290,7 +290,7 @@ class RunState(RunCourse):
         self.stages = self.taken_up(stages)
         for units in self.units.kinds:
             units.anew(self)
-        self.host.gate(self.host.unclaimed, self.stages)
+        self.host.keep_back(self.host.unclaimed, self.stages)
         for name in [name for name in self.choices if self.stages[name].phase is not Phase.DONE]:
             del self.choices[name]
         anew = tuple(name for name in self.workflow.order if name in once_more)

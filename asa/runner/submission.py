@@ -170,24 +170,24 @@ def give_back(one: Active) -> float | None:
     return None if all(is_done) else one.backend.now() + AGAIN_S[0]
 
 
-def open_gates(one: Active) -> float | None:
+def release_claimed(one: Active) -> float | None:
     """Release jobs whose stages were handed over; give up those whose request is too small, or that were dropped.
 
     A job is released by a file that is made once, whatever the job does at that moment. Return when to try again if
     that fails.
     """
     state, again = one.state, None
-    for name in list(state.host.unopened):
-        for gate, token in state.host.gates.get(name, ()):
+    for name in list(state.host.unreleased):
+        for release, token in state.host.releases.get(name, ()):
             why = _unfit(one, name, token)
-            if not _post(one, f"{gate}{REFUSAL}" if why else gate):
+            if not _post(one, f"{release}{REFUSAL}" if why else release):
                 again = one.backend.now() + AGAIN_S[0]
                 break
             if why and (job_id := one.job_of(token)) is not None and one.is_to_begin(job_id):
                 cancel(one, {job_id: why})
         else:
-            del state.host.unopened[name]
-            state.host.gates.pop(name, None)
+            del state.host.unreleased[name]
+            state.host.releases.pop(name, None)
     return again
 
 

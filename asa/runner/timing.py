@@ -33,11 +33,11 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
 def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
     """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
-    ready_but_gated = state.stages.ready_but_gated if state.host.max_jobs is not None else frozenset[str]()
+    ready_but_kept_back = state.stages.ready_but_kept_back if state.host.max_jobs is not None else frozenset[str]()
     for planned in plan:
         shared = planned.stages if state.host.unclaimed and not planned.is_addition else ()
         later: dict[str, None] = {}
-        next_ones = frozenset[str]() if state.host.unclaimed.keys() >= set(shared) else ready_but_gated
+        next_ones = frozenset[str]() if state.host.unclaimed.keys() >= set(shared) else ready_but_kept_back
         for name in shared if len(shared) > 1 else ():
             is_later = name in next_ones or _is_to_be_claimed_first(state, name)
             if is_later or not later.keys().isdisjoint(state.stages[name].stage.after):
@@ -107,7 +107,7 @@ def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
 
 def _undecided(state: RunState, free: float) -> frozenset[str]:
     """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
-    ready = state.stages.ready_but_gated if state.host.may_add and free < math.inf else frozenset()
+    ready = state.stages.ready_but_kept_back if state.host.may_add and free < math.inf else frozenset()
     return ready if len(ready) > free else frozenset()
 
 

@@ -17,7 +17,7 @@ from asa.runner.active import Active
 from asa.runner.entries import Accepted, Begun, Claimed, Intended, Refused
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
-from asa.runner.submission import open_gates
+from asa.runner.submission import release_claimed
 from asa.sites import open_facility
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -423,7 +423,7 @@ def test_no_hand_over_looks_at_all_jobs(tmp_path):
     larger = replace(stages[1], cores=2)
     for entry in (Claimed("s0", 2.0), Claimed("s1", 2.0, larger)):
         list(state.apply(entry))
-    open_gates(one)
+    release_claimed(one)
     assert len(list((tmp_path / "posts").iterdir())) == 2
     assert cancelled == ["job-s1"]
     assert spec_of(state, PlannedJob(("s2",), 0.0, Keep.NOTHING, ""))
