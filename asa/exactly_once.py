@@ -159,7 +159,7 @@ class Submitter(ABC):
             if isinstance(error, SubmitInDoubtError):
                 attempt.again_s, attempt.cause = now_s, Cause.ANSWER if error.is_unexplained else Cause.UNKNOWN
             else:
-                self.put_off(token, attempt, str(error), cause=Cause.AWAY if is_away else Cause.ANSWER)
+                self.defer(token, attempt, str(error), cause=Cause.AWAY if is_away else Cause.ANSWER)
         else:
             try:
                 status = self.backend.status([job_id])[job_id]
@@ -169,7 +169,7 @@ class Submitter(ABC):
             attempt.succeeded()
         return None
 
-    def put_off(
+    def defer(
         self, token: str, attempt: Attempt, reason: str, *, cause: Cause = Cause.UNKNOWN, doubtful: bool = False
     ) -> None:
         """Note that a job was not accepted, and is to be sent again: after a pause, unless there was one."""
@@ -202,7 +202,7 @@ class Submitter(ABC):
                 attempt.again_s = now_s + LATE_S[0]
             else:
                 reason = "it was not to be found after its submission had gone wrong"
-                self.put_off(token, attempt, reason, cause=attempt.cause, doubtful=may_come_late)
+                self.defer(token, attempt, reason, cause=attempt.cause, doubtful=may_come_late)
         return attempt.again_s
 
     def _accept(self, token: str, status: JobStatus) -> None:

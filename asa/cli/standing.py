@@ -279,7 +279,7 @@ def stand(
             state,
             [
                 replace(
-                    _with_put_off(
+                    _with_deferral(
                         _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name)), state
                     ),
                     retried=""
@@ -340,9 +340,9 @@ def predictions(records: Iterable[Record]) -> dict[str, float]:
     return {name: r.wait_s for r in records if isinstance(r, Predicted) for name in r.stages}
 
 
-def _with_put_off(stage: StageStanding, state: RunState) -> StageStanding:
+def _with_deferral(stage: StageStanding, state: RunState) -> StageStanding:
     """Say since when, and why, the batch system has not accepted a stage's job, or one more of its jobs."""
-    deferral = state.put_off.of(stage.stage)
+    deferral = state.deferrals.of(stage.stage)
     if deferral is None or state.outcome is not None:
         return stage
     if stage.state != "waiting" and (stage.job_id is None or stage.ended_s is not None):
@@ -352,7 +352,7 @@ def _with_put_off(stage: StageStanding, state: RunState) -> StageStanding:
 
 def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStanding]:
     """Say of what would be asked for now that it follows a stage whose job is not accepted; in the graph's order."""
-    from asa.runner.put_off import target_of
+    from asa.runner.deferrals import target_of
 
     rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
@@ -370,7 +370,7 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
                 found.append(replace(one, planned_s=None, plan=f"submitted once {before} is accepted"))
                 continue
             target = target_of(state, PlannedJob((one.stage,), one.planned_s, Keep.NOTHING, ""))
-            if state.put_off.is_closed(target):
+            if state.deferrals.is_closed(target):
                 plan = f"submitted in its turn: jobs for {target.words} are tried one at a time until one is accepted"
                 one = replace(one, planned_s=None, plan=plan)  # noqa: PLW2901
         found.append(one)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asa.exactly_once import Attempt, Cause
-from asa.runner.put_off import Target, target_of
+from asa.runner.deferrals import Target, target_of
 from asa.runner.state import RunState
 from asa.runner.timing import before
 from asa.strategies.base import Choice, PlannedJob
@@ -45,7 +45,7 @@ class Attempts:
     def failed(self, planned: PlannedJob, now_s: float) -> None:
         """Note that a job was deferred, which the journal has already."""
         target = target_of(self.state, planned)
-        if self.state.put_off.is_closed(target):
+        if self.state.deferrals.is_closed(target):
             self._targets.setdefault(target, Attempt()).failed(now_s, Cause.ANSWER)
         else:
             self._targets.pop(target, None)
@@ -66,7 +66,7 @@ class Attempts:
             waits_s += [self._jobs[key].due_s(now_s) for key in planned.targets if key in self._jobs]
         if self._targets:
             target = target_of(self.state, planned, choices)
-            if target in self._targets and self.state.put_off.is_closed(target):
+            if target in self._targets and self.state.deferrals.is_closed(target):
                 waits_s.append(self._targets[target].due_s(now_s))
         return max(waits_s)
 
@@ -98,7 +98,7 @@ class Attempts:
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
         """Return the first job that may be sent and was not deferred before."""
         may = (job for job in jobs if self.again_s(job, now_s) <= now_s)
-        return next((job for job in may if self.state.put_off.tried_s(job) == -math.inf), None)
+        return next((job for job in may if self.state.deferrals.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
         """Whether a job is to be sent only after a deferred one."""
@@ -108,7 +108,7 @@ class Attempts:
         """Put jobs in the order in which they were tried last, but none before one that it follows."""
         tried_s, by_stage = list[float](), dict[str, float]()
         for job in jobs:
-            at_s = self.state.put_off.tried_s(job)
+            at_s = self.state.deferrals.tried_s(job)
             if job.has_payload:
                 at_s = max([at_s, *(by_stage.get(name, -math.inf) for name in before(self.state, job.stages))])
                 by_stage |= dict.fromkeys(job.stages, at_s)

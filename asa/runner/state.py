@@ -23,6 +23,7 @@ from asa.records import (
 )
 from asa.runner.accounts import Accounts
 from asa.runner.course import RunCourse
+from asa.runner.deferrals import Deferrals
 from asa.runner.entries import (
     Accepted,
     Again,
@@ -46,7 +47,6 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.runner.jobs import Job
-from asa.runner.put_off import PutOff
 from asa.runner.stages import Stages
 from asa.runner.units import UnitsOfRun
 from asa.runner.units.base import HOPELESS
@@ -88,7 +88,7 @@ class RunState(RunCourse):
 
     units: UnitsOfRun = field(default_factory=UnitsOfRun)  # what jobs run of the stages
     accounts: Accounts = field(init=False)  # of what the jobs held and idled
-    put_off: PutOff = field(default_factory=PutOff)  # jobs that were not accepted yet
+    deferrals: Deferrals = field(default_factory=Deferrals)  # jobs that were not accepted yet
     # what the strategy meant to submit when it was last asked; for show, and in no journal
     planned: tuple[PlannedJob, ...] = ()
 
@@ -129,7 +129,7 @@ class RunState(RunCourse):
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912, PLR0915 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
         self.may_have_lost |= not isinstance(entry, _HARMLESS)
-        self.put_off.heard(entry, self)
+        self.deferrals.heard(entry, self)
         match entry:
             case Begun(at_s=at_s, fail_fast=fail_fast, is_open=is_open):
                 self.ending.fail_fast, self.host.may_add = fail_fast, is_open

@@ -20,9 +20,9 @@ from asa.errors import (
 from asa.exactly_once import AGAIN_S
 from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
+from asa.runner.deferrals import target_of
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.put_off import target_of
 from asa.runner.specs import demand_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob
 
@@ -133,7 +133,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
             _is_refused_by_now(one, planned, spec.token)
         return
     if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
-        one.put_off(spec.token, attempt, str(refusal))
+        one.defer(spec.token, attempt, str(refusal))
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
     one.commit(Refused(spec.token, one.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
@@ -141,7 +141,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
 
 def _is_refused_by_now(one: Active, planned: PlannedJob, token: str) -> bool:
     """Say whether a job is refused, as it has got the same unknown answer for so long; note that."""
-    if not (lasting := one.state.put_off.refusal_of(token, target_of(one.state, planned))):
+    if not (lasting := one.state.deferrals.refusal_of(token, target_of(one.state, planned))):
         return False
     one.commit(Refused(token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
     return True

@@ -77,7 +77,7 @@ def odd(name):
 
 @pytest.mark.parametrize("error", [SubmitDeferredError("the partition is INACTIVE"), odd("bad")])
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "asa-plan"])
-def test_a_stage_that_is_put_off_holds_up_only_itself_and_what_depends_on_it(strategy, error):
+def test_a_stage_that_is_deferred_holds_up_only_itself_and_what_depends_on_it(strategy, error):
     stages = [stage("bad"), stage("behind", ["bad"]), stage("a"), stage("b", ["a"]), stage("c"), stage("d", "bc")]
     world = Picky(lambda name, now, _: error if name == "bad" and now < 500 else None)
     result = go(world, Workflow("flow", stages), strategy)
@@ -161,7 +161,7 @@ def all_before(world, flow, result):
 
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained"])
-def test_more_jobs_of_a_stage_that_are_put_off_hold_up_what_depends_on_it(strategy):
+def test_more_jobs_of_a_stage_that_are_deferred_hold_up_what_depends_on_it(strategy):
     """Of a stage that several jobs run all are there before what follows; what does not depend on it goes on."""
     many = stage("many", cores=8, walltime_s=3600, expected_run_s=1000, tasks=("t",), jobs=(4, 4))
     flow = Workflow("flow", [many, stage("after", ["many"]), stage("a"), stage("b", "a")])
@@ -184,7 +184,7 @@ def test_more_jobs_of_a_stage_that_are_put_off_hold_up_what_depends_on_it(strate
 
 
 @pytest.mark.parametrize("strategy", ["chained", "asa"])
-def test_a_next_leg_that_is_put_off_holds_up_nothing_else(strategy):
+def test_a_next_leg_that_is_deferred_holds_up_nothing_else(strategy):
     legs = stage("legs", walltime_s=100, expected_run_s=250, continues=Continuation.warned("USR1@5s"))
     flow = Workflow("flow", [legs, stage("after", ["legs"]), stage("a"), stage("b", "a"), stage("c", "b")])
     world = Picky(lambda name, now, _: SubmitDeferredError("no") if name.startswith("legs.2") and now < 400 else None)

@@ -377,7 +377,7 @@ def test_a_lease_that_cannot_be_read_stops_the_journal(tmp_path):
         Journal(tmp_path / "journal.jsonl", guard=guard).append(Begun(1.0))
 
 
-def test_a_job_that_is_put_off_again_and_again_is_written_once(tmp_path):
+def test_a_job_that_is_deferred_again_and_again_is_written_once(tmp_path):
     world, refusals = machine(), itertools.count()
 
     class Full:

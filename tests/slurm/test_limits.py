@@ -66,13 +66,13 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
     client = subprocess.Popen([ASA, *words], umask=0, **told)  # jobs are another user's, and write into its folders
     try:
 
-        def put_off():
+        def deferred():
             if not list((place / "runs").glob("*/journal.jsonl")):
                 return None
             stages = json.loads(asa("status", "--output", "json", **told).stdout)["stages"]
             return next((stage for stage in stages if stage["put_off"]), None)
 
-        stage = until(put_off, what="a submission that is refused")
+        stage = until(deferred, what="a submission that is refused")
         assert "AssocMaxSubmitJobLimit" in stage["put_off"]
         shown = asa("status", **told).stdout
         assert "not accepted since" in shown

@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_request_is_a_refusal_at_once(slurm, options):
         link.submit(job(folder, options=options))
 
 
-def put_off(run):
+def deferred(run):
     """Say why stages are put off, by their names."""
     state, records = run.folder.state()
     standing = stand(run.folder, state, records, time.time())
@@ -199,8 +199,8 @@ def test_a_partition_that_is_inactive_holds_up_only_its_own_stages(slurm, link):
         driven = run.client()
         driven.saw(StageEnded, "b")
         driven.saw(Deferred, "second")
-        until(lambda: set(put_off(run)) == {"first", "second"}, what="both, while none is being submitted")
-        assert all("not available" in why for why in put_off(run).values())
+        until(lambda: set(deferred(run)) == {"first", "second"}, what="both, while none is being submitted")
+        assert all("not available" in why for why in deferred(run).values())
         asked = {name for record in driven.records if isinstance(record, Submitted) for name in record.stages}
         assert asked == {"a", "b"}
     finally:

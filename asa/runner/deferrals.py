@@ -60,7 +60,7 @@ class Deferral:
 
 
 @dataclass(slots=True)
-class PutOff:
+class Deferrals:
     """The deferred submissions of a run."""
 
     _answers: UnknownAnswers = field(default_factory=UnknownAnswers)
