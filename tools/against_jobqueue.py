@@ -44,7 +44,7 @@ from slurm_testbed import SCRIPT, Testbed, missing
 from asa.backend import JobSpec, JobState
 from asa.estimators import WaitBank
 from asa.pool.planning import decide, drain_from_s
-from asa.pool.values import AllocationShape, Decision, PoolRules, View, Wave
+from asa.pool.values import AllocationShape, Decision, PoolRules, TaskKind, View
 from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
@@ -326,7 +326,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
                 else 0
             )
             if tasks := waiting + len(now_begun):
-                waves.append(Wave(tasks, (waiting * guess(task_s) + left) / tasks))
+                waves.append(TaskKind(tasks, (waiting * guess(task_s) + left) / tasks))
         views = []
         for one in there():
             idle = one.ready_s <= now and not one.busy(now)

@@ -243,10 +243,10 @@ def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: 
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(rules)
     graph.add_edges_from((before, rule) for rule, befores in edges.items() for before in befores)
-    rounds = nx.condensation(graph)
+    cycles = nx.condensation(graph)
     position = {rule: i for i, rule in enumerate(rules)}
     parts = [
-        tuple(sorted(rounds.nodes[node]["members"], key=position.__getitem__)) for node in nx.topological_sort(rounds)
+        tuple(sorted(cycles.nodes[node]["members"], key=position.__getitem__)) for node in nx.topological_sort(cycles)
     ]
     for part in parts:
         if len(part) > 1:
@@ -278,21 +278,21 @@ def _stage(
 ) -> Stage:
     is_local = all(rule.is_local for rule in known)
     total = sum if are_joined else max
-    width, waves, memory_mib, gpus = 1, 1, 0, 0
+    width, turns, memory_mib, gpus = 1, 1, 0, 0
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
         per_job = total(max(1, rule.threads) for rule in known)
         if max_cores is not None and not are_joined:
             per_job = min(per_job, max_cores)  # as Snakemake lowers threads to the cores that it is given
         jobs = max(rule.jobs for rule in known)
         at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
-        width, waves = at_once * per_job, math.ceil(jobs / at_once)
+        width, turns = at_once * per_job, math.ceil(jobs / at_once)
         memory_mib = at_once * total(
             rule.memory_mib or rule.memory_mib_per_thread * max(1, rule.threads) for rule in known
         )
         gpus = at_once * total(rule.gpus for rule in known)
     elif not is_local:
         width = max_cores or _PLACEHOLDER_CORES
-    minutes = (max if are_joined else sum)(rule.minutes for rule in known) * waves
+    minutes = (max if are_joined else sum)(rule.minutes for rule in known) * turns
     call = [f'--cores "${{ASA_CORES:-{width}}}"', "--nolock --rerun-incomplete --rerun-triggers mtime"]
     return Stage(
         name=name,

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from .values import AllocationShape, Needs, Wave
+from .values import AllocationShape, Needs, TaskKind
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskGroup, TaskPrefix, TaskState
@@ -20,7 +20,7 @@ _MAX_TASKS = 20_000  # of which each is looked at
 _SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # of a task, by its group's name
 
 
-def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[AllocationShape] = ()) -> list[Wave]:
+def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[AllocationShape] = ()) -> list[TaskKind]:
     """Read the unfinished tasks, in groups that run one after the other.
 
     Durations are those that dask measured for tasks of the same name, or expects; time that a task has run already is
@@ -42,7 +42,7 @@ def _duration_s(scheduler: Scheduler, prefix: TaskPrefix, unknown_s: float) -> f
     return expected_s if prefix.duration_average >= 0 else max(expected_s, unknown_s)
 
 
-def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
+def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[TaskKind]:
     """Lay each task after all that it waits for."""
     depths: dict[TaskState, int] = {}
     tasks = [task for task in scheduler.tasks.values() if task.state in _UNFINISHED]
@@ -57,32 +57,32 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs]
                 if not missing[after]:
                     ready.append(after)
     durations: dict[str, float] = {}
-    by_depth: dict[tuple[int, Needs], list[Wave]] = {}
+    by_depth: dict[tuple[int, Needs], list[TaskKind]] = {}
     for task in ready:
         prefix, needed = task.prefix, _needs(task)
         if prefix.name not in durations:
             durations[prefix.name] = _duration_s(scheduler, prefix, unknown_s)
         ran_s = task.processing_on.executing.get(task, 0.0) if task.processing_on else 0.0
         needs = needed if task in scheduler.unrunnable else _NONE
-        wave = Wave(cores_of(needed), max(durations[prefix.name] - ran_s, 0.0))
-        by_depth.setdefault((depths[task], needs), []).append(wave)
-    return _joined((depth, wave._replace(needs=needs)) for (depth, needs), alike in by_depth.items() for wave in alike)
+        kind = TaskKind(cores_of(needed), max(durations[prefix.name] - ran_s, 0.0))
+        by_depth.setdefault((depths[task], needs), []).append(kind)
+    return _joined((depth, kind._replace(needs=needs)) for (depth, needs), alike in by_depth.items() for kind in alike)
 
 
-def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
+def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[TaskKind]:
     stuck = _stuck(scheduler.unrunnable)
     needed = _needs_of_groups(scheduler)
     groups = {group for group in scheduler.task_groups.values() if _unfinished(group)}
-    waves: list[tuple[int, Wave]] = []
+    kinds: list[tuple[int, TaskKind]] = []
     depths: dict[TaskGroup, int] = {}
     for group in sorted(groups, key=lambda group: str(group.name)):
         depth = _depth(group, groups, depths)
         task_s = _duration_s(scheduler, group.prefix, unknown_s)
         needing = stuck.get(group, Counter())
         if (tasks := _unfinished(group) - needing.total()) > 0:
-            waves.append((depth, Wave(tasks * cores_of(needed[group.name]), task_s)))
-        waves += [(depth, Wave(tasks * cores_of(needs), task_s, needs)) for needs, tasks in needing.items()]
-    return _joined(waves)
+            kinds.append((depth, TaskKind(tasks * cores_of(needed[group.name]), task_s)))
+        kinds += [(depth, TaskKind(tasks * cores_of(needs), task_s, needs)) for needs, tasks in needing.items()]
+    return _joined(kinds)
 
 
 def longest_task_s(scheduler: Scheduler) -> float:
@@ -147,13 +147,13 @@ def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int
     return depths[group]
 
 
-def _joined(waves: Iterable[tuple[int, Wave]]) -> list[Wave]:
-    """Make one wave of what has the same depth and needs: as many tasks, as much work."""
-    by_depth: dict[tuple[int, Needs], list[Wave]] = {}
-    for depth, wave in waves:
-        by_depth.setdefault((depth, wave.needs), []).append(wave)
+def _joined(kinds: Iterable[tuple[int, TaskKind]]) -> list[TaskKind]:
+    """Join what has the same depth and needs: as many tasks, as much work."""
+    by_depth: dict[tuple[int, Needs], list[TaskKind]] = {}
+    for depth, kind in kinds:
+        by_depth.setdefault((depth, kind.needs), []).append(kind)
     joined = []
     for (_, needs), alike in sorted(by_depth.items(), key=lambda item: (item[0][0], sorted(item[0][1]))):
-        tasks = sum(wave.tasks for wave in alike)
-        joined.append(Wave(tasks, sum(wave.tasks * wave.task_s for wave in alike) / tasks, needs))
+        tasks = sum(kind.tasks for kind in alike)
+        joined.append(TaskKind(tasks, sum(kind.tasks * kind.task_s for kind in alike) / tasks, needs))
     return joined

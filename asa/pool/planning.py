@@ -26,7 +26,7 @@ from typing import NamedTuple
 from asa.units import format_duration
 from asa.waits import WaitForecast
 
-from .values import AllocationShape, Decision, Needs, PoolRules, View, Wave
+from .values import AllocationShape, Decision, Needs, PoolRules, TaskKind, View
 
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
@@ -49,17 +49,18 @@ class Rehearsal(NamedTuple):
 
     end_s: float  # when it would be done, or nothing would be left to do it
     left: float  # core-seconds that would not be done
-    begins_s: tuple[float, ...]  # when each wave would begin
-    idle: tuple[float, ...]  # core-seconds that would have nothing to do while each wave is the one that is worked at
+    begins_s: tuple[float, ...]  # when each of the kinds would begin
+    idle: tuple[float, ...]  # core-seconds that would have nothing to do while each kind is worked at
 
 
-def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> Rehearsal:
+def rehearse(now_s: float, kinds: Iterable[TaskKind], slots: Iterable[PoolSlot]) -> Rehearsal:
     """Spread work over cores, as if tasks could be divided; a group takes at least as long as one of its tasks, and
     begins when the previous one is done.
 
     Examples
     --------
-    >>> rehearse(0.0, [Wave(8, 10.0), Wave(1, 5.0)], [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 10.0, 100.0, 10.0)])
+    >>> slots = [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 10.0, 100.0, 10.0)]
+    >>> rehearse(0.0, [TaskKind(8, 10.0), TaskKind(1, 5.0)], slots)
     Rehearsal(end_s=20.0, left=0.0, begins_s=(0.0, 15.0), idle=(0.0, 35.0))
     """  # noqa: D205 - one sentence
     changes: dict[float, int] = {}
@@ -71,13 +72,13 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
     clock_s, cores, at, left = now_s, 0, 0, 0.0
     begins: list[float] = []
     idles: list[float] = []
-    for wave in waves:
-        work, began_s, idle = wave.tasks * wave.task_s, math.inf, 0.0
+    for kind in kinds:
+        work, began_s, idle = kind.tasks * kind.task_s, math.inf, 0.0
         while work > 0:
             while times[at] <= clock_s:
                 cores += changes[times[at]]
                 at += 1
-            if not (rate := min(cores, wave.tasks)):
+            if not (rate := min(cores, kind.tasks)):
                 if times[at] == math.inf:
                     break
                 clock_s = times[at]
@@ -90,40 +91,40 @@ def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[PoolSlot]) -> 
         begins.append(min(began_s, clock_s))
         left += work
         if began_s < math.inf and not work:
-            idle += cores * max(began_s + wave.task_s - clock_s, 0.0)
-            clock_s = max(clock_s, began_s + wave.task_s)
+            idle += cores * max(began_s + kind.task_s - clock_s, 0.0)
+            clock_s = max(clock_s, began_s + kind.task_s)
         idles.append(idle)
     return Rehearsal(clock_s, left, tuple(begins), tuple(idles))
 
 
 def decide(
     now_s: float,
-    waves: Sequence[Wave],
+    kinds: Sequence[TaskKind],
     views: Sequence[View],
     offers: Mapping[AllocationShape, WaitForecast],
     rules: PoolRules,
 ) -> Decision:
     """Return what to ask for and what to give back now.
 
-    `waves`: the unfinished tasks, in groups that run one after the other.
+    `kinds`: the unfinished tasks, in groups that run one after the other.
     `views`: the pool's running and pending allocations, without those being left.
     `offers`: what it may ask for, with forecasts of the waits; the first is the default where the work does not decide.
 
     Examples
     --------
     >>> soon, rules = WaitForecast((60.0,) * 9, 60.0), PoolRules(maximum=8)
-    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {AllocationShape(4, 3600.0): soon}, rules).ask]
+    >>> [shape.cores for shape in decide(0.0, [TaskKind(100, 36.0)], [], {AllocationShape(4, 3600.0): soon}, rules).ask]
     [4, 4]
     """
     plan = _Planning(now_s, list(views), offers, rules)
     plan.keep_minimum()
     if not rules.is_fixed:
-        for needs, alike in _by_needs(waves).items():
+        for needs, alike in _by_needs(kinds).items():
             plan.ask_for(needs, alike)
         if not plan.asked:
             plan.keep_maximum()
-            plan.withdraw(waves)
-            plan.give_back(waves)
+            plan.withdraw(kinds)
+            plan.give_back(kinds)
     return Decision(
         tuple(plan.asked), tuple(plan.withdrawn), tuple(plan.given_back), frozenset(plan.useless), tuple(plan.reasons)
     )
@@ -164,15 +165,15 @@ def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
     return max(until_s - task_s, start_s + (until_s - start_s) / 2)
 
 
-def _by_needs(waves: Iterable[Wave]) -> dict[Needs, list[Wave]]:
+def _by_needs(kinds: Iterable[TaskKind]) -> dict[Needs, list[TaskKind]]:
     """Divide the work by its needs; an allocation that serves two kinds counts fully for both.
 
     That asks for too little at first: the rest of the work is considered again later.
     """
-    parted: dict[Needs, list[Wave]] = {}
-    for wave in waves:
-        if wave.tasks > 0 and wave.task_s > 0:
-            parted.setdefault(wave.needs, []).append(wave)
+    parted: dict[Needs, list[TaskKind]] = {}
+    for kind in kinds:
+        if kind.tasks > 0 and kind.task_s > 0:
+            parted.setdefault(kind.needs, []).append(kind)
     return parted
 
 
@@ -223,37 +224,37 @@ class _Planning:
         """Tell how long before it is needed a job is best asked for: late costs the price, early its cores."""
         return forecast.at(self.rules.price / (self.rules.price + shape.cores))
 
-    def ask_for(self, needs: Needs, waves: Sequence[Wave]) -> None:
+    def ask_for(self, needs: Needs, kinds: Sequence[TaskKind]) -> None:
         """Ask for as much as is worth its price now, for work of one kind."""
-        fitting = self._fitting(needs, waves)
+        fitting = self._fitting(needs, kinds)
         views = [view for view in self.views if view.shape.serves(needs)]
-        as_it_is = rehearse(self.now_s, waves, self._slots(views, 0.5))
+        as_it_is = rehearse(self.now_s, kinds, self._slots(views, 0.5))
         if not fitting or (not as_it_is.left and as_it_is.end_s - self.now_s <= self.rules.target_s):
             return
         ways = [
             _Way(shape, forecast, count, delay_s)
             for shape, forecast in fitting.items()
-            for count in self._counts(shape, forecast, waves)
+            for count in self._counts(shape, forecast, kinds)
             for delay_s in self._delays(as_it_is, views, forecast)
         ]
         if not as_it_is.left:
             ways.append(_Way(*next(iter(fitting.items()))))
-        best = min(ways, key=lambda way: (self._cost(waves, views, way), way.delay_s, way.jobs), default=None)
+        best = min(ways, key=lambda way: (self._cost(kinds, views, way), way.delay_s, way.jobs), default=None)
         if best is not None and best.jobs and not best.delay_s:
-            work = sum(wave.tasks * wave.task_s for wave in waves)
+            work = sum(kind.tasks * kind.task_s for kind in kinds)
             self._ask(best.shape, best.jobs, f"{work / 3600:.3g} core-hours are to be done")
 
-    def _fitting(self, needs: Needs, waves: Sequence[Wave]) -> dict[AllocationShape, WaitForecast]:
+    def _fitting(self, needs: Needs, kinds: Sequence[TaskKind]) -> dict[AllocationShape, WaitForecast]:
         """Give the offers that can do the work: those in whose time its longest task fits, or else the longest."""
         serving = {shape: wait for shape, wait in self.offers.items() if shape.serves(needs)}
-        longest_s = max(wave.task_s for wave in waves) + self.rules.startup_s + self.rules.margin_s
+        longest_s = max(kind.task_s for kind in kinds) + self.rules.startup_s + self.rules.margin_s
         fitting = {shape: wait for shape, wait in serving.items() if shape.walltime_s >= longest_s}
         max_s = max((shape.walltime_s for shape in serving), default=0.0)
         return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == max_s}
 
-    def _counts(self, shape: AllocationShape, forecast: WaitForecast, waves: Sequence[Wave]) -> list[int]:
+    def _counts(self, shape: AllocationShape, forecast: WaitForecast, kinds: Sequence[TaskKind]) -> list[int]:
         """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
-        widest = -(-max(wave.tasks for wave in waves) // shape.cores)
+        widest = -(-max(kind.tasks for kind in kinds) // shape.cores)
         most = min(self._room(shape, forecast), self._places(), widest)
         if most < 1:
             return []
@@ -278,10 +279,10 @@ class _Planning:
         delays = sorted({at_s - self.now_s - lead_s for at_s in when for lead_s in leads})
         return [0.0, *(delay_s for delay_s in delays if delay_s > 0)][: _MAX_DELAYS + 1]
 
-    def _cost(self, waves: Sequence[Wave], views: Sequence[View], way: _Way) -> float:
+    def _cost(self, kinds: Sequence[TaskKind], views: Sequence[View], way: _Way) -> float:
         """Say what a way costs, in core-seconds: the expectation over how long everything waits."""
         shape, forecast, jobs, delay_s = way
-        work = sum(wave.tasks * wave.task_s for wave in waves)
+        work = sum(kind.tasks * kind.task_s for kind in kinds)
         again = self._again(forecast)
         total = 0.0
         for level in _LEVELS:
@@ -290,7 +291,7 @@ class _Planning:
             if jobs:
                 start_s = self.now_s + delay_s + wait_s
                 slots.append(self._slot(jobs * shape.cores, start_s, self._leave_s(shape, start_s)))
-            end_s, left, _, idle = rehearse(self.now_s, waves, slots)
+            end_s, left, _, idle = rehearse(self.now_s, kinds, slots)
             total += work + sum(idle[:1]) + sum(min(gap, again) for gap in idle[1:])
             total += sum(max(slot.from_s - slot.paid_s, 0.0) * slot.cores for slot in slots)
             if left:  # it is taken to be done by one more job, asked for when nothing is there any more
@@ -338,11 +339,11 @@ class _Planning:
                 above -= view.shape.cores
                 self._part(view, self.given_back, f"what was to follow {view.id} is here already: leave it")
 
-    def withdraw(self, waves: Sequence[Wave]) -> None:
+    def withdraw(self, kinds: Sequence[TaskKind]) -> None:
         """Withdraw what waits and has been certain to be of no use for long enough."""
         running = self._slots([view for view in self.views if view.start_s is not None], 0.5)
         for view in sorted(self._free(waiting=True), key=lambda view: -view.asked_s):
-            much = [wave._replace(tasks=_DOUBT * wave.tasks) for wave in waves if view.shape.serves(wave.needs)]
+            much = [kind._replace(tasks=_DOUBT * kind.tasks) for kind in kinds if view.shape.serves(kind.needs)]
             done_s, left, *_ = rehearse(self.now_s, much, running)
             if left or done_s > view.starts_s(self.now_s, _EARLY):
                 continue
@@ -352,7 +353,7 @@ class _Planning:
                 why = f"{view.id} would have been of no use for {format_duration(view.useless_s)}"
                 self._part(view, self.withdrawn, f"{why}, in which it could be got again: withdraw it")
 
-    def give_back(self, waves: Sequence[Wave]) -> None:
+    def give_back(self, kinds: Sequence[TaskKind]) -> None:
         """Give back what idles at a cost for which it could be got again, or what costs less to ask for again."""
         idle = self._free(waiting=False)
         cores = sum(view.shape.cores for view in idle)
@@ -360,7 +361,7 @@ class _Planning:
         for view in sorted(idle, key=lambda view: (-view.idle_s, view.id)):
             if not self._may_go(view):
                 continue
-            known = [alike for needs, alike in _by_needs(waves).items() if view.shape.serves(needs)]
+            known = [alike for needs, alike in _by_needs(kinds).items() if view.shape.serves(needs)]
             if known:
                 if all(self._is_better_away(view, alike) for alike in known):
                     why = "idles, and costs less if it is asked for again ahead of when it is needed"
@@ -371,18 +372,18 @@ class _Planning:
                 why = f"{view.id} has idled for {format_duration(view.idle_s)}, which pays for another wait"
                 self._part(view, self.given_back, f"{why}: give it back")
 
-    def _is_better_away(self, view: View, waves: Sequence[Wave]) -> bool:
+    def _is_better_away(self, view: View, kinds: Sequence[TaskKind]) -> bool:
         """Say whether known work costs less if one more allocation is given back, and asked for again or not."""
         forecast = self.offers.get(view.shape, view.forecast)
-        views = [other for other in self.views if any(other.shape.serves(wave.needs) for wave in waves)]
+        views = [other for other in self.views if any(other.shape.serves(kind.needs) for kind in kinds)]
         others = [other for other in views if other is not view]
         gone = len(self.given_back)
-        as_it_is = rehearse(self.now_s, waves, self._slots(others, 0.5))
+        as_it_is = rehearse(self.now_s, kinds, self._slots(others, 0.5))
         delays = self._delays(as_it_is, others, forecast)
 
         def least(there: Sequence[View], jobs: int) -> float:
             ways = [_Way(view.shape, forecast), *(_Way(view.shape, forecast, jobs, d) for d in delays if jobs)]
-            return min(self._cost(waves, there, way) for way in ways)
+            return min(self._cost(kinds, there, way) for way in ways)
 
         return least(others, gone + 1) < least(views, gone)
 

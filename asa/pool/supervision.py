@@ -183,13 +183,13 @@ class Supervision:
         now_s = self._roster.now()
         shapes = [shape for shape in self._offered if self._roster.is_possible(shape)]
         forecasts = await asyncio.wrap_future(self._desk.forecasts(shapes))
-        # tasks of unknown length are taken to be worth the wait for cores: a wave asked for too small waits twice
+        # tasks of unknown length are taken to be worth the wait for cores: a job that is too small waits twice
         unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
-        waves = read_demand(self._scheduler, unknown_s, shapes)
+        kinds = read_demand(self._scheduler, unknown_s, shapes)
         views = [one.view(now_s, self._margin_of(one.shape)) for one in self._roster.useful()]
         margin_s = max((self._margin_of(shape) for shape in shapes), default=0.0)
         rules = replace(self._rules, margin_s=margin_s, startup_s=self._roster.startup_s)
-        decision = await asyncio.to_thread(decide, now_s, waves, views, forecasts, rules)
+        decision = await asyncio.to_thread(decide, now_s, kinds, views, forecasts, rules)
         if self.is_over or self._rules.is_fixed != rules.is_fixed or self._roster.is_barren:
             return Decision()
         for one in self._roster.useful():

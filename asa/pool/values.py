@@ -92,7 +92,7 @@ class AllocationShape:
         return all(has.get(name, 0.0) >= amount for name, amount in needs)
 
 
-class Wave(NamedTuple):
+class TaskKind(NamedTuple):
     """Tasks that may run at the same time, and how long one takes."""
 
     tasks: int  # how many, each of a core

@@ -42,7 +42,7 @@ from asa.pool.desk import Desk, PoolNews
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.roster import Roster
-from asa.pool.values import AllocationShape, Wave
+from asa.pool.values import AllocationShape, TaskKind
 from asa.waits import LEVELS, WaitForecast
 
 
@@ -123,7 +123,7 @@ def test_an_allocation_of_its_own_serves_what_its_tag_asks_for(pool):
     pool, client = pool
     task = client.submit(os.getenv, "ASA_JOB_ID", resources={"train": 1, "gpus": 1})
     until(lambda: pool.scheduler.unrunnable, what="a task that nobody can run")
-    assert read_demand(pool.scheduler) == [Wave(1, 0.5, frozenset({("train", 1), ("gpus", 1)}))]
+    assert read_demand(pool.scheduler) == [TaskKind(1, 0.5, frozenset({("train", 1), ("gpus", 1)}))]
     wide = pool.ask(cores=2, walltime="20m", tags=["train"], gpus=2)
     assert task.result(timeout=60) == wide.job_id
     assert joined(wide).shape.walltime_s == 1200.0
@@ -534,9 +534,9 @@ def test_a_task_counts_as_what_it_keeps_from_running_beside_it(queue):
             tasks = [client.submit(abs, -1, key=name, resources=told) for name, told in needs.items()]
             while len(pool.scheduler.tasks) < len(needs):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            waves = read_demand(pool.scheduler, 0.0, shapes)
+            kinds = read_demand(pool.scheduler, 0.0, shapes)
             await client.cancel(tasks)
-            return {wave.needs: wave.tasks for wave in waves}
+            return {kind.needs: kind.tasks for kind in kinds}
 
     told = asyncio.run(read())
     expected = {"one": 2, "both": 4, "three": 4, "memory": 2, "tag": 1, "nobody": 16, "half": 1, "none": 1}
@@ -555,10 +555,10 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
             while not pool.scheduler.task_groups:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             pool.scheduler.task_prefixes["fit"].duration_average = 20.0
-            waves = read_demand(pool.scheduler)
-            assert [wave.task_s for wave in read_demand(pool.scheduler, 60.0)] == [60.0, 20.0, 60.0]
+            kinds = read_demand(pool.scheduler)
+            assert [kind.task_s for kind in read_demand(pool.scheduler, 60.0)] == [60.0, 20.0, 60.0]
             monkeypatch.setattr(demand, "_MAX_TASKS", 0)
-            assert read_demand(pool.scheduler) == waves  # by groups, as in a large graph
+            assert read_demand(pool.scheduler) == kinds  # by groups, as in a large graph
             monkeypatch.undo()
             again = [client.submit(abs, -n, key=f"same-{n}") for n in range(2)]
             later = client.submit(sum, again, key="between")
@@ -571,12 +571,12 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
             allocation = await pool.ask()
             phase = allocation.phase
             await client.cancel(done)
-            return waves, mixed, phase
+            return kinds, mixed, phase
 
-    waves, mixed, phase = asyncio.run(read())
-    assert waves == [Wave(6, 0.5), Wave(6, 20.0), Wave(1, 0.5)]
+    kinds, mixed, phase = asyncio.run(read())
+    assert kinds == [TaskKind(6, 0.5), TaskKind(6, 20.0), TaskKind(1, 0.5)]
     # two of one name, one after them, two of that name again; and one that takes four cores, which nobody has
-    assert [wave.tasks for wave in mixed] == [8, 4, 7, 3]
+    assert [kind.tasks for kind in mixed] == [8, 4, 7, 3]
     assert mixed[1].needs == frozenset({("cores", 4)})
     assert phase in (AllocationPhase.ASKED, AllocationPhase.PENDING, AllocationPhase.STARTING)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asa.errors import InputError
 from asa.pool.planning import PoolSlot, decide, drain_from_s, rehearse, surplus
-from asa.pool.values import AllocationShape, Decision, PoolRules, View, Wave
+from asa.pool.values import AllocationShape, Decision, PoolRules, TaskKind, View
 from asa.waits import WaitForecast
 
 HOUR = 3600.0
@@ -33,8 +33,8 @@ def pending(name, shape=FOUR, asked_s=-60.0, wait_s=600.0, **changes):
 
 forecasts = st.builds(waits, st.floats(0.0, 1e5), st.floats(1.0, 10.0))
 shapes = st.sampled_from([FOUR, EIGHT, AllocationShape(16, 600.0)])
-waves = st.lists(
-    st.builds(Wave, st.integers(0, 5000), st.floats(0.0, 5000.0), st.sampled_from([frozenset(), TRAIN])), max_size=4
+kinds = st.lists(
+    st.builds(TaskKind, st.integers(0, 5000), st.floats(0.0, 5000.0), st.sampled_from([frozenset(), TRAIN])), max_size=4
 )
 
 
@@ -66,7 +66,7 @@ rules = st.builds(
 offers = st.dictionaries(shapes, forecasts, min_size=1, max_size=3)
 
 
-@given(waves, pools(), offers, rules)
+@given(kinds, pools(), offers, rules)
 def test_what_is_decided_keeps_to_the_rules(work, views, offered, how):
     """Bounds on cores and on the queue hold, pinned and busy allocations stay, nothing is asked for while some goes."""
     told = decide(0.0, work, views, offered, how)
@@ -88,7 +88,7 @@ def test_what_is_decided_keeps_to_the_rules(work, views, offered, how):
     assert not (how.is_fixed and parted)
 
 
-@given(waves, pools(), offers, rules)
+@given(kinds, pools(), offers, rules)
 def test_deciding_is_a_function(work, views, offered, how):
     """The same question has the same answer, and nothing that is asked about is changed."""
     kept = list(work), list(views), dict(offered)
@@ -105,14 +105,14 @@ def test_nothing_is_asked_for_where_nothing_is_to_be_done(views, offered):
 @given(st.integers(1, 10_000), st.floats(0.1, 3000.0), forecasts, st.floats(0.1, 1000.0))
 def test_work_that_nobody_would_do_is_asked_for_at_once(tasks, task_s, forecast, price):
     """No work starves, at whatever price."""
-    assert decide(0.0, [Wave(tasks, task_s)], [], {FOUR: forecast}, PoolRules(price=price)).ask
+    assert decide(0.0, [TaskKind(tasks, task_s)], [], {FOUR: forecast}, PoolRules(price=price)).ask
 
 
-@given(pools(), waves, st.floats(0.01, 3.9), offers)
+@given(pools(), kinds, st.floats(0.01, 3.9), offers)
 def test_what_waits_survives_wobbling_demand(views, work, times, offered):
     """Demand that comes down at once to nothing, or changes, costs no place in the queue."""
     fresh = [replace(view, useless_s=0.0) for view in views]
-    wobbled = [wave._replace(tasks=int(wave.tasks * times)) for wave in work]
+    wobbled = [kind._replace(tasks=int(kind.tasks * times)) for kind in work]
     assert decide(0.0, wobbled, fresh, offered, PoolRules()).withdraw == ()
     assert decide(0.0, [], fresh, offered, PoolRules()).withdraw == ()
 
@@ -126,8 +126,8 @@ def test_what_waits_is_withdrawn_when_it_was_useless_for_as_long_as_it_would_tak
         seen = replace(waiting, useless_s=useless_s)
         assert decide(0.0, [], [seen], {FOUR: waits(600.0)}, PoolRules()).withdraw == withdrawn
     busy = alive("a2")
-    short = [Wave(4, 10.0)]  # done four times over before the other can start
-    long_ = [Wave(40, 100.0)]
+    short = [TaskKind(4, 10.0)]  # done four times over before the other can start
+    long_ = [TaskKind(40, 100.0)]
     seen = replace(waiting, useless_s=1e6)
     assert decide(0.0, short, [seen, busy], {FOUR: waits(600.0)}, PoolRules()).withdraw == ("a1",)
     assert decide(0.0, long_, [seen, busy], {FOUR: waits(600.0)}, PoolRules()).useless == frozenset()
@@ -135,7 +135,7 @@ def test_what_waits_is_withdrawn_when_it_was_useless_for_as_long_as_it_would_tak
 
 def test_what_waits_counts_at_once():
     """A second look before anything started asks for nothing more."""
-    work, offered, how = [Wave(400, 60.0)], {FOUR: waits(600.0)}, PoolRules(maximum=64)
+    work, offered, how = [TaskKind(400, 60.0)], {FOUR: waits(600.0)}, PoolRules(maximum=64)
     first = decide(0.0, work, [], offered, how).ask
     assert first
     views = [pending(f"a{n}", shape, asked_s=0.0) for n, shape in enumerate(first)]
@@ -144,25 +144,25 @@ def test_what_waits_counts_at_once():
 
 def test_a_higher_price_buys_more():
     """Time and cores are weighed against each other."""
-    work, offered = [Wave(1000, 36.0)], {FOUR: waits(60.0)}
+    work, offered = [TaskKind(1000, 36.0)], {FOUR: waits(60.0)}
     asked = [sum(s.cores for s in decide(0.0, work, [], offered, PoolRules(price=p)).ask) for p in (0.5, 10.0, 1000.0)]
     assert asked == sorted(asked)
     assert asked[0] < asked[-1] <= 1000
 
 
 def test_a_wave_to_come_is_asked_for_a_wait_ahead():
-    """Not now while that would idle, and not so late that the wave waits."""
+    """Not now while that would idle, and not so late that the work waits."""
     views = [alive("a1", start_s=-60.0)]
-    work = [Wave(4, 1800.0), Wave(400, 60.0)]
+    work = [TaskKind(4, 1800.0), TaskKind(400, 60.0)]
     offered = {FOUR: waits(300.0, spread=1.1)}
     assert decide(0.0, work, views, offered, PoolRules(price=10.0)).ask == ()
-    soon = [Wave(4, 300.0), Wave(400, 60.0)]
+    soon = [TaskKind(4, 300.0), TaskKind(400, 60.0)]
     assert decide(0.0, soon, views, offered, PoolRules(price=10.0)).ask
 
 
 def test_what_will_be_done_soon_asks_for_nothing():
     """The last tasks of a graph are waited for rather than a job."""
-    assert decide(0.0, [Wave(40, 10.0)], [alive("a1")], {FOUR: waits(600.0)}, PoolRules()).ask == ()
+    assert decide(0.0, [TaskKind(40, 10.0)], [alive("a1")], {FOUR: waits(600.0)}, PoolRules()).ask == ()
 
 
 def test_what_ends_is_renewed_a_wait_ahead():
@@ -171,7 +171,7 @@ def test_what_ends_is_renewed_a_wait_ahead():
     for age_s, asked in ((1000.0, 0), (HOUR - 60 - 500, 1)):
         views = [alive("a1", start_s=-age_s)]
         assert len(decide(0.0, [], views, offered, how).ask) == asked
-    work = [Wave(100, 600.0)]
+    work = [TaskKind(100, 600.0)]
     assert decide(0.0, work, [alive("a1", start_s=-3000.0)], offered, PoolRules(maximum=4)).ask == (FOUR,)
 
 
@@ -191,7 +191,7 @@ def test_an_idle_allocation_is_kept_until_its_idling_has_cost_another_wait():
         assert decide(0.0, [], [alive("a1", idle_s=idle_s)], offered, how).give_back == back
     expensive = {FOUR: waits(3000.0)}  # the rest of the walltime costs less than that
     assert decide(0.0, [], [alive("a1", idle_s=3000.0, start_s=-3400.0)], expensive, how).give_back == ()
-    assert decide(0.0, [Wave(400, 60.0)], [alive("a1", idle_s=900.0)], offered, how).give_back == ()
+    assert decide(0.0, [TaskKind(400, 60.0)], [alive("a1", idle_s=900.0)], offered, how).give_back == ()
     both = [alive("a1", idle_s=again / 2 + 1), alive("a2", idle_s=again / 2 - 1)]  # one wait gets both again
     assert decide(0.0, [], both, offered, how).give_back == ("a1",)
 
@@ -201,7 +201,7 @@ def test_a_gap_that_is_known_is_bridged_or_slept_through():
     offered, how = {FOUR: waits(60.0, spread=1.2)}, PoolRules(price=10.0, startup_s=10.0, maximum=8)
     views = [alive("a1", start_s=-60.0), alive("a2", start_s=-60.0, idle_s=1.0)]
     for gap_s, back in ((20.0, ()), (1500.0, ("a2",))):
-        told = decide(0.0, [Wave(1, gap_s), Wave(80, 60.0)], views, offered, how)
+        told = decide(0.0, [TaskKind(1, gap_s), TaskKind(80, 60.0)], views, offered, how)
         assert (told.give_back, told.ask) == (back, ())
 
 
@@ -209,28 +209,30 @@ def test_a_renewal_that_comes_early_relieves_what_ends_first():
     """The maximum is kept to, and no work is lost."""
     views = [alive("a1", start_s=-3000.0), alive("a2", start_s=-600.0), alive("a3", start_s=-10.0)]
     how, offered = PoolRules(maximum=8), {FOUR: waits(60.0)}
-    assert decide(0.0, [Wave(400, 60.0)], views, offered, how).give_back == ("a1",)
+    assert decide(0.0, [TaskKind(400, 60.0)], views, offered, how).give_back == ("a1",)
     pinned = [replace(views[0], is_pinned=True), *views[1:]]
-    assert decide(0.0, [Wave(400, 60.0)], pinned, offered, how).give_back == ("a2",)
+    assert decide(0.0, [TaskKind(400, 60.0)], pinned, offered, how).give_back == ("a2",)
 
 
 def test_idle_cores_are_counted_wave_by_wave():
-    """Those that a narrow wave leaves, and those that came early."""
-    told = rehearse(0.0, [Wave(2, 10.0), Wave(8, 5.0)], [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 5.0, 100.0, 5.0)])
+    """Those that work of few tasks leaves, and those that came early."""
+    told = rehearse(
+        0.0, [TaskKind(2, 10.0), TaskKind(8, 5.0)], [PoolSlot(4, 0.0, 100.0, 0.0), PoolSlot(4, 5.0, 100.0, 5.0)]
+    )
     assert (told.end_s, told.idle) == (15.0, (2 * 10.0 + 4 * 5.0, 0.0))
 
 
 def test_tasks_with_needs_get_what_serves_them():
     """A tag leads to the shape that has it, and to none if there is none."""
     offered = {FOUR: waits(60.0), EIGHT: waits(600.0)}
-    assert set(decide(0.0, [Wave(10, 100.0, TRAIN)], [alive("a1")], offered, PoolRules(maximum=20)).ask) == {EIGHT}
-    assert decide(0.0, [Wave(10, 100.0, TRAIN)], [], {FOUR: waits(60.0)}, PoolRules()).ask == ()
+    assert set(decide(0.0, [TaskKind(10, 100.0, TRAIN)], [alive("a1")], offered, PoolRules(maximum=20)).ask) == {EIGHT}
+    assert decide(0.0, [TaskKind(10, 100.0, TRAIN)], [], {FOUR: waits(60.0)}, PoolRules()).ask == ()
 
 
 def test_tasks_longer_than_a_walltime_get_a_longer_one():
     """No job is asked for in which nothing could end."""
     offered = {AllocationShape(4, 600.0): waits(1.0), EIGHT: waits(600.0)}
-    assert set(decide(0.0, [Wave(10, 1000.0)], [], offered, PoolRules(maximum=20)).ask) == {EIGHT}
+    assert set(decide(0.0, [TaskKind(10, 1000.0)], [], offered, PoolRules(maximum=20)).ask) == {EIGHT}
 
 
 def test_coming_down_parts_with_what_waits_first():
@@ -247,13 +249,13 @@ def test_coming_down_parts_with_what_waits_first():
 
 
 @given(
-    waves,
+    kinds,
     st.lists(st.builds(PoolSlot, st.integers(1, 64), st.floats(0, 1e4), st.floats(0, 1e4), st.just(0.0)), max_size=5),
 )
 def test_rehearsals_neither_lose_nor_make_work(work, slots):
     """What is done and what is left is all there is, and no more is done than the cores can do."""
     told = rehearse(0.0, work, slots)
-    total = sum(wave.tasks * wave.task_s for wave in work)
+    total = sum(kind.tasks * kind.task_s for kind in work)
     able = sum(slot.cores * max(slot.until_s - slot.from_s, 0.0) for slot in slots)
     assert -1e-6 <= told.left <= total * (1 + 1e-9)
     assert total - told.left <= able * (1 + 1e-9) + 1e-6
@@ -289,7 +291,7 @@ def test_an_allocation_takes_no_task_that_it_could_not_end():
 
 
 class World:
-    """A queue whose waits are known, and work in waves that are known only when they come."""
+    """A queue whose waits are known, and work in bursts that are known only when they come."""
 
     def __init__(self, wait_s, bursts, shape=FOUR):
         self.wait_s, self.bursts, self.shape = wait_s, list(bursts), shape
@@ -297,14 +299,14 @@ class World:
         self.queue, self.left = [], 0.0
         self.paid = self.withdrawn = self.asked = 0
 
-    def waves(self):
-        return [Wave(max(1, math.ceil(work / task_s)), task_s) for work, task_s in self.queue]
+    def kinds(self):
+        return [TaskKind(max(1, math.ceil(work / task_s)), task_s) for work, task_s in self.queue]
 
     def run(self, decide_, step_s=10.0, max_s=1e6):
         while (self.queue or self.bursts) and self.now < max_s:
             self.now += step_s
             self.step(step_s)
-            told = decide_(self.now, self.waves(), self.views)
+            told = decide_(self.now, self.kinds(), self.views)
             for name in (*told.withdraw, *told.give_back):
                 self.withdrawn += name in told.withdraw
                 self.views = [view for view in self.views if view.id != name]
@@ -324,7 +326,7 @@ class World:
     def step(self, step_s):
         """Start what has waited, end what has run, and work."""
         while self.bursts and self.bursts[0][0] <= self.now:
-            self.queue += [list(wave) for wave in self.bursts.pop(0)[1]]
+            self.queue += [list(kind) for kind in self.bursts.pop(0)[1]]
         for view in list(self.views):
             if view.start_s is None and self.now - view.asked_s >= self.wait_s:
                 self.change(view, start_s=self.now, until_s=self.now + view.shape.walltime_s - 60.0)
@@ -355,8 +357,8 @@ def reactive(world, most=16, target_s=5.0):
     """As dask's own: as many as would do the work in five seconds; what has not started goes first, at once."""
 
     def decide_(now, work, views):
-        total = sum(wave.tasks * wave.task_s for wave in work)
-        wide = sum(wave.tasks for wave in work[:1])
+        total = sum(kind.tasks * kind.task_s for kind in work)
+        wide = sum(kind.tasks for kind in work[:1])
         target = min(math.ceil(min(total / target_s, wide) / world.shape.cores), most)
         if target >= len(views):
             return Decision(ask=(world.shape,) * (target - len(views)))
@@ -386,7 +388,7 @@ def test_the_price_buys_time():
 
 
 def test_a_growing_graph_finds_its_cores_waiting():
-    """The second wave of a graph begins on cores that were asked for while the first ran."""
+    """The second level of a graph begins on cores that were asked for while the first ran."""
     graph = [(0.0, [(4 * 3600.0, 900.0), (64 * 600.0, 60.0)])]
     known, late = World(1200.0, graph), World(1200.0, graph)
 

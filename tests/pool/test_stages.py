@@ -453,7 +453,7 @@ def test_in_a_large_graph_too_a_task_counts_by_its_cores(workers, monkeypatch):
         monkeypatch.setattr(demand, "_MAX_TASKS", 0)
         by_groups = read_demand(workers.scheduler)
         client.cancel([*stuck, *later, last])
-    assert [wave.tasks for wave in by_tasks] == [12, 6, 1]
+    assert [kind.tasks for kind in by_tasks] == [12, 6, 1]
     assert by_groups == by_tasks
 
 
