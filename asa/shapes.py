@@ -158,13 +158,13 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
     usual_s = _usual_walltimes(known, moldable)
     factor = own.walltime_s / usual_s[own.width]
     longer = max(own.run_s / here.run_s, 1.0)  # as after a time-out
-    told = {width for width, _ in moldable.walltime_at}
+    given = {width for width, _ in moldable.walltime_at}
     found = []
     for width, run in known.items():
         run_s, spread, walltime_s = run.run_s * longer, run.spread, usual_s[width] * factor
         if width == own.width:
             run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
-        elif width not in told:  # one that asks for little, and is less sure, does not make others ask for too little
+        elif width not in given:  # one that asks for little, and is less sure, does not make others ask for too little
             walltime_s = max(walltime_s, run_s)
         elif longer > 1.0:  # how much longer is not known: it is not assumed to be killed there, too
             run_s = min(run_s, walltime_s)
@@ -178,14 +178,14 @@ def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int,
     Given walltimes hold at their widths and between them; others are in proportion to the nearest of these.
     """
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
-    told = {width: one.run_s for width in runs if (one := run_time_at(width, asked)) is not None}
+    given = {width: one.run_s for width in runs if (one := run_time_at(width, asked)) is not None}
     with_doubt = {width: run.run_s * math.exp(_SURE * run.spread) for width, run in runs.items()}
 
     def usual_s(width: int) -> float:
-        if width in told or not told:
-            return told.get(width, with_doubt[width])
-        near = min(told, key=lambda one: abs(math.log(one / width)))
-        return with_doubt[width] * told[near] / with_doubt[near]
+        if width in given or not given:
+            return given.get(width, with_doubt[width])
+        near = min(given, key=lambda one: abs(math.log(one / width)))
+        return with_doubt[width] * given[near] / with_doubt[near]
 
     return {width: usual_s(width) for width in runs}
 

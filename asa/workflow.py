@@ -668,8 +668,8 @@ class Stage(StageKeys):
         found = shapes_of(own, self.moldable)
         if self.continues is None:
             return found
-        told = [RunAt(*one) for one in self.moldable.walltime_at]  # a leg is as long, however wide
-        walltimes = {one.width: run_time_at(one.width, told) for one in found}
+        given = [RunAt(*one) for one in self.moldable.walltime_at]  # a leg is as long, however wide
+        walltimes = {one.width: run_time_at(one.width, given) for one in found}
         return tuple(
             replace(one, walltime_s=own.walltime_s if (said := walltimes[one.width]) is None else said.run_s)
             for one in found

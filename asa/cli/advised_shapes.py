@@ -102,7 +102,7 @@ def sentences(advice: StageAdvice) -> Iterator[str]:
         )
         yield f"It has not run on {_name(advice, compared.best)} yet: {half} (8 in 10: {low} to {high}) is {how}."
     if advice.trial is not None:
-        yield _told_by_a_trial(advice, advice.trial)
+        yield _known_by_a_trial(advice, advice.trial)
 
 
 def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _beside(advice: StageAdvice, one: int, other: int) -> str:
     return f"{when}, for {'as many core-hours' if are_same else hours}"
 
 
-def _told_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
+def _known_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     one = trial.untried
     where = trial.partition if _has_partitions(advice) else ""
     name = shape_words(one.width, where, advice.what)

@@ -35,12 +35,12 @@ class Said:
         """Say it in a line."""
         from asa.units import format_duration
 
-        told = f"{self.whose} says {format_duration(self.word_s)}"
+        expected = f"{self.whose} says {format_duration(self.word_s)}"
         lately = "how good its estimates are here is not known yet"
         if self.outcomes >= _FEW:
             lately = f"lately off by a factor of {10**self.off:.2g}, asa's predictions by {10**self.forecasts_off:.2g}"
         counts = f"weight {self.share:.0%}" if self.share else "not used, since the queue is visible"
-        return f"{told} ({lately}; {counts})."
+        return f"{expected} ({lately}; {counts})."
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON-ready data."""

@@ -131,8 +131,8 @@ def _of_owners() -> Iterator[Finding]:
     if lone or wholes:
         repairs = {"chmod go-w": dict.fromkeys(map(str, lone)), "chmod -R go-w": dict.fromkeys(map(str, wholes))}
         repair = "; ".join(shlex.join([*how.split(), *paths]) for how, paths in repairs.items() if paths)
-        told = f"others can change {', '.join(path for paths in repairs.values() for path in paths)}"
-        yield Finding("access", told, "note", f"It is not used. See that nobody has changed it; then: {repair}")
+        report = f"others can change {', '.join(path for paths in repairs.values() for path in paths)}"
+        yield Finding("access", report, "note", f"It is not used. See that nobody has changed it; then: {repair}")
 
 
 def _of_search_paths() -> Iterator[Finding]:
@@ -144,9 +144,9 @@ def _of_search_paths() -> Iterator[Finding]:
         fixed = [entry for entry in entries if entry not in _HERE]
         if entries in ([""], fixed):
             continue
-        told = f"{name} has an empty entry, or `.`: programs take files of the folder that you are in, of whomever"
+        report = f"{name} has an empty entry, or `.`: programs take files of the folder that you are in, of whomever"
         repair = f"export {name}={shlex.quote(':'.join(fixed))}" if fixed else f"unset {name}"
-        yield Finding("access", told, "note", f"Where others can write to that folder they run code as you: {repair}")
+        yield Finding("access", report, "note", f"Where others can write to that folder they run code as you: {repair}")
 
 
 def _is_open(path: Path) -> bool:
@@ -167,23 +167,23 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
     troubles = possible()
     able = [way for way, trouble in troubles.items() if not trouble]
     if able:
-        told, then = (
+        report, then = (
             f"{' and '.join(able)} can continue runs unattended",
             "`asa run --detach` returns at once, and the run goes on.",
         )
     else:
-        told = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
+        report = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
         then = "The client must keep running: see docs/how-to/unattended.md."
         if backend != "local":
             then = (
                 "`asa run --detach` uses a chain of one-core jobs; else the client must keep running: see "
                 "docs/how-to/unattended.md."
             )
-    yield Finding("unattended", told, "good" if able else "note", then)
+    yield Finding("unattended", report, "good" if able else "note", then)
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:
-        told = f"processes are killed here after {format_duration(float(limit_s))} of CPU time"
-        yield Finding("CPU time", told, "note", "The client uses some seconds of it a day; with --detach none stays.")
+        report = f"processes are killed here after {format_duration(float(limit_s))} of CPU time"
+        yield Finding("CPU time", report, "note", "The client uses some seconds of it a day; with --detach none stays.")
 
 
 @contextmanager

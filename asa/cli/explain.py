@@ -26,7 +26,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.cli.screen import clock, cores
-from asa.cli.shapes import told_of_shapes
+from asa.cli.shapes import about_shapes
 from asa.cli.units.base import duration
 from asa.core.options import Output, OutputOption
 from asa.units import format_duration
@@ -197,7 +197,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     else:
         yield from _pending(folder, state, run, stage)
     yield from _beside(folder, run, stage)
-    yield from told_of_shapes(state, stage.stage)
+    yield from about_shapes(state, stage.stage)
 
 
 def _beside(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:

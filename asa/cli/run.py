@@ -183,8 +183,8 @@ def run(
             why = [_WHY, *([_OF_SHAPES] if chooses else []), _BY_RULE[world.capabilities.age_accrues]]
             sys.stderr.write(f"Strategy `{chosen}`: {'; '.join(why)}.\n")
         who = asked.chosen(world, chosen)
-        told = asked.opened.notify if notify is None else notify
-        plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=told)
+        address = asked.opened.notify if notify is None else notify
+        plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
         check_options(plan, how, world)
         if preflight and not offline:
             check_accepted(plan, how, world)

@@ -82,7 +82,7 @@ def _half_and_range(times_s: tuple[float, float, float]) -> tuple[str, str]:
     return half, f"{low} - {high}"
 
 
-def told_of_shapes(state: RunState, name: str) -> Iterator[str]:
+def about_shapes(state: RunState, name: str) -> Iterator[str]:
     """Say in which shape a stage was asked for, and what else was weighed."""
     choice = state.choices.get(name)
     if choice is None:

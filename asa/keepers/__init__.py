@@ -181,15 +181,15 @@ def kept(folder: Path) -> KeptRun | None:
     Raises `OwnerError`: others own its record, or can change it.
     """
     try:
-        told = read_json(safe.read(folder / _FILE))
+        fields = read_json(safe.read(folder / _FILE))
         return KeptRun(
-            Way(told["way"]),
-            str(told["mark"]),
-            int(told["number"]),
-            float(told["since_s"]),
-            str(told["chain"]),
-            int(told["umask"]),
-            dict(told["environment"]),
+            Way(fields["way"]),
+            str(fields["mark"]),
+            int(fields["number"]),
+            float(fields["since_s"]),
+            str(fields["chain"]),
+            int(fields["umask"]),
+            dict(fields["environment"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

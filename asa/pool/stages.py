@@ -621,8 +621,8 @@ def _run(order: _Order) -> tuple[int, str]:
     if cancel.exists():
         return _STOPPED, ""
     _write(place / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
-    told = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")  # several tasks of a stage may run at once
-    with _guarded(order, told) as process:
+    outcome_file = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")  # several tasks of a stage may run at once
+    with _guarded(order, outcome_file) as process:
         ends_s = time.monotonic() + order.walltime_s
         while True:
             try:
@@ -633,18 +633,18 @@ def _run(order: _Order) -> tuple[int, str]:
                     _ask_to_end(process)
                     return (_TIMED_OUT if is_late else _STOPPED), ""
             else:
-                return (code, _word_in(told)) if code >= 0 else (128 - code, "")
+                return (code, _word_in(outcome_file)) if code >= 0 else (128 - code, "")
 
 
 @contextmanager
-def _guarded(order: _Order, told: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _guarded(order: _Order, outcome_file: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an order's text in a session of its own, and kill what is left of that in the end.
 
     Nothing is left either if this worker dies, as the text then runs again elsewhere: only this process holds the
     pipe's end.
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
-    environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(told)}
+    environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(outcome_file)}
     environment["ASA_IN_POOL"] = "1"  # one job for all stages
     watched, held = os.pipe()
     try:

@@ -25,7 +25,7 @@ STUCK_S = 86_400.0
 
 _ADDRESS = re.compile(r"[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+(,\s*[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+)*")
 _TIMEOUT_S = 30.0
-_TOLD = "told"
+_NOTIFIED = "told"
 
 
 class Notifier:
@@ -70,7 +70,7 @@ class Notifier:
 
     def _tell(self, once: str, event: str, message: str) -> None:
         """Send a notification, unless it was sent: at most once, should this client be killed meanwhile."""
-        marks = self._folder.path / _TOLD
+        marks = self._folder.path / _NOTIFIED
         try:
             safe.provide_folder(marks)
             (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)

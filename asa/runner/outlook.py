@@ -142,7 +142,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
     unit = "cores" if stage.cores is not None else "nodes"
     of_widths = [[(width, why[width, partition]) for partition in partitions] for width in widths]
     of_partitions = [[(width, why[width, partition]) for width in widths] for partition in partitions]
-    never = next((told for told in (*of_widths, *of_partitions) if all(words for _, words in told)), None)
+    never = next((shapes for shapes in (*of_widths, *of_partitions) if all(words for _, words in shapes)), None)
     if never is None:
         return None
     width, words = never[0]

@@ -72,8 +72,8 @@ def tell_cancellations(one: Active) -> float | None:
         job, now, cancelled_s = one.state.jobs[job_id], one.backend.now(), one.cancelled_s(job_id)
         has_ended = job.status.state.is_final
         is_late = now > job.giving_up_s + _MAX_STUCK_S and not one.is_cancellation_unsent(job_id)  # known to any client
-        is_told = cancelled_s is not None and now > cancelled_s + _STUCK_S
-        is_stuck = one.state.outcome is not None and (is_told or is_late)
+        was_cancelled = cancelled_s is not None and now > cancelled_s + _STUCK_S
+        is_stuck = one.state.outcome is not None and (was_cancelled or is_late)
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:
             ended.append(GivenUp(job_id, job.giving_up, now))
         elif not has_ended:

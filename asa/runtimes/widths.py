@@ -65,7 +65,7 @@ def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilitie
     """
     system, size = capabilities.system, stage.input_size
     found: dict[int, tuple[RunForecast, Scatter]] = {}
-    for width, cores in _told_apart(stage, capabilities.cores_per_node).items():
+    for width, cores in _distinct_widths(stage, capabilities.cores_per_node).items():
         if any(run.cores == cores and run.system == system and run.kind == "exact" for run in times):
             known = forecast_run(times, cores, input_size=size, system=system)
             if known is not None:
@@ -77,7 +77,7 @@ def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilitie
     }
 
 
-def _told_apart(stage: Stage, cores_per_node: int) -> dict[int, int]:
+def _distinct_widths(stage: Stage, cores_per_node: int) -> dict[int, int]:
     """Return the cores of each width of a stage of several shapes, if no other width has the same.
 
     With whole nodes several widths may get the same cores; then it is not known which of them ran.

@@ -101,7 +101,7 @@ _BY_WIDTH = {
 }
 
 
-def _told(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _checked(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Let pydantic know of what is refused."""
 
     def read(value: Any) -> Any:
@@ -117,7 +117,7 @@ def _text_first(parse: Any, unit: str) -> Any:
     def read(value: object) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"write it in quotes with its unit, such as {unit}")  # noqa: TRY004 - pydantic wants it
-        return _told(parse)(value)
+        return _checked(parse)(value)
 
     return BeforeValidator(read)
 
@@ -168,9 +168,9 @@ Flag = Annotated[bool, BeforeValidator(_truth), Field(strict=True), _any_of({"ty
 Factor = Annotated[float, _number(float), Field(strict=True, ge=1, le=MAX_RETRY_FACTOR), WithJsonSchema(_FACTOR)]
 Widths = Annotated[
     list[Annotated[int, *_whole(1, MAX_CORES)]],
-    BeforeValidator(_told(several)),
+    BeforeValidator(_checked(several)),
     Field(min_length=1),
-    AfterValidator(_told(distinct)),
+    AfterValidator(_checked(distinct)),
     _any_of(
         _COUNT,
         _like(TEMPLATE_PATTERN, RANGE_PATTERN),
@@ -186,7 +186,7 @@ Widths = Annotated[
 """Cores, nodes or tasks: a number, several, or a range."""
 _A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
-    dict[Annotated[int, BeforeValidator(_told(width_of))], Duration]
+    dict[Annotated[int, BeforeValidator(_checked(width_of))], Duration]
 )
 
 
@@ -195,7 +195,7 @@ def _as_durations(value: object) -> float | dict[int, float]:
         return _A_DURATION.validate_python(value)
     if not value:
         raise ValueError("names no width")
-    _told(lambda table: at_widths(table, lambda _: 0.0))(value)  # for what is wrong with its keys
+    _checked(lambda table: at_widths(table, lambda _: 0.0))(value)  # for what is wrong with its keys
     return _DURATIONS.validate_python(value)
 
 
@@ -203,7 +203,7 @@ Durations = Annotated[float | dict[int, float], PlainValidator(_as_durations), _
 """One, or some by width."""
 ScalingLaw = Annotated[
     Scaling,
-    PlainValidator(_told(read_scaling)),
+    PlainValidator(_checked(read_scaling)),
     _any_of(
         {"enum": list(get_args(Law))},
         _TEMPLATE,
@@ -222,9 +222,9 @@ ScalingLaw = Annotated[
 ]
 Partitions = Annotated[
     list[str],
-    BeforeValidator(_told(partitions_of)),
+    BeforeValidator(_checked(partitions_of)),
     Field(min_length=1),
-    AfterValidator(_told(distinct)),
+    AfterValidator(_checked(distinct)),
     _any_of({"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}),
 ]
 
@@ -315,7 +315,7 @@ def _as_expectation(value: object) -> object:
             error.hint = f"{near(value, ['learn'])}{error.hint}"
             raise ValueError(error.message) from error
         return {"learn": False, "until": value}
-    if isinstance(value, dict) and _told(is_by_width)(value):
+    if isinstance(value, dict) and _checked(is_by_width)(value):
         return _Expectation.model_construct(learn=False, until=_as_durations(value))
     if isinstance(value, dict):
         return value
@@ -366,7 +366,7 @@ def _noted(key: Key) -> Any:
         schema = WithJsonSchema(_like(notation.pattern, TEMPLATE_PATTERN))
         return Annotated[Any, _text_first(notation.read, f'"{key.examples[0]}"'), schema]
     schema = _any_of(*map(dict, notation.others), _like(TEMPLATE_PATTERN, notation.pattern))
-    return Annotated[Any, PlainValidator(_told(notation.read)), schema]
+    return Annotated[Any, PlainValidator(_checked(notation.read)), schema]
 
 
 _TEXT = {"type": "string"}
@@ -409,7 +409,7 @@ _TYPES: Mapping[str, Any] = {
     ],
     "jobs": Annotated[
         tuple[int, int],
-        PlainValidator(_told(job_range)),
+        PlainValidator(_checked(job_range)),
         _any_of({"type": "integer", "minimum": 1, "maximum": MAX_JOBS}, _like(TEMPLATE_PATTERN, RANGE_PATTERN)),
     ],
 }

@@ -161,14 +161,14 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
     """Say what a way takes, and how much that is beside others."""
     found = [_logs(way, other) for other in others]
     times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
-    told = claimed(
+    claim = claimed(
         [other.strategy for other in others],
         [_share(one) for one in times],
         [_share(one) for one in hours],
         beyond_chance([*times, *hours]),
     )
     took, cost = format_duration(way.intervals["makespan_s"].mean), way.intervals["core_hours"].mean
-    return f"With {way.strategy} it takes {took} and {cost:,.0f} core-hours on average, and finishes {told}"
+    return f"With {way.strategy} it takes {took} and {cost:,.0f} core-hours on average, and finishes {claim}"
 
 
 def _answer(beside: Sequence[WayBesideAnother]) -> tuple[Literal["yes", "no", "unclear"], str]:

@@ -277,14 +277,16 @@ def _runs_arrays(backend: Backend, run_s: float) -> None:
     status = _until(backend, job_id, _ended)
     assert status.state is JobState.FAILED, "an array fails if an element does"
     assert status.exit_code == 4, "with what that exited with"
-    told = status.elements
-    assert told is not None, "a job array's status tells of its elements"
-    assert (str(told.completed), str(told.failed), str(told.running)) == ("1,5", "3", ""), "and how each ended"
-    [ended] = told.ended
+    reported = status.elements
+    assert reported is not None, "a job array's status tells of its elements"
+    assert (str(reported.completed), str(reported.failed), str(reported.running)) == ("1,5", "3", ""), (
+        "and how each ended"
+    )
+    [ended] = reported.ended
     assert (ended.state, ended.exit_code) == (JobState.FAILED, 4)
-    assert told.ran_s >= 2 * run_s, "what it ran is what its elements did"
+    assert reported.ran_s >= 2 * run_s, "what it ran is what its elements did"
     [found] = backend.find([f"{token}-0"])[f"{token}-0"]
-    assert (found.job_id, found.elements) == (job_id, told), "it is found by its token"
+    assert (found.job_id, found.elements) == (job_id, reported), "it is found by its token"
     assert backend.status([awaiting])[awaiting].payload_start_s is None, "what awaits the whole has not begun"
     rest = replace(spec, command=f"sleep {run_s}", array=array.only(parse_array("3").elements), token=f"{token}-1")
     again = _until(backend, backend.submit(rest), _ended)

@@ -67,9 +67,9 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
         assert isinstance(said, kind), f"`{name}` is {said!r}: it has to be a {kind.__name__}"
     for name, number in (("max_idle", strategy.max_idle), ("price_s", strategy.price_s)):
         assert number is None or number >= 0, f"`{name}` is {number!r}: it has to be a number from 0 on, or None"
-    for workflow, site, wait_s, told_s in product(_workflows(), _sites(), (0.0, 30.0, 3000.0), (None, 0.0, 900.0)):
+    for workflow, site, wait_s, forecast_s in product(_workflows(), _sites(), (0.0, 30.0, 3000.0), (None, 0.0, 900.0)):
         if not lacking(strategy, site):
-            _ModelRun(workflow, site, wait_s, _Told(told_s)).run(strategy, whole(make()))
+            _ModelRun(workflow, site, wait_s, _Forecaster(forecast_s)).run(strategy, whole(make()))
 
 
 def _workflows() -> Iterator[Workflow]:
@@ -104,7 +104,7 @@ def _sites() -> Iterator[Capabilities]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Forecaster:
     """A forecast of one wait for all jobs; of nothing if None."""
 
     wait_s: float | None
@@ -140,7 +140,7 @@ class _ModelRun:
     workflow: Workflow
     site: Capabilities
     wait_s: float
-    forecast: _Told
+    forecast: _Forecaster
     now_s: float = 1000.0
     views: dict[str, StageView] = field(default_factory=dict)
     jobs: dict[str, _ModelJob] = field(default_factory=dict)  # that have not ended
@@ -166,11 +166,11 @@ class _ModelRun:
             assert self.idle_core_hours <= bound, self._words(words)
 
     def _words(self, what: str) -> str:
-        told = "no forecast" if self.forecast.wait_s is None else f"{self.forecast.wait_s:g} s predicted"
+        forecast = "no forecast" if self.forecast.wait_s is None else f"{self.forecast.wait_s:g} s predicted"
         how = "age accrues" if self.site.age_accrues else "no age accrues"
         depends = "" if self.site.dependency_types else ", no dependencies"
         return (
-            f"workflow {self.workflow.name!r}, jobs wait {self.wait_s:g} s, {told}, {how}{depends}; at "
+            f"workflow {self.workflow.name!r}, jobs wait {self.wait_s:g} s, {forecast}, {how}{depends}; at "
             f"{self.now_s - 1000.0:g} s: {what}"
         )
 

@@ -51,7 +51,7 @@ class TrackedArray(TrackedJob):
     own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were reported separately
     numbers: frozenset[int] = frozenset()  # of all its elements
     raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
-    _is_told: bool = False  # Slurm knew some of its elements at the last look
+    _is_known: bool = False  # Slurm knew some of its elements at the last look
     _queue: TrackedElement | None = None  # those that wait, as one
     _held: dict[int, str] = field(default_factory=dict)  # why elements were held at the last look
     _spent_s: float = 0.0  # what elements ran before they were put back into the queue
@@ -86,8 +86,8 @@ class TrackedArray(TrackedJob):
 
         Raises `UnavailableError` as `TrackedJob.hear` does.
         """
-        waiting, told, knows_all = set[int](), set[int](), True
-        self._is_told = bool(records)
+        waiting, reported, knows_all = set[int](), set[int](), True
+        self._is_known = bool(records)
         self._held = {n: reason_of(one) for one in records if waits_held(one) for n in self._elements_of(one) or ()}
         self.heard_s = clock_s
         for record in records:
@@ -101,7 +101,7 @@ class TrackedArray(TrackedJob):
                 self.record = record
                 continue
             for number in self._elements_of(record) or ():
-                told.add(number)
+                reported.add(number)
                 self._hear_one(number, record, folder, now_s, clock_s)
                 self.record = self.record or record
         if not waiting and knows_all:
@@ -110,7 +110,7 @@ class TrackedArray(TrackedJob):
             if self.own[number].status.state is JobState.CANCELLED and self.own[number].status.start_s is None:
                 del self.own[number]  # it was not shown for a while, and taken for one that somebody had cancelled
         live = {number for number, one in self.own.items() if one.is_live}
-        missing = live - told - waiting
+        missing = live - reported - waiting
         if knows_all:
             missing |= self.numbers - self.own.keys() - waiting
         self._absent = {number: absence for number, absence in self._absent.items() if number in missing}
@@ -159,7 +159,7 @@ class TrackedArray(TrackedJob):
         It forgets pending elements that were cancelled individually at once, while it still shows the others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
-        if self._is_told:  # so it no longer knows it
+        if self._is_known:  # so it no longer knows it
             inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
             one = self._one(number)
@@ -172,7 +172,7 @@ class TrackedArray(TrackedJob):
             one.miss(folder, now_s, clock_s, certain=certain, past=record, inquiry=inquiry)
             if record is not None and one.status.state.is_final:
                 self._count(number, was, one.status, record)
-            if self._is_told and one.status.reason == VANISHED and one.status.start_s is None:
+            if self._is_known and one.status.reason == VANISHED and one.status.start_s is None:
                 one.status = replace(one.status, state=JobState.CANCELLED, reason="")
         return self._become(self._together(now_s))
 

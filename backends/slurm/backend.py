@@ -678,12 +678,12 @@ class SlurmBackend:
 
         Raises `OtherClusterError`: it is not.
         """
-        told = {**{job_id: [records[job_id]] if job_id in records else [] for job_id in job_ids}, **arrays}
-        expected = {job_id: self._expected(job_id) for job_id in told}
+        reported = {**{job_id: [records[job_id]] if job_id in records else [] for job_id in job_ids}, **arrays}
+        expected = {job_id: self._expected(job_id) for job_id in reported}
         missing = {
             job_id: kept
             for job_id, kept in expected.items()
-            if kept is not None and not any(is_same(record, kept) for record in told[job_id])
+            if kept is not None and not any(is_same(record, kept) for record in reported[job_id])
         }
         ours = [job_id for job_id, kept in expected.items() if kept is not None and not self._home.is_unsure(job_id)]
         missing = {job_id: missing[job_id] for job_id in ours if job_id in missing}
@@ -691,19 +691,19 @@ class SlurmBackend:
             with suppress(BackendError):  # the next look asks, too
                 self._home.confirm(self._is_at_home, before=True)
         if ours and len(missing) == len(ours) and not all(map(self._is_settling, ours)):
-            self._home.doubt(lambda: self._is_told_of(missing))
+            self._home.doubt(lambda: self._is_reported(missing))
 
     def _is_at_home(self) -> bool:
         """Whether the Slurm that is reached now knows one of the run's jobs, or there are none."""
         live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
         arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
-        told = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
+        reported = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
         if arrays:
-            told += [(job_id, one) for job_id, of in self._link.arrays(arrays).items() for one in of]
-        is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in told)
-        return not live or is_shown or self._is_told_of({job_id: job.kept for job_id, job in live.items()})
+            reported += [(job_id, one) for job_id, of in self._link.arrays(arrays).items() for one in of]
+        is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in reported)
+        return not live or is_shown or self._is_reported({job_id: job.kept for job_id, job in live.items()})
 
-    def _is_told_of(self, jobs: Mapping[str, KeptSubmission]) -> bool:
+    def _is_reported(self, jobs: Mapping[str, KeptSubmission]) -> bool:
         """Whether accounting has one of some jobs, or its marks show that it ended."""
         with suppress(BackendError):
             if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):

@@ -251,11 +251,13 @@ class SlurmCommands(SlurmFacility):
 
     def __init__(self, **settings: Any) -> None:
         checked = check(CommandSettings, settings)
-        self._told = ""
+        self._offline_note = ""
         if checked.offline:
-            self._told = "Slurm is not asked, so that its partitions and limits are not known"
+            self._offline_note = "Slurm is not asked, so that its partitions and limits are not known"
             if checked.cores_per_node is None:
-                self._told += f"; nodes are taken to have {_OFFLINE_CORES} cores, unless cores_per_node says otherwise"
+                self._offline_note += (
+                    f"; nodes are taken to have {_OFFLINE_CORES} cores, unless cores_per_node says otherwise"
+                )
             known = {
                 "accounting": False,
                 "cores_per_node": checked.cores_per_node or _OFFLINE_CORES,
@@ -267,7 +269,7 @@ class SlurmCommands(SlurmFacility):
     @property
     def notes(self) -> Sequence[str]:
         """What a user should know about it; where it is not asked, that."""
-        return [self._told] if self._told else super().notes
+        return [self._offline_note] if self._offline_note else super().notes
 
     @classmethod
     def found_here(cls) -> str:

@@ -59,7 +59,7 @@ class OwnJobs:
         `others`: those that are not expected by their numbers, as elements of arrays.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
         """
-        own, failed = self._told_apart(job_ids, others or {}, by_name=self._link.cancels_by_name)
+        own, failed = self._own_and_others(job_ids, others or {}, by_name=self._link.cancels_by_name)
         return failed | (self._link.cancel(own) if own else {})
 
     def update(
@@ -69,13 +69,13 @@ class OwnJobs:
 
         Raises `JobNotFoundError`: Slurm does not know it, or another job has its number.
         """
-        own, failed = self._told_apart([job_id], {}, by_name=self._link.cancels_by_name)
+        own, failed = self._own_and_others([job_id], {}, by_name=self._link.cancels_by_name)
         for error in failed.values():
             raise error
         for job in own:
             self._link.update(job, held=held, walltime_s=walltime_s, nodes=nodes)
 
-    def _told_apart(
+    def _own_and_others(
         self, job_ids: Collection[str], others: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
         """Separate numbers of this client's jobs from others, each with the reason.

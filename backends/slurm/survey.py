@@ -133,8 +133,8 @@ def max_array_size(config: Mapping[str, str], settings: SlurmSettings) -> int:
     """Return the bound below which element numbers must be; Slurm's default if not known."""
     if settings.max_array_size is not None:
         return settings.max_array_size
-    told = config.get("MaxArraySize", "")
-    return int(told) if told.isdecimal() else _USUAL_ARRAY_SIZE
+    limit = config.get("MaxArraySize", "")
+    return int(limit) if limit.isdecimal() else _USUAL_ARRAY_SIZE
 
 
 def _common_width(partition: str, nodes: Sequence[SlurmNode]) -> int:

@@ -54,13 +54,13 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
         found.append((misfit(own, recorded, np.nan_to_num(waits_s, nan=_FOR_EVER_S)), load))
     on_progress(_WHAT, len(_LOADS), len(_LOADS))
     off, load = min(found)
-    told = (
+    assumption = (
         f"only a part of the jobs is shown: all others are those of a workload model, {100 * load:.0f} % of what the "
         f"machine can do, fitted to {known.sum()} waits that are known (their quantiles {10**off:.2g} times off in the "
         "mean); what jobs unlike these would wait is a guess"
     )
     chosen = _joined(twin, load)
-    return replace(chosen, about=replace(chosen.about, assumed=(*twin.about.assumed, told)))
+    return replace(chosen, about=replace(chosen.about, assumed=(*twin.about.assumed, assumption)))
 
 
 def _joined(twin: Twin, load: float) -> Twin:

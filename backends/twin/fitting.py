@@ -128,17 +128,17 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
         trials.look_closely(rules)
     best = min(finalists, key=trials.best)
     off, share = trials.best(best)
-    told = f"fitted to the waits before the last week: their quantiles are {10**off:.2g} times off in the mean"
+    assumption = f"fitted to the waits before the last week: their quantiles are {10**off:.2g} times off in the mean"
     if not knows_rules:
-        told += f"; {best.words}: the nearest of {len(usual)} usual rules"
+        assumption += f"; {best.words}: the nearest of {len(usual)} usual rules"
     if share < 1:
         whole = 10 ** trials.with_all(best)
-        told += (
+        assumption += (
             f"; {100 * (1 - share):.0f} % of the cores are never to be had (with all, {whole:.2g} times off), and a "
             "job that wants more than the rest gets that"
         )
     chosen = best.on(twin, share)
-    return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, told)))
+    return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, assumption)))
 
 
 def _part(twin: Twin, first: int, last: int) -> Twin:

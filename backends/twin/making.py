@@ -200,10 +200,10 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
 
 def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]) -> bool:  # noqa: FBT001 - one of two
     """Say by which rule of age the twin goes: the site's own, or what its user says, or Slurm's by default."""
-    told = facts.age_accrues if facts else None
-    if told is None and given is None:
+    of_site = facts.age_accrues if facts else None
+    if of_site is None and given is None:
         assumed.append("jobs gain no priority behind a dependency, as in Slurm by default")
-    return bool(given if told is None else told)
+    return bool(given if of_site is None else of_site)
 
 
 def peak_cores(jobs: Jobs) -> int:

@@ -299,8 +299,8 @@ def _cut_short_in_wave(
 
 def _ends(job: Job) -> list[End]:
     """Give how a job ended, and how the elements did that had their turn in it and did not complete."""
-    told = job.status.elements
-    return [job.status, *(told.ended if told is not None else ())]
+    reported = job.status.elements
+    return [job.status, *(reported.ended if reported is not None else ())]
 
 
 def _as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:

@@ -65,8 +65,8 @@ class ElementUnits(RoundUnits):
 
     def ran_s(self, job: Job) -> float | None:
         """Return for how long elements held their cores."""
-        told = job.status.elements
-        return told.ran_s if told is not None else 0.0
+        reported = job.status.elements
+        return reported.ran_s if reported is not None else 0.0
 
     def fewer(
         self, planned: PlannedJob, spec: JobSpec, error: BackendError, at_s: float
@@ -89,11 +89,11 @@ class ElementUnits(RoundUnits):
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
         """Take in what a part's elements did."""
-        if (told := job.status.elements) is not None:
+        if (reported := job.status.elements) is not None:
             bag = job.spec.bag
-            done = self.completed_of(bag) | told.completed
+            done = self.completed_of(bag) | reported.completed
             self.done[bag], failures = done, self.failures.setdefault(bag, {})
-            for end in told.ended:
+            for end in reported.ended:
                 if not job.giving_up and not _ran_nothing(end):
                     failures |= dict.fromkeys(end.elements, end)
             for number in [number for number in failures if number in done]:

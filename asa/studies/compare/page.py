@@ -9,7 +9,7 @@ from asa.report.page import Column, Page, PageFigure, PageTable, Part, Section, 
 from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
 from asa.studies.compare.figures import makespans_by_stage
 from asa.studies.compare.study import CompareRun
-from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence, told_of_shapes
+from asa.studies.compare.table import Cell, about_shapes, cells_of, normalised_averages, sentence
 
 _MEASURES = (
     ("makespan_s", "Makespan", None),
@@ -47,7 +47,7 @@ def comparison_page(
     rule = f"Jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency."
     said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
     made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
-    if shapes := told_of_shapes(cells):
+    if shapes := about_shapes(cells):
         said.append(shapes)
     sections = [
         Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),

@@ -90,7 +90,7 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
         Text.assemble(
             (f"{first.workflow} on {first.system}", "bold"),
             f"; {rule}.\n{_caption(seeds)}\n",
-            f"{shapes}\n" if (shapes := told_of_shapes(cells)) else "",
+            f"{shapes}\n" if (shapes := about_shapes(cells)) else "",
         )
     ]
     for cores in dict.fromkeys(cell.cores for cell in cells):
@@ -188,7 +188,7 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
     )
 
 
-def told_of_shapes(cells: Sequence[Cell]) -> str:
+def about_shapes(cells: Sequence[Cell]) -> str:
     """Say who chooses shapes, where that is compared; else empty."""
     names = {cell.strategy for cell in cells}
     if not {CHOOSES, IN_OWN_SHAPES} <= names:

@@ -238,12 +238,12 @@ def read_start_s(printed: str) -> float | None:
     [60.0, 60.0]
     >>> read_start_s("allocation failure: Requested node configuration is not available")
     """
-    if (told := _START.search(printed)) is None:
+    if (found := _START.search(printed)) is None:
         return None
-    if told[1].isdecimal():
-        return float(told[1])
+    if found[1].isdecimal():
+        return float(found[1])
     with suppress(ValueError, OverflowError):
-        return datetime.fromisoformat(told[1]).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
     return None
 
 

@@ -523,8 +523,8 @@ class RestLink:
         sought = set(wanted)
 
         def read(entries: bytes) -> list[tuple[str, tuple[str, ...]]]:
-            told = ((reading.text(job.get("job_id")), job.get("state")) for job in decoded(entries))
-            return [(job_id, reading.states_of(state)) for job_id, state in told if job_id in sought]
+            reported = ((reading.text(job.get("job_id")), job.get("state")) for job in decoded(entries))
+            return [(job_id, reading.states_of(state)) for job_id, state in reported if job_id in sought]
 
         listing = Listing("jobs", read)
         answer = self._ask("jobs", "GET", "/slurm", "/jobs/state", query=query, listing=listing)

@@ -50,7 +50,7 @@ class Executor(RemoteExecutor):
         self._cores_of_job = 0
         self._runs = runs_folder(Path(settings.runs))
         self._name = run_name(Path(str(self.workflow.main_snakefile)))
-        with _told():
+        with _as_workflow_error():
             self._default_s = parse_duration(str(settings.walltime))
             self._opened = open_batch_system(settings.backend, settings.site, settings.option or [])
             self._settings = Settings(
@@ -66,7 +66,7 @@ class Executor(RemoteExecutor):
 
     def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
         """Tell asa what has become known of the graph, then hand over jobs that are ready."""
-        with _told():
+        with _as_workflow_error():
             self._read_graph(jobs)
         assert self._hosted is not None
         with self._hosted.at_once():
@@ -77,7 +77,7 @@ class Executor(RemoteExecutor):
         assert self._hosted is not None
         name = self._graph.stage_of(self._reader.key(job))
         node = HostJob((), kind_of_job(job), job, ())
-        with _told():
+        with _as_workflow_error():
             asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
             is_other = self._graph.note(asked)
             self._graph.handed_over(name)
@@ -221,7 +221,7 @@ class Executor(RemoteExecutor):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_workflow_error() -> Iterator[None]:
     """Let Snakemake say what was wrong as it says it of its own."""
     try:
         yield

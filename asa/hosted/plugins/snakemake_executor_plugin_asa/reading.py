@@ -85,7 +85,7 @@ class Reader:
         members = list(unit.jobs) if unit.is_group() else [unit]
         inside, seen = set(members), set[Any](members)
         to_see = [one for job in members for one in self._dag.dependencies[job]]
-        told: set[Hashable] = set()
+        given: set[Hashable] = set()
         while to_see:
             job = to_see.pop()
             if job in seen or job not in wanted:
@@ -94,8 +94,8 @@ class Reader:
             other = self._unit(job)
             if other.is_local:
                 to_see.extend(self._dag.dependencies[job])
-            elif job not in inside and (key := self.key(other)) not in told:
-                told.add(key)
+            elif job not in inside and (key := self.key(other)) not in given:
+                given.add(key)
                 yield key
 
 
