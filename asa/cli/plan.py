@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from asa.core.console import Console
     from asa.report.frontier import PlanAmongOthers
     from asa.runner import RunPlan
-    from asa.strategies.base import Choice, Forecast, PlannedJob, Request
+    from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
 
@@ -209,7 +209,7 @@ class _Steady:
             self.known[stages] = self.forecast.predict(stages, needed_s)
         return self.known[stages]
 
-    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> Sequence[WaitForecast]:
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
         from asa.strategies.base import Comparing
 
         if isinstance(self.forecast, Comparing):

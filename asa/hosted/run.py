@@ -29,7 +29,7 @@ from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.driver import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
 from asa.runner.outlook import check_strategy
-from asa.runner.requests import CancelRequest, ClaimRequest, CloseRequest, DropRequest, ExtendRequest, Request
+from asa.runner.requests import CancelRequest, ClaimRequest, ClientRequest, CloseRequest, DropRequest, ExtendRequest
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.sites import OpenedSite, open_facility
@@ -90,7 +90,7 @@ class _Shared:
     """What both threads see, under one lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    requests: list[Request] = field(default_factory=list)  # that the loop has not seen yet
+    requests: list[ClientRequest] = field(default_factory=list)  # that the loop has not seen yet
     n_holding: int = 0  # held while entries are added that must be seen together
     live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
     endings: list[Ending] = field(default_factory=list)  # that were not reported to the host yet
@@ -213,7 +213,7 @@ class HostedRun:
         """Wait until the run has ended, and nothing of it is left; say whether it has in time."""
         return self._is_over.wait(timeout_s)
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: ClientRequest) -> None:
         with self._shared.lock:
             self._shared.requests.append(request)
             is_held = self._shared.n_holding > 0
@@ -268,7 +268,7 @@ class HostedRun:
             self._is_over.set()
             self._on_news()
 
-    def _take_requests(self) -> list[Request]:
+    def _take_requests(self) -> list[ClientRequest]:
         plan = self.folder.plan
         self._nudged.clear()
         with self._shared.lock:
@@ -528,9 +528,9 @@ def _refuse_lost_journal(folder: RunFolder) -> None:
 
 def _end(folder: RunFolder, opened: OpenedSite, reason: str) -> None:
     deadline_s = time.monotonic() + _WIND_UP_S
-    asked: list[Request] = [CancelRequest(folder.plan.name, reason=reason)]
+    asked: list[ClientRequest] = [CancelRequest(folder.plan.name, reason=reason)]
 
-    def requests() -> list[Request]:
+    def requests() -> list[ClientRequest]:
         taken, asked[:] = list(asked), []
         return taken
 

@@ -32,14 +32,14 @@ class Attempts:
 
     def at(self, planned: PlannedJob) -> Attempt:
         """Give how far one has come with a job; together with other stages it is no nearer."""
-        keys = planned.targets
-        known = {id(one): one for key in keys if (one := self._jobs.get(key)) is not None}
+        names = planned.targets
+        known = {id(one): one for name in names if (one := self._jobs.get(name)) is not None}
         attempt = next(iter(known.values()), None)
-        if attempt is None or len(known) > 1 or attempt is not self._jobs.get(keys[-1]):
+        if attempt is None or len(known) > 1 or attempt is not self._jobs.get(names[-1]):
             again_s = max((one.again_s for one in known.values()), default=0.0)
             failures = max((one.failures for one in known.values()), default=0)
             attempt = _AtJob(again_s, failures, attempts=self, planned=planned)
-        self._jobs |= dict.fromkeys(keys, attempt)
+        self._jobs |= dict.fromkeys(names, attempt)
         return attempt
 
     def failed(self, planned: PlannedJob, now_s: float) -> None:
@@ -54,8 +54,8 @@ class Attempts:
         """Note that a job was accepted."""
         self.away.succeeded()
         self._targets.pop(target_of(self.state, planned), None)
-        for key in planned.targets:
-            self._jobs.pop(key, None)
+        for name in planned.targets:
+            self._jobs.pop(name, None)
 
     # ------------------------------------------------------------------ what may be sent
 
@@ -63,7 +63,7 @@ class Attempts:
         """Say before when a job is not to be sent."""
         waits_s = [self.away.due_s(now_s)]
         if self._jobs:
-            waits_s += [self._jobs[key].due_s(now_s) for key in planned.targets if key in self._jobs]
+            waits_s += [self._jobs[name].due_s(now_s) for name in planned.targets if name in self._jobs]
         if self._targets:
             target = target_of(self.state, planned, choices)
             if target in self._targets and self.state.deferrals.is_closed(target):

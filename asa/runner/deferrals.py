@@ -89,28 +89,28 @@ class Deferrals:
 
     def _settled(self, intent: Intended) -> None:
         self._answers.forget(intent.token)
-        for key in intent.planned.targets:
-            self._deferrals.pop(key, None)
+        for name in intent.planned.targets:
+            self._deferrals.pop(name, None)
 
     def _unsent(self, entry: Unsent, planned: PlannedJob, state: RunState) -> None:
         if entry.cause is Cause.ANSWER or self._answers.is_new(entry.token):
             tokens = self._refused_in_row.setdefault(target_of(state, planned), {})
             tokens[entry.token] = planned.targets[0]
         self._answers.unsent(entry)
-        for key in planned.targets:
-            was = self._deferrals.get(key, Deferral(entry.at_s, "", -math.inf))
+        for name in planned.targets:
+            was = self._deferrals.get(name, Deferral(entry.at_s, "", -math.inf))
             tried_s = was.tried_s if entry.cause is Cause.AWAY else entry.at_s
-            self._deferrals[key] = Deferral(was.since_s, " ".join(entry.reason.split()), tried_s)
+            self._deferrals[name] = Deferral(was.since_s, " ".join(entry.reason.split()), tried_s)
 
     # ------------------------------------------------------------------ what follows
 
-    def of(self, key: str) -> Deferral | None:
+    def of(self, name: str) -> Deferral | None:
         """Return since when and why a stage is deferred; None if it is not."""
-        return self._deferrals.get(key)
+        return self._deferrals.get(name)
 
     def tried_s(self, planned: PlannedJob) -> float:
         """Return when a deferred job, or a stage of it, was last tried; minus infinity if never."""
-        found = (self._deferrals.get(key) for key in planned.targets) if self._deferrals else ()
+        found = (self._deferrals.get(name) for name in planned.targets) if self._deferrals else ()
         return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:

@@ -18,7 +18,7 @@ from asa.runner.active import Run
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
 from asa.runner.notify import Notifier
-from asa.runner.requests import Request
+from asa.runner.requests import ClientRequest
 from asa.runner.state import RunState
 from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
@@ -37,7 +37,7 @@ def drive(
     revised: Workflow | None = None,
     on_record: Callable[[Record], None] = lambda _: None,
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
-    requests: Callable[[], Iterable[Request]] = tuple,
+    requests: Callable[[], Iterable[ClientRequest]] = tuple,
 ) -> RunResult:
     """Drive a run until it ends; a run that was left goes on where it was.
 

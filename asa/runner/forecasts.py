@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from asa.backend import Foresight, JobSpec, Planning
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank
-from asa.strategies.base import Request
+from asa.strategies.base import JobRequest
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
 _FEW_WAITS = 10
@@ -69,7 +69,7 @@ class LearnedForecast:
         """Predict the wait of a job of another size than that of these stages' own."""
         return self._predict(stages, replace(self._job_of(stages), cores=cores, walltime_s=walltime_s))
 
-    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> list[WaitForecast]:
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> list[WaitForecast]:
         """Predict the wait for each of several requests, so that they can be compared."""
         if self._at_once(stages):
             return [_NO_WAIT] * len(requests)
@@ -82,7 +82,7 @@ class LearnedForecast:
     @contextmanager
     def instead_of(
         self, job_id: str, stages: tuple[str, ...]
-    ) -> Iterator[Callable[[Request, Request], NDArray[np.float64]] | None]:
+    ) -> Iterator[Callable[[JobRequest, JobRequest], NDArray[np.float64]] | None]:
         """Predict meanwhile as if a queued job were withdrawn; see `asa.strategies.base.Replacing`."""
         own = self._known_as(job_id)
         if own is None or self.bank.draws:
@@ -91,7 +91,7 @@ class LearnedForecast:
         with self.bank.instead_of(own) as sampled:
             yield None if sampled is None else lambda one, other: sampled(*self._asking(stages, (one, other)))
 
-    def _asking(self, stages: tuple[str, ...], requests: Iterable[Request]) -> list[QueuedJob]:
+    def _asking(self, stages: tuple[str, ...], requests: Iterable[JobRequest]) -> list[QueuedJob]:
         own = self._job_of(stages)
         return [
             replace(own, cores=one.cores, walltime_s=one.walltime_s, partition=one.partition or self._own_partition)

@@ -21,10 +21,10 @@ from asa.runner.packing import packed
 from asa.runner.requests import (
     CancelRequest,
     ClaimRequest,
+    ClientRequest,
     CloseRequest,
     DropRequest,
     ExtendRequest,
-    Request,
 )
 from asa.runner.specs import demand_of, spec_of
 from asa.runner.state import RunState
@@ -84,7 +84,7 @@ def run_all(
     history: int = 2000,
     is_followed: bool = False,
     on_record: Callable[[Record], None] = lambda _: None,
-    requests: Callable[[], Iterable[Request]] = tuple,
+    requests: Callable[[], Iterable[ClientRequest]] = tuple,
     on_pass: Callable[[Sequence[RunState], float | None], None] = lambda _states, _wake_s: None,
 ) -> list[RunResult]:
     """Run workflows at the same time until each has ended.
@@ -399,7 +399,7 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     return planned.is_addition or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
-def _carry_out(active: Sequence[Active], request: Request) -> None:
+def _carry_out(active: Sequence[Active], request: ClientRequest) -> None:
     """Carry out a request."""
     for one in active:
         if one.state.name != request.run or one.state.outcome is not None:

@@ -66,4 +66,4 @@ class CloseRequest:
     run: str
 
 
-Request = CancelRequest | ExtendRequest | ClaimRequest | DropRequest | CloseRequest
+ClientRequest = CancelRequest | ExtendRequest | ClaimRequest | DropRequest | CloseRequest

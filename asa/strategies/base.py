@@ -343,7 +343,7 @@ def predicted(
     return forecast.predict(stages, needed_s)
 
 
-class Request(NamedTuple):
+class JobRequest(NamedTuple):
     """What a job would ask the queue for."""
 
     cores: int
@@ -355,7 +355,7 @@ class Request(NamedTuple):
 class Comparing(Protocol):
     """A forecast that judges several requests of which one will be made."""
 
-    def predict_each(self, stages: tuple[str, ...], requests: Sequence[Request]) -> Sequence[WaitForecast]:
+    def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
         """Predict the wait of a job of some stages for each of several requests, so that they can be compared."""
         ...
 
@@ -363,7 +363,7 @@ class Comparing(Protocol):
 class Sampled(Protocol):
     """Samples what two requests have to wait."""
 
-    def __call__(self, queued: Request, other: Request, /) -> NDArray[np.float64]:
+    def __call__(self, queued: JobRequest, other: JobRequest, /) -> NDArray[np.float64]:
         """Sample the remaining wait of the queued job, and the wait of another one last in the queue.
 
         Returns seconds, shape (samples, 2), one row for each sampled future.

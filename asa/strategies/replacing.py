@@ -17,7 +17,7 @@ import numpy as np
 
 from asa.units import core_hours, format_duration
 
-from .base import Cancellation, Forecast, Phase, Replacing, Request, RunView, Sampled, StageView
+from .base import Cancellation, Forecast, JobRequest, Phase, Replacing, RunView, Sampled, StageView
 from .planning import Aim, Block, Outlook, look_ahead
 
 _SURE = 0.9
@@ -109,9 +109,9 @@ def _until_s(stages: tuple[str, ...], block: Block) -> float:
     return sum(shape.run_s for shape in block.shapes[: last + 1])
 
 
-def _request(view: RunView, block: Block) -> Request:
+def _request(view: RunView, block: Block) -> JobRequest:
     partition = block.shapes[0].partition if block.shapes else view.stages[block.stages[0]].stage.partition
-    return Request(block.cores, block.walltime_s, partition)
+    return JobRequest(block.cores, block.walltime_s, partition)
 
 
 def _without(view: RunView, stages: tuple[str, ...]) -> RunView:

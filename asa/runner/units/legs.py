@@ -151,11 +151,11 @@ class LegUnits(RoundUnits):
                 continue
             number = run.token_of([name])
             for leg in self.over(number):
-                key = f"{number}l{leg}"
-                if key in given_back or leg >= run.stages[name].leg:
+                closed = f"{number}l{leg}"
+                if closed in given_back or leg >= run.stages[name].leg:
                     continue
                 if legs.close(leg):
-                    given_back.add(key)
+                    given_back.add(closed)
                 else:
                     is_done = False
         return is_done

@@ -18,9 +18,9 @@ from asa.strategies.base import (
     Choice,
     Comparing,
     Forecast,
+    JobRequest,
     Keep,
     Phase,
-    Request,
     RunView,
     StageView,
     Weighed,
@@ -380,7 +380,7 @@ class _Waits:
         asked = [key for key in dict.fromkeys(keys) if key not in self._places]
         if not asked:
             return
-        requests = [Request(cores, _ALIKE_SHAPES**like, partition) for cores, like, partition in asked]
+        requests = [JobRequest(cores, _ALIKE_SHAPES**like, partition) for cores, like, partition in asked]
         if isinstance(self.of, Comparing):
             found = self.of.predict_each(stages, requests)
         else:

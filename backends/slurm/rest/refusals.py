@@ -55,8 +55,8 @@ def complaints(document: Mapping[str, Any], key: str = "errors") -> list[Complai
 
 def in_plain_text(answer: RestAnswer) -> list[Complaint]:
     """Read what slurmrestd says in plain text, as of a request that it cannot read; none of another's page."""
-    is_of_the_request = 400 <= answer.status < 500  # beyond, it may be a gateway's
-    if not is_of_the_request or answer.document() or not answer.content_type.startswith("text/plain"):
+    is_from_slurm = 400 <= answer.status < 500  # beyond, it may be a gateway's
+    if not is_from_slurm or answer.document() or not answer.content_type.startswith("text/plain"):
         return []
     said = " ".join(answer.body[:_MAX_TEXT_BYTES].decode(errors="replace").split())
     return [Complaint(None, said)] if said else []
