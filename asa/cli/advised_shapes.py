@@ -32,7 +32,7 @@ def as_dict(advice: StageAdvice) -> dict[str, Any]:
         "best": None if compared is None else compared.best,
         "asked": advice.own,
         "why": " ".join(sentences(advice)),
-        "shapes": [_shape_dict(advice, place) for place in range(len(advice.offers))],
+        "shapes": [_shape_dict(advice, index) for index in range(len(advice.offers))],
         "trial": None if trial is None else _trial_dict(trial),
         "left_out": list(advice.left_out),
     }
@@ -227,19 +227,19 @@ def _table(advice: StageAdvice, *, is_wide: bool) -> Any:
     waits = () if compared is None else ("Wait", *(("8 in 10",) if is_wide else ()), "End", "8 in 10")
     for column in (*waits, "Core-h"):
         table.add_column(column, justify="right", no_wrap=True)
-    for place, offer in enumerate(advice.offers):
+    for index, offer in enumerate(advice.offers):
         low, half, high = run_range_s(offer.shape)
-        is_best = compared is not None and place == compared.best
+        is_best = compared is not None and index == compared.best
         cells = [_range(low, high)] if high - low >= 1 else [""]
         if compared is not None:
-            waits_s, ends_s = compared.wait_s(place), compared.end_s(place)
+            waits_s, ends_s = compared.wait_s(index), compared.end_s(index)
             cells += [format_duration(waits_s[1]), *([_range(waits_s[0], waits_s[2])] if is_wide else [])]
             cells += [format_duration(ends_s[1]), _range(ends_s[0], ends_s[2])]
         table.add_row(
-            _mark(is_own=place == advice.own, is_best=is_best),
+            _mark(is_own=index == advice.own, is_best=is_best),
             str(offer.shape.width),
             *([Text(offer.shape.partition)] if has_partitions else []),
-            advice.origins[place],
+            advice.origins[index],
             format_duration(half),
             *cells,
             format_core_hours(core_hours(offer.cores, offer.shape.run_s)),

@@ -191,17 +191,17 @@ class ComparedRequests:
                     "partition": job.partition,
                     "cores": job.cores,
                     "walltime_s": job.walltime_s,
-                    **({"run_s": self.run_s[place]} if self.run_s is not None else {}),
+                    **({"run_s": self.run_s[index]} if self.run_s is not None else {}),
                     "quantiles_s": {
-                        f"p{10 * (i + 1)}": wait for i, wait in enumerate(self.joint.forecast(place).quantiles_s)
+                        f"p{10 * (i + 1)}": wait for i, wait in enumerate(self.joint.forecast(index).quantiles_s)
                     },
                     "probability_within": {
-                        f"{time_s:g}": float((self.joint.waits_s[:, place] <= time_s).mean()) for time_s in self.times_s
+                        f"{time_s:g}": float((self.joint.waits_s[:, index] <= time_s).mean()) for time_s in self.times_s
                     },
-                    "time_over_best": float(np.exp(costs[place] - costs[best])),
-                    "probability_before_best": self.joint.probability_before(place, best, self.run_s),
+                    "time_over_best": float(np.exp(costs[index] - costs[best])),
+                    "probability_before_best": self.joint.probability_before(index, best, self.run_s),
                 }
-                for place, job in enumerate(self.joint.jobs)
+                for index, job in enumerate(self.joint.jobs)
             ],
         }
 
@@ -227,17 +227,17 @@ class ComparedRequests:
             table.add_column("Core-h", justify="right")
         table.add_column(f"{ends.capitalize()} before", justify="right", no_wrap=True)
         ends_s = np.median(self.joint.ends_s(self.run_s), axis=0).tolist()
-        for place, job in enumerate(jobs):
-            quantiles_s = self.joint.forecast(place).quantiles_s
+        for index, job in enumerate(jobs):
+            quantiles_s = self.joint.forecast(index).quantiles_s
             cells = [job.partition] if by_partition else []
             cells += [f"{job.cores:,}", format_duration(job.walltime_s)]
             cells += [format_duration(quantiles_s[level]) for level in (_P10, _P50, _P90)]
             if self.run_s is not None:
-                hours = core_hours(job.cores, self.run_s[place])
-                cells += [format_duration(ends_s[place]), f"{hours:,.1f}"]
-            before = self.joint.probability_before(place, best, self.run_s)
-            cells.append("best" if place == best else f"{before:.0%}")
-            table.add_row(*cells, style="bold" if place == best else "")
+                hours = core_hours(job.cores, self.run_s[index])
+                cells += [format_duration(ends_s[index]), f"{hours:,.1f}"]
+            before = self.joint.probability_before(index, best, self.run_s)
+            cells.append("best" if index == best else f"{before:.0%}")
+            table.add_row(*cells, style="bold" if index == best else "")
         console.print(table)
         least = "time to its end" if self.run_s is not None else "wait; say --run-time for which ends first"
         console.print(

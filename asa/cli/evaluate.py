@@ -135,7 +135,7 @@ def evaluate(
             )
         )
     scores += [score_start_estimates(starts, trace=trace) for trace, starts in estimates.items()]
-    order = {str(path): place for place, path in enumerate(traces)}
+    order = {str(path): index for index, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
     _print(scores, histories, estimates, limit, as_json=output is Output.JSON)
     for failure in failures:

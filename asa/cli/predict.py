@@ -259,7 +259,7 @@ def _joint(known: KnownWaits, jobs: Sequence[QueuedJob]) -> JointForecast:
     joint = known.bank.predict_together(jobs)
     if not known.words_s or known.bank.sees_queue:
         return joint
-    alone = [joint.forecast(place) for place in range(len(jobs))]
+    alone = [joint.forecast(index) for index in range(len(jobs))]
     return blended_together(
         joint, [decades_between(one, _said(known, job, one)[0]) for job, one in zip(jobs, alone, strict=True)]
     )

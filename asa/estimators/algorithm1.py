@@ -197,7 +197,7 @@ class Asa:
             "rounds": self.rounds,
             "observations": self.observations,
             "log_weights": self._log_weights.tolist(),
-            "round_losses": [self._round_losses.get(place, 0.0) for place in range(len(self.alternatives_s))],
+            "round_losses": [self._round_losses.get(index, 0.0) for index in range(len(self.alternatives_s))],
             "total_losses": list(self._total_losses),
             # 128-bit integers, as text because other readers of JSON round them
             "generator": {"state": str(generator["state"]), "inc": str(generator["inc"])},
@@ -227,7 +227,7 @@ class Asa:
                 if kept[name].shape != shape or not np.all(np.isfinite(kept[name])):
                     raise StateError(f"{name} do not fit the alternatives", hint="The file was changed or cut off.")
             made._log_weights = kept["log_weights"]
-            made._round_losses = {place: loss for place, loss in enumerate(kept["round_losses"].tolist()) if loss}
+            made._round_losses = {index: loss for index, loss in enumerate(kept["round_losses"].tolist()) if loss}
             made._total_losses = kept["total_losses"].tolist()
             generator = dict(made._rng.bit_generator.state)
             generator["state"] = {name: int(state["generator"][name]) for name in ("state", "inc")}
@@ -253,7 +253,7 @@ class Asa:
     def _suffer(self, chosen: Sequence[int], losses: Sequence[float]) -> int:
         """Charge alternatives with their losses in turn, until that ends the round; return how many were charged."""
         open_round, total = self._round_losses, self._total_losses
-        for place, alternative in enumerate(chosen):
+        for index, alternative in enumerate(chosen):
             loss = losses[alternative]
             if loss > 0.0:
                 total[alternative] += loss
@@ -261,7 +261,7 @@ class Asa:
                 open_round[alternative] = before + loss
                 if before + loss > _ROUND_BOUND:
                     self._end_round()
-                    return place + 1
+                    return index + 1
         return len(chosen)
 
     def _end_round(self) -> None:

@@ -221,7 +221,7 @@ class JointForecast:
 def _runs_s(samples: int, run_s: Sequence[float], spreads: Sequence[float]) -> NDArray[np.float64]:
     """Give samples of run times, log-normal about what is expected, each request's in a fixed order of its own."""
     normal = np.array([NormalDist().inv_cdf((number + 0.5) / samples) for number in range(samples)])
-    orders = [np.random.Generator(np.random.PCG64(place)).permutation(samples) for place in range(len(run_s))]
+    orders = [np.random.Generator(np.random.PCG64(index)).permutation(samples) for index in range(len(run_s))]
     strays = np.stack([normal[order] for order in orders], axis=1)
     made: NDArray[np.float64] = np.asarray(run_s) * np.exp(np.asarray(spreads) * strays)
     return made

@@ -140,8 +140,8 @@ class QueueAwareAsa:
         mine = self._tickets.pop(ticket)
         if (tried := self._tried.pop(ticket, None)) is not None and observation.kind == "exact":
             truth = math.log10(observation.wait_s + FLOOR_S)
-            for place, said in enumerate(tried):
-                self._errors[place] += (1.0 - _KEEP) * (abs(said - truth) - self._errors[place])
+            for index, said in enumerate(tried):
+                self._errors[index] += (1.0 - _KEEP) * (abs(said - truth) - self._errors[index])
         self.adviser.observe(ticket, observation)
         self.learner.observe(mine, observation)
 

@@ -149,7 +149,7 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     >>> direct({"a": (), "b": ("a",), "c": ("a", "b")})
     {'a': (), 'b': ('a',), 'c': ('b',)}
     """
-    places = {name: place for place, name in enumerate(edges)}
+    places = {name: index for index, name in enumerate(edges)}
     befores = {name: sorted(set(some), key=places.__getitem__) for name, some in edges.items()}
     if len(edges) > _MAX_REDUCED:
         return {name: tuple(some) for name, some in befores.items()}

@@ -243,7 +243,7 @@ def _by_time(processes: Mapping[str, _Process], path: Path) -> dict[str, set[str
             raise InputError(f"process {name} has no times, so no order", where=str(path), hint=hint)
         spans[name] = min(begins), min(ends)
     order = sorted(spans, key=lambda name: (spans[name][1], spans[name][0]))
-    places = {name: place for place, name in enumerate(order)}
+    places = {name: index for index, name in enumerate(order)}
     return {name: {before for before in order[: places[name]] if spans[before][1] <= spans[name][0]} for name in spans}
 
 
@@ -302,7 +302,7 @@ def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) ->
 def _depths(befores: Mapping[str, set[str]]) -> dict[str, int]:
     """Count for each process how many come before it."""
     graph = nx.DiGraph([(before, after) for after, all_before in befores.items() for before in all_before])
-    bits = {name: 1 << place for place, name in enumerate(befores)}
+    bits = {name: 1 << index for index, name in enumerate(befores)}
     ahead = dict.fromkeys(befores, 0)
     for name in nx.topological_sort(graph):
         for before in befores[name]:

@@ -55,7 +55,7 @@ def _draw_allocations(
 ) -> None:
     """Draw a bar for each: it waits, its workers come, they work, they leave."""
     named: set[str] = set()
-    for place, one in enumerate(allocations):
+    for index, one in enumerate(allocations):
         last_s = end_s if one["end_s"] is None else one["end_s"]
         marks = [one["asked_s"]]
         for name in ("start_s", "joined_s", "drain_s"):
@@ -69,7 +69,7 @@ def _draw_allocations(
                 label_ = "_" if label in named else label
                 named.add(label)
                 left = (from_s - begin_s) / scale
-                panel.barh(place, (until_s - from_s) / scale, left=left, color=colour, height=0.7, label=label_)
+                panel.barh(index, (until_s - from_s) / scale, left=left, color=colour, height=0.7, label=label_)
     panel.invert_yaxis()
     panel.set_ylabel("allocations")
     every = range(len(allocations)) if len(allocations) <= _MAX_NAMED else ()

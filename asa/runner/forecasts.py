@@ -77,7 +77,7 @@ class LearnedForecast:
         if self.bank.draws:
             return [self._predict(stages, job) for job in jobs]
         joint = self.bank.predict_together(jobs)
-        return [joint.for_choice(place) for place in range(len(jobs))]
+        return [joint.for_choice(index) for index in range(len(jobs))]
 
     @contextmanager
     def instead_of(

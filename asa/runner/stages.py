@@ -33,7 +33,7 @@ class Stages(Mapping[str, StageView]):
     ) -> None:
         self._has_released = has_released
         self._order = workflow.order
-        self._places = {name: place for place, name in enumerate(self._order, start=1)}
+        self._places = {name: index for index, name in enumerate(self._order, start=1)}
         self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
         self._after: dict[str, list[str]] = {name: [] for name in self._order}
         for name, before in self._before.items():

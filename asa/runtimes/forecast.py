@@ -319,8 +319,8 @@ def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -
     rests = np.cumsum(weights[order][::-1])[::-1]
     values, shares = [], []
     times = 1.0
-    for place, run in enumerate(order):
-        rest = rests[place + 1] if place + 1 < len(order) else 0.0
+    for index, run in enumerate(order):
+        rest = rests[index + 1] if index + 1 < len(order) else 0.0
         if is_cut[run] and rest > 0:
             times *= (rest + weights[run]) / rest
             continue

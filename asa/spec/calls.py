@@ -18,8 +18,8 @@ class Scripts(Generic[T]):
     def __init__(self, paths: Mapping[T, Path]) -> None:
         self.paths = paths
         self._at: dict[Path, dict[T, int]] = {}  # with their places among all
-        for place, (key, path) in enumerate(paths.items()):
-            self._at.setdefault(path.resolve(), {})[key] = place
+        for index, (key, path) in enumerate(paths.items()):
+            self._at.setdefault(path.resolve(), {})[key] = index
 
     def among(self, paths: Iterable[Path], but: Path) -> list[T]:
         """Give those that are at some paths, in their order, without one."""

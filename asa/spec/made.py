@@ -37,7 +37,7 @@ class MadeFiles:
 
     def __init__(self, workflow: Workflow) -> None:
         self._flow = workflow
-        self._places = {name: place for place, name in enumerate(workflow.stages)}
+        self._places = {name: index for index, name in enumerate(workflow.stages)}
         self._names = list(workflow.stages)
         stages = list(workflow.stages.values())
         self._paths = _Paths(enumerate([stage.outputs for stage in stages]), len(stages))

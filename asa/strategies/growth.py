@@ -97,7 +97,7 @@ class Growth:
         is_overdue = stages[0].phase is Phase.QUEUED and begin_s <= view.now_s
         ends[names[0]] = time_s = _end_s(view, stages[0], begin_s)
         is_kept, n_planned, widest = True, 0, stages[0].cores
-        for place, (before, stage) in enumerate(pairwise(stages), start=1):
+        for index, (before, stage) in enumerate(pairwise(stages), start=1):
             widest = stage.cores if stage.started_s is not None else widest
             if stage.phase.is_settled and stage.started_s is None:
                 return  # its cores were refused
@@ -112,12 +112,12 @@ class Growth:
                     if growth is None and not is_overdue and fits and n_planned < _LOOKED_AHEAD:
                         n_planned += 1
                         planned = self._growth(
-                            view, forecast, names, place, from_s=max(begin_s, view.now_s), due_s=time_s, former=former
+                            view, forecast, names, index, from_s=max(begin_s, view.now_s), due_s=time_s, former=former
                         )
                     yield (rise := _Rise(time_s, is_kept, growth, planned))
                     time_s = max(time_s, _join_s(rise))
                 widest = max(widest, stage.cores)
-            ends[names[place]] = time_s = _end_s(view, stage, time_s)
+            ends[names[index]] = time_s = _end_s(view, stage, time_s)
 
     def _growth(
         self,

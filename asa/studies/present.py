@@ -133,14 +133,14 @@ class Table:
             show_edge=not self.is_open,
             min_width=self.width,
         )
-        for place, heading in enumerate(self.headings):
-            is_left, wraps = place in self.left, self.wraps is None or place in self.wraps
+        for index, heading in enumerate(self.headings):
+            is_left, wraps = index in self.left, self.wraps is None or index in self.wraps
             table.add_column(
                 heading,
                 justify="left" if is_left else "right",
                 overflow="ellipsis" if self.is_ruled or not is_left else "fold",
                 no_wrap=not wraps,
-                min_width=self.widths[place] if self.widths else None,
+                min_width=self.widths[index] if self.widths else None,
             )
         for one in self.rows:
             row = one if isinstance(one, Row) else Row(one)
@@ -242,21 +242,21 @@ def draw(figure: Figure, path: str | Path) -> None:
         subplot_kw={"projection": "polar"} if figure.panels[0].spokes else {},
     )
     names = dict.fromkeys(one.name for panel in figure.panels for one in panel.series)
-    looks = {name: _look(figure.looks.get(name, Look()), place) for place, name in enumerate(names)}
+    looks = {name: _look(figure.looks.get(name, Look()), index) for index, name in enumerate(names)}
     for axes in grid.flat[len(figure.panels) :]:
         axes.set_visible(False)
     panels = list(zip(grid.flat, figure.panels, strict=False))
     for axes, panel in panels:
         for one in panel.series:
             (_spoke if panel.spokes else _draw)(axes, one, looks[one.name])
-    for place, (axes, panel) in enumerate(panels):  # only now limits of shared axes are known
+    for index, (axes, panel) in enumerate(panels):  # only now limits of shared axes are known
         (_web if panel.spokes else _frame)(axes, panel)
         if panel.names:
             slant: dict[str, Any] = {"rotation": 35, "ha": "right"} if figure.slanted else {}
             axes.set_xticks(range(len(panel.names)), panel.names, **slant)
-        if figure.share_x != "none" and place + columns < len(panels):
+        if figure.share_x != "none" and index + columns < len(panels):
             axes.set_xlabel("")
-        if figure.share_y != "none" and place % columns:
+        if figure.share_y != "none" and index % columns:
             axes.set_ylabel("")
     drawn.suptitle(figure.title or None)  # type: ignore[arg-type]  # None for none
     drawn.supxlabel(figure.x or None, fontsize="medium")  # type: ignore[arg-type]  # likewise
@@ -282,12 +282,12 @@ def beside(
         PlottedSeries(
             name,
             ys,
-            [at + (place - (len(heights) - 1) / 2) * width for at in range(len(ys))],
+            [at + (index - (len(heights) - 1) / 2) * width for at in range(len(ys))],
             kind="bar",
             width=width,
             labels=(labels or {}).get(name, ()),
         )
-        for place, (name, ys) in enumerate(heights.items())
+        for index, (name, ys) in enumerate(heights.items())
     ]
 
 
@@ -295,11 +295,11 @@ def stacked(bars: Mapping[str, Bar]) -> list[PlottedSeries]:
     """Make series of bars that consist of the same parts, with their heights written above them."""
     parts = max((bar.parts for bar in bars.values()), key=len, default=())
     bottoms, series = [0.0] * len(bars), []
-    for place, (name, _) in enumerate(parts):
-        values = [bar.parts[place][1] if bar.parts else 0.0 for bar in bars.values()]
+    for index, (name, _) in enumerate(parts):
+        values = [bar.parts[index][1] if bar.parts else 0.0 for bar in bars.values()]
         tops = [bottom + value for bottom, value in zip(bottoms, values, strict=True)]
         labels = [f"{top:,.0f}" if bar.parts else "" for top, bar in zip(tops, bars.values(), strict=True)]
-        last = place + 1 == len(parts)
+        last = index + 1 == len(parts)
         series.append(PlottedSeries(name, values, kind="bar", bottoms=bottoms, labels=labels if last else ()))
         bottoms = tops
     return series

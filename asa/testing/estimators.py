@@ -197,10 +197,10 @@ def _judges_together(make: _Make) -> None:
     """Check that requests are judged in the same number of futures each, and that nothing changes by it."""
     asked, unasked = (make(Surroundings(seed=4)) for _ in range(2))
     for estimator in (asked, unasked):
-        for place in range(60):
-            job = _job(place, 600.0 * place)
+        for index in range(60):
+            job = _job(index, 600.0 * index)
             estimator.observe(
-                estimator.submitted(job, estimator.predict(job)), exactly(_WAITS_S[place % len(_WAITS_S)])
+                estimator.submitted(job, estimator.predict(job)), exactly(_WAITS_S[index % len(_WAITS_S)])
             )
     jobs = [QueuedJob(1e6, cores, walltime_s, "me", "site", "batch") for cores, walltime_s in _KINDS]
     joint = together(asked, jobs, 16)
@@ -208,8 +208,8 @@ def _judges_together(make: _Make) -> None:
     assert len(joint.waits_s) <= 16, "no more futures than were asked for"
     assert all(math.isfinite(wait) and wait >= 0 for wait in joint.waits_s.ravel().tolist()), "waits are finite"
     assert (together(asked, jobs, 16).waits_s == joint.waits_s).all(), "asking twice is answered alike"
-    for place in range(8):
-        job = _job(place, 2e6 + place)
+    for index in range(8):
+        job = _job(index, 2e6 + index)
         assert asked.predict(job) == unasked.predict(job), "being asked changes nothing"
         for estimator in (asked, unasked):
             estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(50.0))
@@ -266,8 +266,8 @@ def _forgets_who_is_out_of_sight(make: _Make) -> None:
 
 def _takes_censored(estimator: WaitEstimator) -> None:
     mixed: list[WaitObservation] = [exactly(300.0), at_most(900.0), at_least(60.0), at_least(1e6), at_most(0.0)]
-    for place, observation in enumerate([*mixed, at_least(0.0), at_most(1e9), at_least(1e9), exactly(7)] * 4):
-        job = _job(place, 100.0 * place)
+    for index, observation in enumerate([*mixed, at_least(0.0), at_most(1e9), at_least(1e9), exactly(7)] * 4):
+        job = _job(index, 100.0 * index)
         forecast = _sane(estimator.predict(job), "after censored waits")
         estimator.observe(estimator.submitted(job, forecast), observation)
 
@@ -276,9 +276,9 @@ def _learns_from_censored(make: _Make) -> None:
     """Check that a censored observation without information does not count as a wait."""
     for censored in (at_most(1e8), at_least(0.0)):
         estimator = make(Surroundings(seed=7))
-        for place in range(400):
-            job = _job(0, 1000.0 * place)
-            observation = censored if place % 2 else exactly(300.0)
+        for index in range(400):
+            job = _job(0, 1000.0 * index)
+            observation = censored if index % 2 else exactly(300.0)
             estimator.observe(estimator.submitted(job, estimator.predict(job)), observation)
         middle = estimator.predict(_job(0, 400_000.0)).at(0.5)
         assert 100.0 <= middle <= 900.0, f"what says nothing is not learned as a wait: {censored}, p50 {middle}"
@@ -302,8 +302,8 @@ def _bears_extremes(estimator: WaitEstimator) -> None:
 def _learns_a_steady_wait(make: _Make) -> None:
     for wait_s in (40.0, 20_000.0):
         estimator = make(Surroundings(seed=9))
-        for place in range(500):
-            job = _job(1, 30_000.0 * place)
+        for index in range(500):
+            job = _job(1, 30_000.0 * index)
             estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(wait_s))
         middle = estimator.predict(_job(1, 1.5e7)).at(0.5)
         assert wait_s / 2 <= middle <= 2 * wait_s, (

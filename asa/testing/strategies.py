@@ -230,13 +230,13 @@ class _ModelRun:
         """Check that a job that is to be submitted makes sense."""
         what = "+".join(job.stages)
         assert job.stages, self._words("a job has no stages")
-        for place, name in enumerate(job.stages):
+        for index, name in enumerate(job.stages):
             assert name in self.views, self._words(f"there is no stage {name!r}")
             view = self.views[name]
             may_be = view.phase is Phase.WAITING or view.job_id in back
             assert may_be, self._words(f"stage {name!r} is asked for, which is {view.phase.value}")
             inside = [one for one in self.workflow.stages[name].after if one in job.stages]
-            assert all(job.stages.index(one) < place for one in inside), self._words(f"{what}: not in order")
+            assert all(job.stages.index(one) < index for one in inside), self._words(f"{what}: not in order")
         before = {one for name in job.stages for one in self.workflow.stages[name].after} - set(job.stages)
         is_ready = all(self.views[one].phase.is_settled for one in before)
         if job.keep is Keep.NOTHING:

@@ -48,7 +48,7 @@ def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> 
     if not len(table):
         return Load(table, cluster)
     needs = Window(system, {NODES: table.cores, **demands}).needs
-    amounts = {name: needs[:, place] for place, name in enumerate(system.pools) if place}
+    amounts = {name: needs[:, index] for index, name in enumerate(system.pools) if index}
     return Load(table, cluster, amounts=amounts)
 
 
@@ -212,10 +212,10 @@ class _Pass:
             whole = list(self._scheduler.system.pools.values())
             if (view.capacity[:limited] < whole[:limited]).any():  # who asks for what is away holds nobody up
                 rest = rest[np.all(demand[rest, :limited] <= view.capacity[:limited], axis=1)]
-            for place in range(len(rest)):
-                job = int(rest[place])
+            for index in range(len(rest)):
+                job = int(rest[index])
                 if (demand[job, :limited] > self.free[:limited]).any():
-                    head, rest = job, rest[place:]
+                    head, rest = job, rest[index:]
                     break
                 taken: Integers = demand[job].copy()
                 k.place(seen(demand.ravel()), job * len(taken), self._kinds, seen(self.free), seen(taken), 0)

@@ -102,7 +102,7 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Polic
         return PolicyAnswer(Action.NONE, nodes)
     if size > nodes:
         return PolicyAnswer(Action.EXPAND, size)
-    gains = (place for place, need in enumerate(queued) if free < need <= free + nodes - size)
+    gains = (index for index, need in enumerate(queued) if free < need <= free + nodes - size)
     return PolicyAnswer(Action.SHRINK, size, next(gains, None))
 
 
@@ -135,11 +135,11 @@ def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> 
     (2, [0, 1])
     """
     left, kept = free + coming, []
-    for place, need in enumerate(queued[:promoted]):
+    for index, need in enumerate(queued[:promoted]):
         if need <= left:
             left -= need
         else:
-            kept.append(place)
+            kept.append(index)
     return max(min(free, left), 0), [*kept, *range(promoted, len(queued))]
 
 

@@ -81,18 +81,18 @@ def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.i
         return np.flatnonzero(worth >= 0)
     best = np.zeros(room + 1)
     taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)
-    for place in range(len(sizes) - 1, -1, -1):  # so that the oldest is decided on first when read back
-        size = int(sizes[place])
+    for index in range(len(sizes) - 1, -1, -1):  # so that the oldest is decided on first when read back
+        size = int(sizes[index])
         if size > room:
             continue
-        with_it = best[: room + 1 - size] + worth[place]
-        np.greater_equal(with_it, best[size:], out=taken[place, size:])
+        with_it = best[: room + 1 - size] + worth[index]
+        np.greater_equal(with_it, best[size:], out=taken[index, size:])
         best[size:] = np.maximum(best[size:], with_it)
     chosen = []
-    for place in range(len(sizes)):
-        if taken[place, room]:
-            chosen.append(place)
-            room -= int(sizes[place])
+    for index in range(len(sizes)):
+        if taken[index, room]:
+            chosen.append(index)
+            room -= int(sizes[index])
     return np.array(chosen, dtype=np.intp)
 
 

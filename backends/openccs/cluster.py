@@ -104,7 +104,7 @@ class PlannedCluster:
         self._by_weight = np.argsort(system.weights(), kind="stable")
         totals = dict(zip(self.resources, self._items.sum(axis=0).tolist(), strict=True))
         self.used = {name: RUSV(items) for name, items in (totals | dict(system.licences)).items()}
-        self._places = {node.name: place for place, node in enumerate(system.nodes)}
+        self._places = {node.name: index for index, node in enumerate(system.nodes)}
         self._asks: dict[Hashable, Ask] = {}
         self._make_nodes(32)
         nodes, width = self._items.shape

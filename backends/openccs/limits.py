@@ -397,7 +397,7 @@ class Consumers:
         pools = [pool for pool in self._pools if pool.binds(ask, user, group)]
         accounts = self._of(user, group)
         is_new = more_s == ask.lasts_s
-        for place, (name, items) in enumerate(ask.totals.items()):
+        for index, (name, items) in enumerate(ask.totals.items()):
             view = self._used[name]
             available = view.available
             if kept := tuple((pool.validity, pool.keeps(available)) for pool in pools if pool.resource == name):
@@ -408,7 +408,7 @@ class Consumers:
                     for bound in account.bounds.get(name, ())
                     if (left := bound.left(available, ask.lasts_s, items * more_s)) is not None
                 ]
-                if is_new and not place:  # without one resource it has no room
+                if is_new and not index:  # without one resource it has no room
                     jobs = account.bounds.get(_JOBS, ())
                     held += [(bound.limit.validity, 0) for bound in jobs if _is_full(bound, account)]
                 if held:

@@ -108,7 +108,7 @@ class Load:
         self.partitions = _column(partitions, rows)
         self.qos = _column(qos, rows)
         self.users = np.unique(_column(users, rows), return_inverse=True)[1].astype(np.int64).reshape(rows)
-        places = {name: place for place, name in enumerate(cluster.pools)}
+        places = {name: index for index, name in enumerate(cluster.pools)}
         sources = np.array([places[name] for name in cluster.partitions.values()] or [0], dtype=np.int64)
         if rows and not 0 <= self.partitions.min() <= self.partitions.max() < len(sources):
             raise InputError(

@@ -186,7 +186,7 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
     held = {}
     if isinstance(core, GeneralCore):
         asked = core.view.demand[: len(log.table)]
-        held = {name: (whole, asked[:, place]) for place, (name, whole) in enumerate(core.pools.items()) if place}
+        held = {name: (whole, asked[:, index]) for index, (name, whole) in enumerate(core.pools.items()) if index}
     return Schedule(log, core.start, end, {}, getattr(core, "spans", None), held, maker.notes)
 
 

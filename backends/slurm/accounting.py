@@ -440,7 +440,7 @@ def _history(file: Path, records: _Records) -> JobHistory:
     columns = dict(zip(_COLUMNS, table, strict=True))
     submit, eligible, start, end, kind = (columns[name] for name in ("submit", "eligible", "start", "end", "kind"))
     bits = columns["flags"].astype(np.int8)
-    flags = {name: bits & (1 << place) > 0 for place, name in enumerate(_FLAGS)}
+    flags = {name: bits & (1 << index) > 0 for index, name in enumerate(_FLAGS)}
     run = np.where(np.isnan(end), columns["elapsed"], end - start)
     started = ~np.isnan(start)
     stillborn = started & (kind == _CANCELLED) & (run == 0)

@@ -163,7 +163,7 @@ def _places(history: JobHistory, facts: SiteFacts | None) -> NDArray[np.int64]:
     """Give each job's partition its place among the site's; -1 where that is not there."""
     if facts is None:
         return np.zeros(len(history), dtype=np.int64)
-    known = {one.name: place for place, one in enumerate(facts.partitions)}
+    known = {one.name: index for index, one in enumerate(facts.partitions)}
     # of several that a job named any may have started it
     of_name = [next((known[part] for part in name.split(",") if part in known), -1) for name in history.partitions]
     default = 0 if len(known) == 1 or not of_name else -1

@@ -82,8 +82,8 @@ class TwinSite(SimulatedSite):
             raise InputError(f"there is no partition {partition!r}", where="partition", hint=f"Known: {names}.")
         first = partition or next(iter(names), "")
         parts = [
-            (one.name, Partition(place, one.limits, about.pools[one.pool]))
-            for place, one in enumerate(about.partitions)
+            (one.name, Partition(index, one.limits, about.pools[one.pool]))
+            for index, one in enumerate(about.partitions)
         ]
         self._partitions = dict(sorted(parts, key=lambda part: part[0] != first))
         self._most = max(self.machine.cores, sum(about.told_pools.values()))

@@ -95,7 +95,7 @@ class _Translation:
         every = sorted((*recording.jobs, *recording.own_jobs), key=lambda job: job.number)
         self._jobs = [job for job in every if not job.is_cancelled]
         self._first = 1 if recording.own_number else 0  # the driver itself, where that is a batch job
-        self._index = {job.number: place for place, job in enumerate(self._jobs, start=self._first)}
+        self._index = {job.number: index for index, job in enumerate(self._jobs, start=self._first)}
         if recording.own_number:
             self._index[recording.own_number] = 0
         self._numbers = {str(job.number): job.name for job in every}

@@ -138,7 +138,7 @@ def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
     if step_s is None:
         return [_DAY_S * days for days in _ticks(least_s / _DAY_S, most_s / _DAY_S, many)]
     first = math.ceil(least_s / step_s - 1e-9)
-    return [place * step_s for place in range(first, math.floor(most_s / step_s + 1e-9) + 1)]
+    return [index * step_s for index in range(first, math.floor(most_s / step_s + 1e-9) + 1)]
 
 
 # ---------------------------------------------------------------------- what a run's jobs did
@@ -173,8 +173,8 @@ def gantt(run: Timeline, title: str = "") -> str:
         canvas.text(at, base + 16, _duration(tick), anchor="middle")
     canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the workflow was submitted", anchor="middle")
     colours: dict[str, int] = {}
-    for place, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
-        y = top + row * place
+    for index, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
+        y = top + row * index
         canvas.text(left - 8, y + 16, _short(_lane_name(lane.stages), (left - 8) / 7.2), anchor="end")
         _spans(canvas, run, lane, y + 4, row - 9, x, colours)
         if belief is not None:
@@ -274,8 +274,8 @@ def shades(rows: Sequence[Shade], span_s: float, title: str, words: str) -> str:
         canvas.text(at, base + 16, _duration(tick), anchor="middle")
     canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the first began", anchor="middle")
     most = max([amount for row in rows for amount in row.amounts], default=0.0) or 1.0
-    for place, row in enumerate(rows):
-        y = top + high * place
+    for index, row in enumerate(rows):
+        y = top + high * index
         if len(rows) <= _FEW_SHADES:
             canvas.text(left - 8, y + 13, _short(row.name, (left - 8) / 7.2), anchor="end")
         wide = scale * span_s / max(len(row.amounts), 1)
@@ -328,7 +328,7 @@ def bars(
     top, low = 14, max(72.0, 28 + 4 * longest) if is_stacked else 30.0
     left, plot = 76.0, 250.0
     canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
-    kinds = {name: f"bar {_colour(place, name)}" for place, name in enumerate(shown)}
+    kinds = {name: f"bar {_colour(index, name)}" for index, name in enumerate(shown)}
     canvas.legend(kinds | ({"published": "published"} if marks else {}))
     ends = [
         max(sum(value for _, value in bar.parts), bar.high if bar.high == bar.high else 0)
@@ -345,8 +345,8 @@ def bars(
         canvas.text(left - 6, y(tick) + 4, _number(tick) if unit else _duration(tick), anchor="end")
     canvas.text(14, top + plot / 2, unit, anchor="middle", turn=-90)
     wide = (_WIDTH - left - 8) / max(len(groups), 1)
-    for place, (name, group) in enumerate(groups.items()):
-        begin, each = left + wide * place + 0.08 * wide, 0.84 * wide / max(len(series), 1)
+    for index, (name, group) in enumerate(groups.items()):
+        begin, each = left + wide * index + 0.08 * wide, 0.84 * wide / max(len(series), 1)
         for number, key in enumerate(series):
             if key not in group:
                 continue
@@ -366,7 +366,7 @@ def bars(
                 canvas.line(x, y(marks[name, key]), x + each, y(marks[name, key]), "published")
             if is_stacked:
                 canvas.text(middle, top + plot + 12, _short(key, _NAME), anchor="end", turn=-35)
-        canvas.text(left + wide * (place + 0.5), top + plot + low, name, anchor="middle", kind="strong")
+        canvas.text(left + wide * (index + 0.5), top + plot + low, name, anchor="middle", kind="strong")
     canvas.line(left, top + plot, _WIDTH - 8, top + plot, "axis")
     return canvas.svg()
 
@@ -479,8 +479,8 @@ def _apart(wanted: Sequence[float], gap: float, most: float) -> list[float]:
     placed: list[float] = []
     for at in wanted:
         placed.append(max(at, placed[-1] + gap) if placed else at)
-    for place in reversed(range(len(placed))):
-        placed[place] = min(placed[place], most - gap * (len(placed) - 1 - place))
+    for index in reversed(range(len(placed))):
+        placed[index] = min(placed[index], most - gap * (len(placed) - 1 - index))
     return placed
 
 
@@ -502,19 +502,19 @@ def curves(
         lines = {name: [(a, math.log10(max(b, least))) for a, b in points] for name, points in lines.items()}
     left, top, plot = 76.0, 14.0, 260.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
-    canvas.legend({name: _curve(place) for place, name in enumerate(lines)})
+    canvas.legend({name: _curve(index) for index, name in enumerate(lines)})
     xs = [a for points in lines.values() for a, _ in points]
     ys = [b for points in lines.values() for _, b in points]
     x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot, powers=powers)
     canvas.text(left + (_WIDTH - left) / 2, top + plot + 40, x_words, anchor="middle")
     canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
-    for place, (name, points) in enumerate(lines.items()):
+    for index, (name, points) in enumerate(lines.items()):
         path = ""
         for number, (a, b) in enumerate(points):
             if number and steps:
                 path += f"H{x(a):.1f}"
             path += f"{'L' if number else 'M'}{x(a):.1f} {y(b):.1f}"
-        canvas.add(f'<path d="{path}" class="{_curve(place)}"><title>{escape(name)}</title></path>')
+        canvas.add(f'<path d="{path}" class="{_curve(index)}"><title>{escape(name)}</title></path>')
     return canvas.svg()
 
 
@@ -550,7 +550,7 @@ def strips(
     left = 20 + _LETTER * max((len(name) for name in rows), default=4)
     plot = row * len(rows)
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(rows)} rows of {len(of)}")
-    canvas.legend({name: f"mark {place}" for place, name in enumerate(of)})
+    canvas.legend({name: f"mark {index}" for index, name in enumerate(of)})
     values = [value for entries in rows.values() for value in entries.values()]
     ends = [end for interval in whiskers.values() for end in interval]
     low, high = _ends([*values, *ends, *([] if goal is None else [goal])])
@@ -564,8 +564,8 @@ def strips(
     canvas.text((left + _WIDTH) / 2, top + plot + 40, x_words, anchor="middle")
     if goal is not None:
         canvas.line(at(goal), top, at(goal), top + plot, "published")
-    for place, (name, entries) in enumerate(rows.items()):
-        y = top + row * (place + 0.5)
+    for index, (name, entries) in enumerate(rows.items()):
+        y = top + row * (index + 0.5)
         canvas.text(left - 10, y + 4, name, anchor="end")
         if whiskers:
             canvas.line(left, y + row / 2, _WIDTH - 14, y + row / 2, "grid")

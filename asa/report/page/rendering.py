@@ -129,11 +129,11 @@ def _template() -> Template:
 def _ranges(table: PageTable) -> dict[int, list[str]]:
     """Give the lower bounds of each column that has nothing but intervals, by which these sort."""
     found: dict[int, list[str]] = {}
-    for place, column in enumerate(table.columns):
-        cells = [str(row[place] or "") for row in table.rows] if column.digits is None else []
+    for index, column in enumerate(table.columns):
+        cells = [str(row[index] or "") for row in table.rows] if column.digits is None else []
         bounds = [_lower_bound(words) for words in cells]
         if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(cells, bounds, strict=True)):
-            found[place] = bounds
+            found[index] = bounds
     return found
 
 

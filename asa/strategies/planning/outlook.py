@@ -181,10 +181,10 @@ class Outlook:
             waits_s = self.question.waits_s(blocks)
             salt = self.question.parts.depths[job.block.stages[0]]
             took_s = runs_s(blocks, salt)
-            for place, name in enumerate(job.block.stages):
+            for index, name in enumerate(job.block.stages):
                 if self._is_moldable(name):
-                    weighed = starmap(partial(_weighed, place), zip(blocks, waits_s, took_s, strict=True))
-                    made[name] = Choice(job.block.shapes[place], tuple(weighed))
+                    weighed = starmap(partial(_weighed, index), zip(blocks, waits_s, took_s, strict=True))
+                    made[name] = Choice(job.block.shapes[index], tuple(weighed))
         return made
 
     def _is_moldable(self, name: str) -> bool:
@@ -473,10 +473,10 @@ def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
     waits = ends[below]
     waits += share * (ends[after] - waits)
     waits[:low] = ends[0] * levels[:low] / LEVELS[0]
-    for place in range(int(levels.searchsorted(LEVELS[-1])), SAMPLES):
-        level = float(levels[place])
+    for index in range(int(levels.searchsorted(LEVELS[-1])), SAMPLES):
+        level = float(levels[index])
         rare = forecast.quantiles_s[-1] * math.sqrt((1.0 - LEVELS[-1]) / (1.0 - level))
-        waits[place] = min(forecast.at(level), rare)
+        waits[index] = min(forecast.at(level), rare)
     return np.maximum(waits - since_s, 0.0)
 
 

@@ -75,12 +75,12 @@ def accuracy_page(
         ]
         reading = Text((ACCURACY_NOTE, STATED_NOTE, COST_NOTE, "Oracle: the truth as prediction, for reference."))
         sections.append(Section("columns", "What the columns below mean", [reading]))
-    for place, (trace, name) in enumerate(names.items(), start=1):
+    for index, (trace, name) in enumerate(names.items(), start=1):
         here = [score for score in scores if score.trace == trace]
         parts = list(_of_log(here, ranked) if any(one.trace == trace for one in whole) else _of_scheduler(here))
         if odd := (oddities or {}).get(trace):
             parts.append(Text(tuple(f"{count:,} jobs: {words}." for words, count in odd.items()), is_small=True))
-        sections.append(Section(f"log-{place}", _plain(name), parts))
+        sections.append(Section(f"log-{index}", _plain(name), parts))
     if convergences:
         sections.append(Section("figure-5", _FIGURE_5, [Text((_POLICIES,)), *convergence_figures(convergences)]))
     summary = [*_said(whole, ranked), *(f"Algorithm 1, policy {followed(one)}" for one in convergences)]
@@ -192,10 +192,10 @@ def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, s
     ]
     columns = [Column("Estimator"), *(Column(log, 3) for log in logs), Column("Mean", 3, "Over the logs")]
     marks = {}
-    for place in range(1, len(columns)):
-        known = [(row[place], number) for number, row in enumerate(rows) if isinstance(row[place], float)]
+    for index in range(1, len(columns)):
+        known = [(row[index], number) for number, row in enumerate(rows) if isinstance(row[index], float)]
         if len(rows) > 1 and known:
-            marks[min(known)[1], place] = "best"
+            marks[min(known)[1], index] = "best"
     words = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
     if len(logs) == 1:
         rows, columns = [row[:-1] for row in rows], columns[:-1]
@@ -275,8 +275,8 @@ def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption
     """Make a table as a terminal has it; what is a range there is words here."""
     shown = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
     marks = {
-        (scores.index(one), 1 + place): "best"
-        for place, measure in enumerate(shown)
+        (scores.index(one), 1 + index): "best"
+        for index, measure in enumerate(shown)
         for one in best_of(scores, measure)
     }
     columns = [Column("Estimator"), *(_column(m, scores) for m in shown)]

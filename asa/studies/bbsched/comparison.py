@@ -121,7 +121,7 @@ def run_case(workload: Workload, case: Case) -> ComparedOutcome:
     wait = core.start - table.submit
     held = core.view.demand[: len(table)]
     busy = _overlap(core.start, core.start + table.run, workload.begin_s, workload.end_s)
-    shares = {name: float(busy @ held[:, place]) for place, name in enumerate(system.pools)}
+    shares = {name: float(busy @ held[:, index]) for index, name in enumerate(system.pools)}
     span = workload.end_s - workload.begin_s
     usage = {name: total / (system.pools[name] * span) for name, total in shares.items()}
     wasted = None

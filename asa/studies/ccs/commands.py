@@ -204,7 +204,7 @@ def _print_plan(made: MadeRequest) -> None:
     if out.width < _NARROW:
         del cells["In"]
     shown = {name: texts for name, texts in cells.items() if any(texts)}
-    left = [place for place, name in enumerate(shown) if name in _WORDS]
+    left = [index for index, name in enumerate(shown) if name in _WORDS]
     rows = [
         Row([Text(cell) for cell in row], STYLES[made.state(job)])
         for job, row in zip(jobs, zip(*shown.values(), strict=True), strict=True)

@@ -146,11 +146,11 @@ def _label_rows(panel: Axes, plan: RequestPlan) -> None:
     panel.set_ylim(len(nodes), 0)
     panel.set_yticks(np.arange(len(nodes)) + 0.5, [node.name for node in nodes], fontsize="small")
     panel.tick_params(axis="y", length=0)
-    for place, node in enumerate(nodes):
-        panel.axhline(place + 1, color="#dddddd", linewidth=0.6, zorder=0)
+    for index, node in enumerate(nodes):
+        panel.axhline(index + 1, color="#dddddd", linewidth=0.6, zorder=0)
         if not plan.cluster.is_up(node.name):
             panel.axhspan(
-                place, place + 1, facecolor="#eeeeee", edgecolor="#bbbbbb", hatch="////", linewidth=0, zorder=0
+                index, index + 1, facecolor="#eeeeee", edgecolor="#bbbbbb", hatch="////", linewidth=0, zorder=0
             )
 
 
@@ -185,7 +185,7 @@ def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
 def _coloured(jobs: Sequence[CcsJob]) -> dict[str, str]:
     """Give each job a colour, those of an array the same one."""
     requests = {job.id: job.id.partition("[")[0] for job in jobs}
-    places = {name: place for place, name in enumerate(dict.fromkeys(requests.values()))}
+    places = {name: index for index, name in enumerate(dict.fromkeys(requests.values()))}
     return {name: _COLOURS[places[request] % len(_COLOURS)] for name, request in requests.items()}
 
 

@@ -134,10 +134,10 @@ class Choices:
 def _table(choices: Sequence[ChoiceScore]) -> Table:
     """Lay out how good choices were."""
     rows: list[Row] = []
-    for place, one in enumerate(choices):
-        if place == 0 or one.trace != choices[place - 1].trace:
+    for index, one in enumerate(choices):
+        if index == 0 or one.trace != choices[index - 1].trace:
             log = one.trace if one.trace == ALL else Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
-            rows.append(Row((log, "", "", "", ""), style="bold", begins_section=place > 0))
+            rows.append(Row((log, "", "", "", ""), style="bold", begins_section=index > 0))
             over = number(100 * (one.fixed_over_best - 1), 1, "+")
             rows.append(Row(("  best fixed width", over, "0", "0", "")))
         closed = f"{100 * one.closed.mean:.0f}{'' if np.isnan(one.closed.half) else f' +-{100 * one.closed.half:.0f}'}"

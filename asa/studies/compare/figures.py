@@ -21,10 +21,10 @@ def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
     for (cores, strategy), members in group(runs).items():
         done = [run.metrics for run in members if run.metrics]
         parts = []
-        for place in range(len(done[0].stages) if done else 0):
-            critical = [one.stages[place] for one in done if one.stages[place].critical]
+        for index in range(len(done[0].stages) if done else 0):
+            critical = [one.stages[index] for one in done if one.stages[index].critical]
             parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
-            parts.append((done[0].stages[place].stage, sum(stage.run_s for stage in critical) / len(done)))
+            parts.append((done[0].stages[index].stage, sum(stage.run_s for stage in critical) / len(done)))
         groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))
     return groups
 
@@ -39,10 +39,10 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
         Panel(
             stacked({name: bars.get(name, Bar(())) for name in strategies}),
             cores,
-            y="seconds since submission (mean)" if not place else "",
+            y="seconds since submission (mean)" if not index else "",
             names=strategies,
         )
-        for place, (cores, bars) in enumerate(groups.items())
+        for index, (cores, bars) in enumerate(groups.items())
     ]
     title = f"{runs[0].workflow} on {runs[0].system}: makespan by stage"
     size = (2.2 + 1.9 * len(groups) * max(len(strategies), 2) / 3, 5.2)

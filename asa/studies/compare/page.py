@@ -119,13 +119,13 @@ def _table(cells: Sequence[Cell]) -> PageTable:
     rows, marks = [], {}
     for number, cell in enumerate(cells):
         row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
-        for place, (key, _, digits) in enumerate(_MEASURES):
+        for index, (key, _, digits) in enumerate(_MEASURES):
             found = cell.intervals[key]
             row += [found.mean, written(found, digits)]
             others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
             best = max(others) if key == "hit_ratio" else min(others)
             if len(others) > 1 and round(found.mean, digits or 0) == round(best, digits or 0):
-                marks[number, 3 + 2 * place] = "best"
+                marks[number, 3 + 2 * index] = "best"
         rows.append(row)
     return PageTable(columns, rows, _CAPTION, marks)
 

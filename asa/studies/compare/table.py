@@ -229,8 +229,8 @@ def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[In
     `clear`: whether that is significant, of the times and then of the costs.
     """
     claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
-    for place, rival in enumerate(rivals):
-        words = _when(times[place], is_clear=clear[place]), _for(costs[place], is_clear=clear[len(rivals) + place])
+    for index, rival in enumerate(rivals):
+        words = _when(times[index], is_clear=clear[index]), _for(costs[index], is_clear=clear[len(rivals) + index])
         claims.setdefault(words, []).append(rival)
     first, *others = (f"{when.format(_listed(names))} {cost}" for (when, cost), names in claims.items())
     rest = f" It finishes {'; '.join(others)}." if others else ""

@@ -84,11 +84,11 @@ def table_4(study: Study) -> list[PaperNumber]:
     """Means of jobs in the throughput workloads, and their change: of utilisation in points, else in percent."""
     rows = []
     for jobs in study.jobs("throughput"):
-        for place, what in enumerate(TABLE_4_MEASURES):
+        for index, what in enumerate(TABLE_4_MEASURES):
             change = _points if what == "utilisation" else _growth
             values = [_measured(study, "throughput", version, jobs, what) for version in VERSIONS["throughput"]]
             by_seed = np.array(values).T
-            papers = [TABLE_4[jobs][version][place] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
+            papers = [TABLE_4[jobs][version][index] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
                 found = mean_interval(by_seed[:, column].tolist())

@@ -593,11 +593,11 @@ def _modes(methods: Mapping[str, Sequence[MethodOutcome]]) -> Table:
     rows: list[Row] = []
     for name, some in methods.items():
         theirs = TABLE_IV.get(name, {})
-        for place, (mode, one) in enumerate(modes(some).items()):
+        for index, (mode, one) in enumerate(modes(some).items()):
             ours = (number(100 * one.jobs, 2), number(100 * one.core_hours, 2), number(one.mean_wait_s, None))
             papers = (number(value, 2) for value in theirs.get(mode, (math.nan, math.nan)))
-            cells = ("" if place else name, mode, *ours, *papers)
-            rows.append(Row(cells, begins_section=not place and bool(rows)))
+            cells = ("" if index else name, mode, *ours, *papers)
+            rows.append(Row(cells, begins_section=not index and bool(rows)))
     headings = ["", "mode", "jobs (%)", "core-hours (%)", "mean wait", "paper's jobs", "core-hours"]
     title = "Table IV: jobs and core-hours by how jobs started, and their mean waits (Fig. 8)"
     return Table(headings, rows, title, left=(0, 1))

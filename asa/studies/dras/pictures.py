@@ -19,7 +19,7 @@ def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
     worths, waits = [], []
     for name, episodes in trainings.items():
         at = [episode.number for episode in episodes]
-        best = [place for place, episode in enumerate(episodes) if episode.best][-1:]
+        best = [index for index, episode in enumerate(episodes) if episode.best][-1:]
         worths.append(PlottedSeries(name, [episode.worth for episode in episodes], at, marked=best))
         hours = [episode.validation.mean_wait_s / 3600 for episode in episodes]
         waits.append(PlottedSeries(name, hours, at, marked=best))

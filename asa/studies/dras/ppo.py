@@ -209,8 +209,8 @@ class Proximal:
             begin += len(one.chosen)
             keeps = np.exp(-np.array(one.lasted) / self.how.horizon_s)
             after = np.array(one.reward)
-            for place in range(len(after) - 2, -1, -1):
-                after[place] += keeps[place] * after[place + 1]
+            for index in range(len(after) - 2, -1, -1):
+                after[index] += keeps[index] * after[index + 1]
             came.append(after)
             beyond.append(after - values)
         worth = []
@@ -258,8 +258,8 @@ def _padded(situations: list[Floats]) -> tuple[Any, Any]:
     widest = max(len(rows) for rows in situations)
     rows = np.zeros((len(situations), widest, situations[0].shape[1]), dtype=np.float32)
     there = np.zeros((len(situations), widest), dtype=np.float32)
-    for place, some in enumerate(situations):
-        rows[place, : len(some)] = some
-        there[place, : len(some)] = 1.0
+    for index, some in enumerate(situations):
+        rows[index, : len(some)] = some
+        there[index, : len(some)] = 1.0
     torch = pytorch()
     return torch.from_numpy(rows), torch.from_numpy(there)

@@ -35,5 +35,5 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
         for age, group in standings.items()
     ]
     names = dict.fromkeys(one.strategy for group in standings.values() for one in group)
-    looks = {name: Look(marker=_MARKS[place % len(_MARKS)]) for place, name in enumerate(names)}
+    looks = {name: Look(marker=_MARKS[index % len(_MARKS)]) for index, name in enumerate(names)}
     draw(Figure(panels, (1.0 + 4.6 * len(panels), 4.4), looks=looks, share_x="all", share_y="all"), path)

@@ -125,13 +125,13 @@ def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
         above = {metric: _above(mode, workflow, metric, runs) for metric in METRICS}
         for strategy in STRATEGIES:
             compared = []
-            for place, metric in enumerate(METRICS):
+            for index, metric in enumerate(METRICS):
                 # of the best's: 100 % is the best itself, so that ratios mean something
                 ours = {name: (100 + above[metric][name]).tolist() for name in STRATEGIES}
-                published = {name: 100.0 + NORMALISED[workflow][name][place] for name in STRATEGIES}
+                published = {name: 100.0 + NORMALISED[workflow][name][index] for name in STRATEGIES}
                 judged = _judged(ours, published, strategy)
                 mean = mean_interval(above[metric][strategy].tolist())
-                stated = NORMALISED[workflow][strategy][place]
+                stated = NORMALISED[workflow][strategy][index]
                 compared.append(ComparedFigure.of(mean, stated, judged.verdict, judged.alike))
             yield Normalised(mode, workflow, strategy, *compared)
 
@@ -225,10 +225,10 @@ def _breakdown(runs: Sequence[PaperRun], replication: int) -> Breakdown:
         tuple(
             StageMean(
                 stage.stage,
-                float(np.mean([run.stages[place].perceived_wait_s for run in runs])),
-                float(np.mean([run.stages[place].run_s for run in runs])),
+                float(np.mean([run.stages[index].perceived_wait_s for run in runs])),
+                float(np.mean([run.stages[index].run_s for run in runs])),
             )
-            for place, stage in enumerate(first.stages)
+            for index, stage in enumerate(first.stages)
         ),
         mean_interval([run.makespan_s for run in runs]).within(0.0),
         mean_interval([run.core_hours for run in runs]).within(0.0),

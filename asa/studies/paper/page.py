@@ -353,4 +353,4 @@ def _beside(found: ComparedFigure, digits: int | None, unit: float = 1.0) -> tup
 def _verdicts(rows: Sequence[Sequence[object]], column: int) -> dict[tuple[int, int], str]:
     """Say how the verdicts in a column are shown."""
     marks = {str(verdict): mark for verdict, mark in _MARKS.items()}
-    return {(place, column): marks[str(row[column])] for place, row in enumerate(rows) if str(row[column]) in marks}
+    return {(index, column): marks[str(row[column])] for index, row in enumerate(rows) if str(row[column]) in marks}

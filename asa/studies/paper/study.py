@@ -179,7 +179,7 @@ def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], 
     world = _site(cell.system, age_accrues=cell.age_accrues).open(seed)
     workflows = [workflow_maker(name)(cores) for name in names]
     strategy = load_strategy(cell.strategy)
-    runs = [Run(flow, strategy, bank=bank, delay_s=_BETWEEN_S * place) for place, flow in enumerate(workflows)]
+    runs = [Run(flow, strategy, bank=bank, delay_s=_BETWEEN_S * index) for index, flow in enumerate(workflows)]
     outcomes = []
     for name, flow, result in zip(names, workflows, run_all(world, runs, history=cell.history), strict=True):
         m, jobs = measured(flow, result, f"{name} on {cores} cores of {cell.system}, {cell.strategy}, seed {seed}")

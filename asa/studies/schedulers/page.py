@@ -402,8 +402,8 @@ def _matrix(
     strategies = list(dict.fromkeys(name for known in by_row.values() for name in known))
     rows = [[what, *(known.get(name) for name in strategies)] for what, known in by_row.items()]
     marks = {
-        (place, 1 + column): marked[what, name]
-        for place, what in enumerate(by_row)
+        (index, 1 + column): marked[what, name]
+        for index, what in enumerate(by_row)
         for column, name in enumerate(strategies)
         if (what, name) in marked
     }
@@ -445,10 +445,10 @@ def _harm(standings: Sequence[SchedulerStanding]) -> PageTable:
         )
         for one in standings
     ]  # fmt: skip
-    marks = {(place, 3): _SIDES[one.longer] for place, one in enumerate(standings) if one.longer}
+    marks = {(index, 3): _SIDES[one.longer] for index, one in enumerate(standings) if one.longer}
     marks |= {
-        (place, 5): _SIDES[one.longer_than_per_stage]
-        for place, one in enumerate(standings)
+        (index, 5): _SIDES[one.longer_than_per_stage]
+        for index, one in enumerate(standings)
         if one.longer_than_per_stage
     }
     return PageTable(columns, rows, "The others. Marked: significant.", marks)
@@ -468,8 +468,8 @@ def _standings(standings: Sequence[SchedulerStanding]) -> PageTable:
         )
         for one in standings
     ]  # fmt: skip
-    marks = {(place, 2): "best" for place, one in enumerate(standings) if one.is_as_quick}
-    marks |= {(place, 4): "best" for place, one in enumerate(standings) if one.is_thrifty}
+    marks = {(index, 2): "best" for index, one in enumerate(standings) if one.is_as_quick}
+    marks |= {(index, 4): "best" for index, one in enumerate(standings) if one.is_thrifty}
     return PageTable(columns, rows, "Over all workflows and sizes.", marks)
 
 

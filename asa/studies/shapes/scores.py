@@ -144,10 +144,10 @@ class ShapeVerdicts:
 
 def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - a key of the table
     rows: list[Row] = []
-    for place, one in enumerate(verdicts):
-        if place == 0 or one.trace != verdicts[place - 1].trace:
+    for index, one in enumerate(verdicts):
+        if index == 0 or one.trace != verdicts[index - 1].trace:
             log = Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
-            rows.append(Row((log, *[""] * 8), style="bold", begins_section=place > 0))
+            rows.append(Row((log, *[""] * 8), style="bold", begins_section=index > 0))
         rows.append(
             Row(
                 (

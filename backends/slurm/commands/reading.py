@@ -180,7 +180,7 @@ def _records(printed: str, mark: str, count: int) -> Iterator[tuple[str, ...]]:
         whole = (len(parts) - 1) // count * count
         if not whole and at + size >= len(printed):
             return
-        yield from zip(*(parts[place:whole:count] for place in range(count)), strict=True)
+        yield from zip(*(parts[index:whole:count] for index in range(count)), strict=True)
         at += sum(map(len, parts[:whole])) + whole * len(mark)
         size = _PIECE if whole else 4 * size
 
