@@ -58,7 +58,7 @@ def payload_text(
     stage: Stage,
     cores: int,
     *,
-    place: str = "",
+    folder: str = "",
     share: Share | None = None,
     turn: Turn | None = None,
 ) -> str:
@@ -67,7 +67,7 @@ def payload_text(
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `place`: a folder, made if needed, for what the next attempt needs: the bag of its tasks.
+    `folder`: a folder, made if needed, for what the next attempt needs: the bag of its tasks.
     `share`: its part in that bag; by default it runs all of them, for the first time.
     `turn`: the number of the leg of a stage that continues; None without a folder to record it.
 
@@ -80,8 +80,8 @@ def payload_text(
     if stage.is_idle:
         return ""
     if stage.takes_turns:
-        return _beginning(stage) + _in_turn(stage, cores, place, share or Share())
-    return _of_stage(stage, cores, place=place, share=share or Share(), turn=turn)
+        return _beginning(stage) + _in_turn(stage, cores, folder, share or Share())
+    return _of_stage(stage, cores, folder=folder, share=share or Share(), turn=turn)
 
 
 def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
@@ -115,7 +115,7 @@ def _beginning(stage: Stage) -> str:
 
 
 def _of_stage(
-    stage: Stage, cores: int, *, place: str, share: Share, turn: Turn | None = None, is_alone: bool = True
+    stage: Stage, cores: int, *, folder: str, share: Share, turn: Turn | None = None, is_alone: bool = True
 ) -> str:
     """Write what a job runs of a stage that is no array whose elements take turns.
 
@@ -133,16 +133,16 @@ def _of_stage(
     made.exported |= dict(stage.environment)
     made.files.insert(0, "ending")
     if array := dict(stage.environment).get(ARRAY):
-        made.add("here", "array", asa_array=_number_of_array(array, place))
+        made.add("here", "array", asa_array=_number_of_array(array, folder))
     if stage.stdout or stage.stderr:
         _add_where_it_prints(made, stage, is_alone=is_alone)
     if legs is not None and turn is not None:
         made.add("here", "leg-turn", "leg-progress", **turn_values(legs, turn, " ".join(map(_pattern, legs.progress))))
-    _add_what_it_needs(made, stage, place, share)
+    _add_what_it_needs(made, stage, folder, share)
     if _has_tasks(stage):
-        _add_tasks(made, stage, cores, place, share)
+        _add_tasks(made, stage, cores, folder, share)
     else:
-        _add_command(made, stage, cores, place, legs)
+        _add_command(made, stage, cores, folder, legs)
     made.files += ["leg-end"] * (legs is not None)
     if stage.outputs:
         made.add("outputs", asa_outputs=_patterns(stage.outputs, stage))
@@ -168,13 +168,13 @@ class _ShellText:
         return f"{text('outcome')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
 
 
-def _add_what_it_needs(made: _ShellText, stage: Stage, place: str, share: Share) -> None:
+def _add_what_it_needs(made: _ShellText, stage: Stage, folder: str, share: Share) -> None:
     """Add what must be there before it runs: its inputs, and its environment."""
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
         made.add("need", asa_look_s=math.floor(min(_patience_s(stage), stage.walltime_s / 2)))
     if needed:
-        begun = f"{place}/{share.round}/list" if place and _has_tasks(stage) else ""
+        begun = f"{folder}/{share.round}/list" if folder and _has_tasks(stage) else ""
         made.add("inputs", asa_inputs=_patterns(needed, stage), asa_begun=begun)
     if stage.preparation is not None:
         values, files = preparing(stage.preparation)
@@ -203,12 +203,12 @@ def _patience_s(stage: Stage) -> float:
     return INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
 
 
-def _add_command(made: _ShellText, stage: Stage, cores: int, place: str, legs: Continuation | None) -> None:
+def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: Continuation | None) -> None:
     """Add how a command runs, or a script."""
     made.add("signal", "run")
     if legs is not None:
         made.add(*(["leg-heed"] if legs.warn else []), "leg-watch")
-    beside = _where_all_nodes_look(stage, place)
+    beside = _where_all_nodes_look(stage, folder)
     cpus_per_task = stage.cpus_per_task
     inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=beside)
     if stage.array is not None:  # what starts it inside may not pass variables on
@@ -229,12 +229,12 @@ def _shell(stage: Stage) -> str:
     return "sh" if stage.preparation is not None and stage.preparation.container else ""
 
 
-def _number_of_array(array: str, place: str) -> str:
+def _number_of_array(array: str, folder: str) -> str:
     """Name the file with the number of the array's job that began first; empty if there is none."""
-    return f"{place.rpartition('/')[0]}/.array-{array}" if place else ""
+    return f"{folder.rpartition('/')[0]}/.array-{array}" if folder else ""
 
 
-def _in_turn(stage: Stage, cores: int, place: str, share: Share) -> str:
+def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
     """Write how a job takes elements of an array in turn: as tasks, each of which runs what an element's job would run.
 
     Each has a time limit of its own, as there.
@@ -245,11 +245,11 @@ def _in_turn(stage: Stage, cores: int, place: str, share: Share) -> str:
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
     patience_s = min(_patience_s(stage), limit_s / 2)
     alone = replace(each, tasks=(), jobs=(1, 1), input_patience_s=patience_s)
-    element = _of_stage(alone, of_one, place=place, share=Share(), is_alone=False)
+    element = _of_stage(alone, of_one, folder=folder, share=Share(), is_alone=False)
     made = _ShellText({"ASA_STAGE": stage.name})
-    made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, place))
+    made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, folder))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
-    _add_tasks(made, one, cores, place, share, turns=_Turns(element, limit_s))
+    _add_tasks(made, one, cores, folder, share, turns=_Turns(element, limit_s))
     return made.whole()
 
 
@@ -283,13 +283,13 @@ def _pattern(path: str) -> str:
     return f"./{text}" if path.startswith("-") else text
 
 
-def _where_all_nodes_look(stage: Stage, place: str) -> str:
+def _where_all_nodes_look(stage: Stage, folder: str) -> str:
     """Name the folder for a script that a launcher also starts on other nodes: the run's, which only its user can read.
 
     Empty for any other script, which this node alone needs. Without a run it is the folder in which commands run.
     """
     is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
-    return (place or ".") if is_launched and (stage.script or _is_long(stage)) else ""
+    return (folder or ".") if is_launched and (stage.script or _is_long(stage)) else ""
 
 
 def _is_long(stage: Stage) -> bool:
@@ -297,12 +297,12 @@ def _is_long(stage: Stage) -> bool:
 
 
 def _add_tasks(
-    made: _ShellText, stage: Stage, cores: int, place: str, share: Share, *, turns: _Turns | None = None
+    made: _ShellText, stage: Stage, cores: int, folder: str, share: Share, *, turns: _Turns | None = None
 ) -> None:
     """Add how a job takes tasks from a bag, as others may too; see `asa.bags`."""
     workers, jobs = max(1, cores // stage.cpus_per_task), max(share.jobs, 1)
-    trusted = bool(place) and is_trusted(Path(place))
-    made.files += ["fixed", "temporary", "bag-passing"] * (not place)
+    trusted = bool(folder) and is_trusted(Path(folder))
+    made.files += ["fixed", "temporary", "bag-passing"] * (not folder)
     made.add(
         "tasks-list", "owned", "hold", "holding", "signal", "run", "tasks-nodes", "bag-reading", "bag-open", "bag-run",
         asa_tasks_file=stage.tasks_file,
@@ -312,7 +312,7 @@ def _add_tasks(
         asa_cpus_per_task=stage.cpus_per_task,
         asa_workers=workers,
         asa_trusted=trusted,
-        **({"asa_bag": place} if place else {}),
+        **({"asa_bag": folder} if folder else {}),
         asa_round=share.round,
         asa_taker=share.taker,
         asa_has_others=share.jobs > 0,

@@ -207,16 +207,20 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
     patience_s = _patience_s(path, document.pop(_INPUT_PATIENCE, None))
     backend, strategy, notify, share = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY, _SHARE))
     if not isinstance(backend, str):
-        raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
+        raise InputError("is no name", where=location(path, "backend"), hint=_known_backends())
     if not isinstance(strategy, str):
-        raise InputError("is no name", where=_place(path, _STRATEGY), hint="`asa list` shows the strategies.")
+        raise InputError("is no name", where=location(path, _STRATEGY), hint="`asa list` shows the strategies.")
     if not isinstance(observed, dict) or not isinstance(observed.get("settings", {}), dict):
         raise InputError(
-            "is not as `asa doctor` writes it", where=_place(path, _OBSERVED), hint="Delete this part, and save again."
+            "is not as `asa doctor` writes it",
+            where=location(path, _OBSERVED),
+            hint="Delete this part, and save again.",
         )
     if not isinstance(notify, str):
-        raise InputError("is neither a command nor an address", where=_place(path, _NOTIFY), hint="Write it in quotes.")
-    _check_share(share, _place(path, _SHARE) if share else "")
+        raise InputError(
+            "is neither a command nor an address", where=location(path, _NOTIFY), hint="Write it in quotes."
+        )
+    _check_share(share, location(path, _SHARE) if share else "")
     return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share)
 
 
@@ -235,7 +239,7 @@ def _patience_s(path: Path, said: object) -> float | None:
     except InputError:
         patience_s = math.nan
     if not 0 <= patience_s <= MAX_INPUT_PATIENCE_S:
-        where = _place(path, _INPUT_PATIENCE)
+        where = location(path, _INPUT_PATIENCE)
         raise InputError("is not a time of up to an hour", where=where, hint='Write it as in "1min" or "10s".')
     return patience_s
 
@@ -431,11 +435,11 @@ def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
     """Say of each setting where it comes from."""
     sources = {}
     if file is not None:
-        sources = {key: f"{_place(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
+        sources = {key: f"{location(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
     return sources | {key: f"--option {key}" for key in given}
 
 
-def _place(path: Path, key: str) -> str:
+def location(path: Path, key: str) -> str:
     """Name the line of a file on which a key is set, or else the file."""
     pattern = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
     for number, line in enumerate(read_text(path, "utf-8-sig").splitlines(), start=1):

@@ -72,7 +72,7 @@ LONG = frozenset(
 # Files of `make quick`: rules and values, each within a second or two; no daemon, no process, no long simulation.
 QUICK = (
     "test_flow", "test_geometry", "test_history", "test_intervals", "test_keys", "test_metrics", "test_plain_keys",
-    "test_spec", "test_spec_drawing", "test_spec_places", "test_spec_shell", "test_spec_writing",
+    "test_spec", "test_spec_drawing", "test_spec_locations", "test_spec_shell", "test_spec_writing",
     "test_timeline", "test_units", "test_waits",
     "test_workflow", "backends/test_accounting", "backends/test_local_parts", "backends/test_plain_cluster",
     "backends/test_site", "backends/test_slurm_backend", "backends/test_slurm_backend_parts",

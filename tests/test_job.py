@@ -51,11 +51,11 @@ PAYLOADS = {
         Stage("s", cores=1, command="true", continues=Continuation.warned("USR1@3s"), outputs=("b",)),
         1, turn=Turn(1, "/r/legs", 60.0),
     ),
-    "tasks": payload_text(Stage("s", cores=1, tasks=("a", "b"), outputs=("b",)), 1, place=PLACE),
+    "tasks": payload_text(Stage("s", cores=1, tasks=("a", "b"), outputs=("b",)), 1, folder=PLACE),
     "tasks without a place": payload_text(Stage("s", cores=1, tasks=("a", "b")), 1),
-    "bag": payload_text(Stage("s", cores=1, tasks_file="list", outputs=("b",)), 1, place=PLACE, share=SHARE),
-    "elements": payload_text(ELEMENTS, 1, place=PLACE),
-    "elements of a bag": payload_text(replace(ELEMENTS, jobs=(2, 2), cores=2), 2, place=PLACE, share=SHARE),
+    "bag": payload_text(Stage("s", cores=1, tasks_file="list", outputs=("b",)), 1, folder=PLACE, share=SHARE),
+    "elements": payload_text(ELEMENTS, 1, folder=PLACE),
+    "elements of a bag": payload_text(replace(ELEMENTS, jobs=(2, 2), cores=2), 2, folder=PLACE, share=SHARE),
     "of a pool": _once("true", 1, 2, Path("/r/done")),
 }  # fmt: skip
 _WORDS = "|".join(JobOutcome)

@@ -136,7 +136,7 @@ def test_the_task_that_used_up_its_memory_has_failed(job, tmp_path, is_shared):
     run, _ = job
     share = Share(jobs=2 * is_shared)
     stage = Stage("s", cores=1, tasks=("true", EATS, "true"), jobs=(1, 1))
-    code, mark, said = run(payload_text(stage, 1, place=f"{tmp_path}/tasks", share=share))
+    code, mark, said = run(payload_text(stage, 1, folder=f"{tmp_path}/tasks", share=share))
     assert code != 0
     assert mark.outcome in (JobOutcome.TASKS_FAILED, JobOutcome.OUT_OF_MEMORY)
     assert "asa: task 2 of 3 failed with exit code 137" in said

@@ -1142,7 +1142,7 @@ def test_the_number_of_an_array_is_one(accounts, project, swapped, shell):
     stage = Stage(
         "a", cores=1, walltime_s=60, command="echo $SLURM_ARRAY_JOB_ID $OF_HIM >>ran", array=parse_array_of("1-2")
     )
-    text = payload_text(stage.in_turn(1, 1), 1, place=f"{project}/run/tasks/a")
+    text = payload_text(stage.in_turn(1, 1), 1, folder=f"{project}/run/tasks/a")
     code, errors = swapped(shell, text, "echo 5 OF_HIM=1 >run/tasks/.array-a")
     assert code == 0, errors
     assert (project / "ran").read_text() == "7\n7\n"
@@ -1178,7 +1178,7 @@ def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project,
     """Before, in a folder of another user that has the sticky bit, and below one that others can write to."""
     folder, is_used = temporary
     stage = Stage("a", cores=1, walltime_s=60, script="#!/bin/sh\necho $0")
-    text = payload_text(stage, 1, place=f"{project}/tasks")
+    text = payload_text(stage, 1, folder=f"{project}/tasks")
     said = accounts.victim.run(shell, input=text, cwd=project, env={"TMPDIR": str(folder)}).stdout
     assert str(Path(said).parent) == (str(folder) if is_used else "/tmp"), said
 
@@ -1233,7 +1233,7 @@ def test_a_run_that_is_away_as_its_job_begins_is_not_made_anew(accounts, project
 @pytest.mark.parametrize("shell", SHELLS)
 def test_tasks_of_a_run_that_is_exchanged_are_those_that_it_had(accounts, project, marks, exchanged, shell):
     stage = Stage("a", cores=1, walltime_s=60, tasks=(f"echo its own >>{project}/ran",) * 2)
-    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a"))
+    text = script(project, payload_text(stage, 1, folder=f"{project}/run/tasks/a"))
     done = exchanged(shell, text, "run/tasks/a/0/list", "1 2 0\\n1 \\c")
     assert done.returncode == 0, done.stderr
     assert (project / "ran").read_text() == "its own\n" * 2
@@ -1243,7 +1243,7 @@ def test_no_task_is_taken_of_a_folder_of_another_user(accounts, project, marks):
     accounts.stranger.mkdir(project / "run" / "tasks", mode=0o777)
     accounts.stranger.mkdir(project / "run" / "tasks" / "a", mode=0o777)
     stage = Stage("a", cores=1, walltime_s=60, tasks=(f"touch {project}/ran",))
-    text = script(project, payload_text(stage, 1, place=f"{project}/run/tasks/a"))
+    text = script(project, payload_text(stage, 1, folder=f"{project}/run/tasks/a"))
     done = run_script(accounts.victim, project, text)
     assert done.returncode == JobOutcome.UNABLE.exit_code, done.stderr
     assert f"{project}/run/tasks/a belongs to another user: nothing of it is run" in done.stderr
@@ -1370,7 +1370,7 @@ def test_a_script_for_a_launcher_lies_where_nobody_else_can_swap_it(accounts, pr
     srun = 'while case $1 in --*) ;; *) false ;; esac; do shift; done; "$@"'
     accounts.victim.write(programs / "srun", srun, mode=0o755)
     stage = Stage("a", cores=1, script="echo $0", preparation=Preparation(launcher="srun"))
-    text = payload_text(stage, 1, place=f"{run}/tasks/a")
+    text = payload_text(stage, 1, folder=f"{run}/tasks/a")
     path = f"{programs}:{accounts.victim.environment['PATH']}"
     done = accounts.victim.run("sh", "-c", text, cwd=project, env={"PATH": path}, umask=0o002)
     assert done.returncode == 0, done.stderr

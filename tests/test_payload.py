@@ -25,7 +25,7 @@ SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 
 def run(stage, folder, *, shell="sh", cores=2, place="", share=None, **environment):
-    text = payload_text(stage, cores, place=str(place) if place else "", share=share)
+    text = payload_text(stage, cores, folder=str(place) if place else "", share=share)
     environment = {"ASA_LATENCY_S": "0", **environment}
     return subprocess.run(
         [shell, "-c", text], cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
@@ -246,7 +246,7 @@ def test_a_task_that_was_told_to_end_has_not_completed(tmp_path):
     place = tmp_path / "place"
     saves = "echo 2 >>ran; [ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
     one = stage(tasks=("echo 1 >>ran", saves))
-    with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
+    with subprocess.Popen(["sh", "-c", payload_text(one, 2, folder=str(place))], cwd=tmp_path) as process:
         until(lambda: (tmp_path / "up").exists() and completed(place))
         process.terminate()
         assert process.wait(30) == 143
@@ -260,7 +260,7 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp
     place = tmp_path / "place"
     saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; echo $PPID >up; sleep 60 & wait"
     one = stage(tasks=("true", saves))
-    with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
+    with subprocess.Popen(["sh", "-c", payload_text(one, 2, folder=str(place))], cwd=tmp_path) as process:
         until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().endswith("\n"))
         os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
         assert process.wait(30) == JobOutcome.TASKS_FAILED.exit_code
@@ -274,7 +274,7 @@ def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_no
     place = tmp_path / "place"
     one = stage(tasks=("true", "[ ! -e left ] || exit 0; touch up; sleep 0.5; touch left"))
     environment = os.environ | {"SLURM_JOB_ID": "7"}
-    command = ["sh", "-c", payload_text(one, 2, place=str(place))]
+    command = ["sh", "-c", payload_text(one, 2, folder=str(place))]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
         until((tmp_path / "up").exists)
         ps = ["ps", "-s", str(process.pid), "-o", "pid="]
@@ -292,7 +292,7 @@ def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed
     """What runs in its place by then is told, too."""
     place = tmp_path / "place"
     one = stage(tasks=("touch left", "sleep 60"))
-    command = ["sh", "-c", payload_text(one, 2, place=str(place))]
+    command = ["sh", "-c", payload_text(one, 2, folder=str(place))]
     environment = os.environ | {"SLURM_JOB_ID": "7"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
         ps = ["ps", "-s", str(process.pid), "-o", "args="]

@@ -49,7 +49,7 @@ class Place:
     def run(self, command="", *, cores=1, place="", share=None, what=None, **said):
         stage = Stage("s", cores=cores, command=command, preparation=Preparation(**said), **(what or {}))
         done = subprocess.run(
-            [self.shell, "-c", payload_text(stage, cores, place=place, share=share)], cwd=self.root, text=True,
+            [self.shell, "-c", payload_text(stage, cores, folder=place, share=share)], cwd=self.root, text=True,
             capture_output=True, timeout=60, check=False,
             env={"PATH": f"{self.programs}:/usr/bin:/bin", "HOME": "/root", "ASA_LATENCY_S": "0"} | self.variables,
         )  # fmt: skip
@@ -388,7 +388,7 @@ def test_a_launched_element_that_is_taken_in_turn_lies_in_the_runs_folder(contai
     ).in_turn(1, 1)  # fmt: skip
     run = container.root.parent / "run" / "tasks" / "s"
     done = subprocess.run(
-        [container.shell, "-c", payload_text(stage, 1, place=str(run))], cwd=container.root, text=True, check=False,
+        [container.shell, "-c", payload_text(stage, 1, folder=str(run))], cwd=container.root, text=True, check=False,
         capture_output=True, env={"PATH": f"{container.programs}:/usr/bin:/bin", **container.variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -244,15 +244,15 @@ class _Round:
         found: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
-            for place, code, _, _, word in _RECORD.findall(self._log(name)):
-                if int(place) not in gone and int(place) < len(tasks):
-                    found[tasks[int(place)]] = int(code), from_word(word.decode())
+            for number, code, _, _, word in _RECORD.findall(self._log(name)):
+                if int(number) not in gone and int(number) < len(tasks):
+                    found[tasks[int(number)]] = int(code), from_word(word.decode())
         return found
 
     def give_back(self, name: str) -> bool:
         """Link into its place what a taker had taken and not ended, unless that is there."""
-        place = self._folder / "returned" / name
-        if place.exists():
+        taker_folder = self._folder / "returned" / name
+        if taker_folder.exists():
             return True
         taken = self._taken().get(name, ())  # first: should it live, what it takes from now on is its own
         ended = {int(found[1]) for found in _RECORD.finditer(self._log(name))}
@@ -262,7 +262,7 @@ class _Round:
         try:
             draft.write_text(text)
             with suppress(FileExistsError):  # somebody else knew it, too
-                place.hardlink_to(draft)
+                taker_folder.hardlink_to(draft)
         finally:
             draft.unlink(missing_ok=True)
         return True
@@ -319,10 +319,10 @@ def _rate(log: bytes) -> float:
     return len(last) / max(took_s, 1 / _HUNDREDTHS)
 
 
-def _pieces(places: Iterable[int], most: int) -> Iterator[Range]:
+def _pieces(numbers: Iterable[int], most: int) -> Iterator[Range]:
     """Put places that follow each other into pieces of so many at most."""
     first = last = None
-    for at in places:
+    for at in numbers:
         if first is None or last is None:
             first = last = at
         elif at == last + 1 and at - first < most:

@@ -260,10 +260,10 @@ class _BankWaits:
             return None
         now_s = max(record.job.submit_s for record in self._records)
         own = {record.job.partition for record in self._records}
-        place = partition or (next(iter(own)) if len(own) == 1 else "")
+        where = partition or (next(iter(own)) if len(own) == 1 else "")
         predicted = []
         for walltime_s in walltimes_s:
-            job = QueuedJob(now_s, cores, walltime_s, system=self._system, partition=place)
+            job = QueuedJob(now_s, cores, walltime_s, system=self._system, partition=where)
             if sum(record.job.geometry == job.geometry for record in self._records) < _ENOUGH_WAITS:
                 return None
             predicted.append(self._bank.predict(job).at(0.5))
@@ -287,8 +287,8 @@ def _tell_one(report: _Report, *, as_json: bool) -> None:
         words = f"No run times of {report.workflow} are known yet. {BEGIN}"
         console.print(words, markup=False, soft_wrap=not console.is_terminal)
         return
-    place = f" on {report.system}" if report.system else ""
-    console.print(f"{report.workflow}{place}\n", style="bold", markup=False)
+    where = f" on {report.system}" if report.system else ""
+    console.print(f"{report.workflow}{where}\n", style="bold", markup=False)
     console.print(_table(report.stages))
     for row in report.stages:
         if words := _words(row):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where it is to run, and what is known of its waits."""
 
     system: str
@@ -68,9 +68,9 @@ class Place:
         return self.known.request(cores, walltime_s, self.partition(partition))
 
 
-def find_place(
+def find_destination(
     where: Where, last: str, partitions: Sequence[str], find: Callable[[], OpenedSite | None], *, is_command: bool
-) -> Place:
+) -> Destination:
     """Find the system on which jobs are to run, as `asa predict` does; a bank without waits for it is no error.
 
     `last`: where it ran last; empty if not known.
@@ -99,7 +99,7 @@ def find_place(
         known = None
     name = known.system if known is not None else system or last
     site = known.site if known is not None else None
-    return Place(name, known, why, site or Capabilities(name, MAX_CORES, 0, age_accrues=False), site is not None)
+    return Destination(name, known, why, site or Capabilities(name, MAX_CORES, 0, age_accrues=False), site is not None)
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class _Material:
 
 
 def advise_shapes(
-    flow: Workflow, times: Sequence[RunTime], place: Place, *, is_asked: bool = True, strict: bool = False
+    flow: Workflow, times: Sequence[RunTime], destination: Destination, *, is_asked: bool = True, strict: bool = False
 ) -> list[StageAdvice]:
     """Advise on each stage that is submitted to the batch system.
 
@@ -141,26 +141,28 @@ def advise_shapes(
         stage = flow.stages[name]
         if not stage.local:
             own = [run for run in times if run.stage == name]
-            made.append(_material(stage, own, place, is_asked=is_asked, strict=strict))
+            made.append(_material(stage, own, destination, is_asked=is_asked, strict=strict))
     if not any(one.advice.offers or one.advice.left_out for one in made):
         why = next((one.advice.trouble for one in made), "it has no stage that runs in a batch system")
         hint = 'Give it in the file, as in expected = "95min", or run it: each `asa run` records run times.'
         raise InputError(why, where=f"workflow {flow.name!r}", hint=hint)
-    if place.known is not None:
-        _compare(made, place)
+    if destination.known is not None:
+        _compare(made, destination)
     return [one.advice for one in made]
 
 
-def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked: bool, strict: bool) -> _Material:
+def _material(
+    stage: Stage, times: Sequence[RunTime], destination: Destination, *, is_asked: bool, strict: bool
+) -> _Material:
     from asa.runtimes.widths import Seen, as_seen, with_widths
 
     advice = StageAdvice(stage.name, "cores" if stage.cores is not None else "nodes")
-    if stage.cores is None and not place.site.cores_per_node:
+    if stage.cores is None and not destination.site.cores_per_node:
         advice.trouble = "it asks for nodes, and only the batch system tells how many cores a node has"
         return _Material(advice, ())
     try:
-        offered = with_widths(stage, times, place.site)
-        seen = as_seen(offered, times, place.site)
+        offered = with_widths(stage, times, destination.site)
+        seen = as_seen(offered, times, destination.site)
     except WorkflowError as error:
         advice.trouble = error.message
         return _Material(advice, ())
@@ -170,11 +172,11 @@ def _material(stage: Stage, times: Sequence[RunTime], place: Place, *, is_asked:
     if seen.forecast is None and not _points(seen.stage):
         advice.trouble = "its run time is not known"
         return _Material(advice, ())
-    _offer(advice, stage, seen, place, is_asked=is_asked, strict=strict)
+    _offer(advice, stage, seen, destination, is_asked=is_asked, strict=strict)
     # most programs that were given one core have no use for more
     is_serial = stage.moldable is None and stage.cores == 1 and len(seen.at_widths) < 2
     is_tried = bool(advice.offers) and not is_guess and not is_serial
-    return _Material(advice, list(_untried(seen.stage, place)) if is_tried else ())
+    return _Material(advice, list(_untried(seen.stage, destination)) if is_tried else ())
 
 
 def _points(stage: Stage) -> tuple[RunAt, ...]:
@@ -186,7 +188,9 @@ def _points(stage: Stage) -> tuple[RunAt, ...]:
     return () if stage.expected_run_s is None else (RunAt(stage.width, stage.expected_run_s, stage.run_spread),)
 
 
-def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_asked: bool, strict: bool) -> None:
+def _offer(
+    advice: StageAdvice, stage: Stage, seen: Seen, destination: Destination, *, is_asked: bool, strict: bool
+) -> None:
     """Take each shape that can be asked for."""
     from asa.cli.advised_shapes import shape_words
     from asa.runtimes.comparing import Offer
@@ -196,8 +200,8 @@ def _offer(advice: StageAdvice, stage: Stage, seen: Seen, place: Place, *, is_as
         if width not in known_widths:
             advice.left_out.append(f"{shape_words(width, '', advice.what)}: its run time there is not known")
     for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
-        cores = seen.stage.shaped(shape).cores_on(place.site.cores_per_node)
-        words = place.impossible(cores, shape.walltime_s, shape.partition)
+        cores = seen.stage.shaped(shape).cores_on(destination.site.cores_per_node)
+        words = destination.impossible(cores, shape.walltime_s, shape.partition)
         if words:
             if strict:
                 raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what is available there.")
@@ -228,7 +232,7 @@ def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> 
     return law
 
 
-def _untried(stage: Stage, place: Place) -> Iterator[tuple[Untried, int, str, float]]:
+def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, int, str, float]]:
     """Give widths that may be worth a trial, as they would be asked for where that can be."""
     from asa.runtimes.trials import untried
     from asa.shapes import Moldable
@@ -236,41 +240,41 @@ def _untried(stage: Stage, place: Place) -> Iterator[tuple[Untried, int, str, fl
     if stage.cores is not None and stage.nodes is not None:
         return
     moldable = stage.moldable or Moldable()
-    per_node, unit = place.site.cores_per_node, stage.cpus_per_task if stage.nodes is None else 1
+    per_node, unit = destination.site.cores_per_node, stage.cpus_per_task if stage.nodes is None else 1
     for one in untried(_points(stage), moldable.scaling, moldable.widths, unit):
         cores, nodes = (one.width, 0) if stage.cores is not None else (0, one.width)
         held = stage.allocated(cores, nodes, per_node)
         walltime_s = one.run_s[2] * stage.walltime_s / stage.expected_s
         for partition in moldable.partitions or (stage.partition,):
-            if one.width <= MAX_CORES and not place.impossible(held, walltime_s, partition):
+            if one.width <= MAX_CORES and not destination.impossible(held, walltime_s, partition):
                 yield one, held, partition, walltime_s
 
 
-def _compare(made: Iterable[_Material], place: Place) -> None:
+def _compare(made: Iterable[_Material], destination: Destination) -> None:
     """Judge the shapes of all stages in the same futures, and choose."""
     from asa.runtimes.comparing import compare
     from asa.runtimes.trials import best_trial
     from asa.strategies.planning import WORTH_OF_SHAPES
 
     made = [one for one in made if one.advice.offers]
-    worth = 0.0 if place.site.charges == "used" else WORTH_OF_SHAPES
-    asked = {one.advice.name: _requests(one, place) for one in made}
+    worth = 0.0 if destination.site.charges == "used" else WORTH_OF_SHAPES
+    asked = {one.advice.name: _requests(one, destination) for one in made}
     jobs = list(dict.fromkeys(job for requests in asked.values() for job in requests))
-    if not jobs or place.known is None:
+    if not jobs or destination.known is None:
         return
-    joint = place.known.bank.predict_together(jobs)
-    places = {job: number for number, job in enumerate(jobs)}
+    joint = destination.known.bank.predict_together(jobs)
+    numbers = {job: number for number, job in enumerate(jobs)}
     for one in made:
-        columns = [places[job] for job in asked[one.advice.name]]
+        columns = [numbers[job] for job in asked[one.advice.name]]
         count = len(one.advice.offers)
         compared = compare(one.advice.offers, joint.only(columns[:count]), one.advice.own, worth)
         one.advice.compared = compared
         one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), worth)
 
 
-def _requests(one: _Material, place: Place) -> list[QueuedJob]:
+def _requests(one: _Material, destination: Destination) -> list[QueuedJob]:
     offered = [(offer.cores, offer.shape.walltime_s, offer.shape.partition) for offer in one.advice.offers]
-    return [place.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in one.untried))]
+    return [destination.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in one.untried))]
 
 
 def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
@@ -279,7 +283,7 @@ def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) ->
 
     assert one.advice.compared is not None
     compared = one.advice.compared
-    best = {one.advice.offers[place].shape.width for place in (compared.best, compared.least)}
+    best = {one.advice.offers[destination].shape.width for destination in (compared.best, compared.least)}
     for (untried, cores, partition, _), column in zip(one.untried, columns, strict=True):
         if untried.width not in best:
             yield UntriedOffer(untried, cores, partition, joint.only([column]))
@@ -317,20 +321,26 @@ def tell_shapes(
     parameters, settings = given.split(str(file or ""), try_options)
     flow = load_workflow(file, parameters) if file is not None else command.flow()
     times = runs.of(flow.name) if file is not None else []
-    place = find_place(
+    destination = find_destination(
         where,
         next((run.system for run in reversed(times)), ""),
         _partitions(flow, command.partition),
         lambda: find_asked(where.backend, where.site, settings, bank_only=where.bank_only),
         is_command=is_command,
     )
-    advice = advise_shapes(flow, times, place, is_asked=not is_command or command.now is not None, strict=is_command)
+    advice = advise_shapes(
+        flow, times, destination, is_asked=not is_command or command.now is not None, strict=is_command
+    )
     if as_json:
-        head = {"workflow": None if is_command else flow.name, "system": place.system, "waits": place.why or "known"}
+        head = {
+            "workflow": None if is_command else flow.name,
+            "system": destination.system,
+            "waits": destination.why or "known",
+        }
         print_document({**head, "stages": [as_dict(one) for one in advice]})
         return
-    name = f"{flow.name}{f' on {place.system}' if place.system else ''}"
-    print_advice(advice, place, name[0].upper() + name[1:] if is_command else name)
+    name = f"{flow.name}{f' on {destination.system}' if destination.system else ''}"
+    print_advice(advice, destination, name[0].upper() + name[1:] if is_command else name)
 
 
 def _partitions(flow: Workflow, given: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from asa.units import core_hours, format_core_hours, format_duration
 
 if TYPE_CHECKING:
-    from asa.cli.advise_shape import Place, StageAdvice
+    from asa.cli.advise_shape import Destination, StageAdvice
     from asa.core.console import Console
     from asa.runtimes.comparing import Compared
     from asa.runtimes.trials import Trial
@@ -38,22 +38,22 @@ def as_dict(advice: StageAdvice) -> dict[str, Any]:
     }
 
 
-def _shape_dict(advice: StageAdvice, place: int) -> dict[str, Any]:
-    offer, compared = advice.offers[place], advice.compared
+def _shape_dict(advice: StageAdvice, index: int) -> dict[str, Any]:
+    offer, compared = advice.offers[index], advice.compared
     known: dict[str, Any] = {"wait_s": None, "end_in_s": None, "ends_before_best": None}
     if compared is not None:
         known = {
-            "wait_s": dict(zip(_SPREAD, compared.wait_s(place), strict=True)),
-            "end_in_s": dict(zip(_SPREAD, compared.end_s(place), strict=True)),
-            "ends_before_best": None if place == compared.best else compared.sooner(place, compared.best),
+            "wait_s": dict(zip(_SPREAD, compared.wait_s(index), strict=True)),
+            "end_in_s": dict(zip(_SPREAD, compared.end_s(index), strict=True)),
+            "ends_before_best": None if index == compared.best else compared.sooner(index, compared.best),
         }
     return {
         "width": offer.shape.width,
         "partition": offer.shape.partition,
         "cores": offer.cores,
         "walltime_s": offer.shape.walltime_s,
-        "runs": advice.counts[place],
-        "from": advice.origins[place],
+        "runs": advice.counts[index],
+        "from": advice.origins[index],
         "run_s": dict(zip(_SPREAD, run_range_s(offer.shape), strict=True)),
         **known,
         "core_hours": offer.core_hours,
@@ -164,8 +164,8 @@ def _known_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     )
 
 
-def _name(advice: StageAdvice, place: int) -> str:
-    shape = advice.offers[place].shape
+def _name(advice: StageAdvice, index: int) -> str:
+    shape = advice.offers[index].shape
     return shape_words(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
 
 
@@ -186,7 +186,7 @@ def _begun(words: str) -> str:
 # ---------------------------------------------------------------------- for a person
 
 
-def print_advice(advice: Sequence[StageAdvice], place: Place, title: str) -> None:
+def print_advice(advice: Sequence[StageAdvice], destination: Destination, title: str) -> None:
     """Print tables and sentences."""
     from asa.core.console import Console
 
@@ -196,7 +196,7 @@ def print_advice(advice: Sequence[StageAdvice], place: Place, title: str) -> Non
         console.print()
         _print_stage(console, one, is_alone=len(advice) == 1)
     console.print()
-    for words in _ground(place):
+    for words in _ground(destination):
         console.print(words, style="dim", markup=False)
 
 
@@ -257,11 +257,11 @@ def _range(low_s: float, high_s: float) -> str:
     return f"{format_duration(low_s)}-{format_duration(high_s)}"
 
 
-def _ground(place: Place) -> Iterator[str]:
+def _ground(destination: Destination) -> Iterator[str]:
     """Say where the waits are from."""
-    known = place.known
+    known = destination.known
     if known is None:
-        yield f"Waits are not known, so no width is advised. {_begun(place.why)}"
+        yield f"Waits are not known, so no width is advised. {_begun(destination.why)}"
         return
     if known.live:
         yield f"{_begun(known.live)}."

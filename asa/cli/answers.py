@@ -113,9 +113,9 @@ class PredictionAnswer:
 
         console = Console(highlight=False)
         job, forecast = self.job, self.forecast
-        place = " ".join(part for part in (job.system, job.partition) if part)
+        where = " ".join(part for part in (job.system, job.partition) if part)
         asked = f"{job.cores} {'core' if job.cores == 1 else 'cores'} for {format_duration(job.walltime_s)}"
-        console.print(f"A job of {asked} on {place}: half of such jobs start within", end=" ")
+        console.print(f"A job of {asked} on {where}: half of such jobs start within", end=" ")
         console.print(format_duration(forecast.quantiles_s[_P50]), style="bold")
         table = Table(box=None, padding=(0, 2), show_header=False)
         for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):

@@ -114,14 +114,14 @@ class AskedRun:
     quiet: bool  # whether to keep notes to oneself
 
     @contextmanager
-    def connected(self, place: Path) -> Iterator[Backend]:
+    def connected(self, folder: Path) -> Iterator[Backend]:
         """Open the batch system; what it cannot do then came before anything was submitted."""
         from asa.cli.driving import opened
 
         guessed = bool(self.opened.why) and self.opened.backend != _HERE
         with (
             _nothing_submitted(_OR_HERE if guessed else ""),
-            opened(lambda: self.opened.facility.connect(place)) as world,
+            opened(lambda: self.opened.facility.connect(folder)) as world,
         ):
             yield world
 

@@ -117,7 +117,7 @@ def _of_owners() -> Iterator[Finding]:
     except (AsaError, RuntimeError):  # nobody's home is known here
         return
     lone = [path for path in (*sites, trusted, called) if _is_open(path)]
-    wholes = [place for place in (bank, called / "local") if any(map(_is_open, (place, *place.glob("*"))))]
+    wholes = [folder for folder in (bank, called / "local") if any(map(_is_open, (folder, *folder.glob("*"))))]
     with suppress(InputError):
         wholes += [runs] if any(map(is_run_open, run_paths(runs))) else []
     with suppress(OSError):

@@ -256,7 +256,7 @@ def _oddities(
 
 
 def _write_page(
-    place: Path, scores: Sequence[Score], oddities: Mapping[str, Mapping[str, int]], seed: int, limit: int | None
+    page: Path, scores: Sequence[Score], oddities: Mapping[str, Mapping[str, int]], seed: int, limit: int | None
 ) -> None:
     from asa.studies.accuracy.convergence import converge
     from asa.studies.accuracy.page import accuracy_page
@@ -269,7 +269,7 @@ def _write_page(
         }
     followed = converge(range(seed, seed + _COURSES))
     write_page(
-        place, "accuracy", accuracy_page(scores, followed, oddities=oddities, made=made(Seed=str(seed), Jobs=taken))
+        page, "accuracy", accuracy_page(scores, followed, oddities=oddities, made=made(Seed=str(seed), Jobs=taken))
     )
 
 

@@ -71,16 +71,16 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     from asa.estimators.store import WaitStore, default_folder
 
     folder = bank or default_folder()
-    file = kept.place_of(folder, system or "", user or "")
+    file = kept.file_of(folder, system or "", user or "")
     # loading compiled code takes half a second, a prediction without it a millisecond
     plainly.wanted = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
     from asa.estimators.contextual import ContextualAsa
 
     def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
-        place = _system(sorted(digests), system)
-        without = _BLIND if _user(user, digests[place].users) else (*_BLIND, "users")
+        name = _system(sorted(digests), system)
+        without = _BLIND if _user(user, digests[name].users) else (*_BLIND, "users")
         make = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
-        return place, " ".join(without), lambda: make[place]
+        return name, " ".join(without), lambda: make[name]
 
     learned = None
     if folder.exists():
@@ -205,7 +205,7 @@ def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float
     if estimator == SEEING:
         learned = kept.seeing(store, system, cores, now_s)
     else:
-        file = kept.place_of(folder, system, "live")
+        file = kept.file_of(folder, system, "live")
         learned = kept.learn(store, file, choose, ContextualAsa.from_state, now_s)
     _say_oddities(store)
     return learned if learned is not None and system in learned.digests else None

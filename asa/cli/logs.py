@@ -309,7 +309,7 @@ def _all_of(file: Path) -> Iterator[bytes]:
 def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | None) -> Iterator[tuple[str, bytes]]:
     """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
     files: list[tuple[str, Path]] = []
-    places: dict[Path, int] = {}
+    offsets: dict[Path, int] = {}
     asked_s, is_over = 0.0, False
     while True:
         if time.monotonic() >= asked_s:
@@ -318,14 +318,14 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | 
             job = latest_job(state, stage)
             is_out = state.stages[stage].phase.value in _DOES_NOT_RUN
             is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
-            is_first = not places
+            is_first = not offsets
             files = log_files(folder, state, stage, kind, unit) or files
             for _, file in files:
-                places.setdefault(file, _place_of_last(file, lines) if is_first and lines else 0)
+                offsets.setdefault(file, _offset_of_last(file, lines) if is_first and lines else 0)
         is_quiet = True
         for job_id, file in files:
-            if fresh := _from(file, places[file]):
-                places[file] += len(fresh)
+            if fresh := _from(file, offsets[file]):
+                offsets[file] += len(fresh)
                 is_quiet = False
                 yield job_id, fresh
         if is_quiet and is_over:
@@ -334,14 +334,14 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | 
             time.sleep(_LOOK_S)
 
 
-def _place_of_last(file: Path, lines: int) -> int:
+def _offset_of_last(file: Path, lines: int) -> int:
     return max(file.stat().st_size - len(last_lines(file, lines).encode(errors="surrogateescape")), 0)
 
 
-def _from(file: Path, place: int) -> bytes:
+def _from(file: Path, offset: int) -> bytes:
     try:
         with open_file(file) as stream:
-            stream.seek(place)
+            stream.seek(offset)
             return stream.read(_BLOCK_BYTES)
     except OSError:
         return b""

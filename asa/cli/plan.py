@@ -162,8 +162,8 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     from asa.strategies.planning import look_ahead, read_aim
 
     with (
-        temporary.folder("asa-") as place,
-        asked.connected(Path(place)) as world,
+        temporary.folder("asa-") as folder,
+        asked.connected(Path(folder)) as world,
     ):
         now_s = world.now()
         aims = {name: _in_seconds(name, text, now_s) for name, text in wanted.items() if text is not None}

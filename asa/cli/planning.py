@@ -17,10 +17,10 @@ _LONG = {"script", "variables"}  # what of a preview is shown on request
 
 
 def print_plan(
-    plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, place: str, scripts: bool = False
+    plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, folder: str, scripts: bool = False
 ) -> None:
     """Print each job as it would be sent, if the backend can show that, and then the plan."""
-    previews = [_preview(backend, job.spec, place, plan) for job in jobs]
+    previews = [_preview(backend, job.spec, folder, plan) for job in jobs]
     if as_json:
         entries = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]
         head = {"workflow": plan.workflow, "strategy": plan.strategy, "backend": plan.backend}
@@ -42,10 +42,10 @@ def print_plan(
     console.print(f"\nNothing was submitted.{more}", style="dim")
 
 
-def _preview(backend: Backend, spec: JobSpec, place: str, plan: RunPlan) -> Mapping[str, str]:
+def _preview(backend: Backend, spec: JobSpec, folder: str, plan: RunPlan) -> Mapping[str, str]:
     if not isinstance(backend, Previewing):
         return {}
-    return {title: text.replace(place, f"RUNS/{plan.name}") for title, text in backend.preview(spec).items()}
+    return {title: text.replace(folder, f"RUNS/{plan.name}") for title, text in backend.preview(spec).items()}
 
 
 def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:

@@ -106,8 +106,8 @@ def predict(
     times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
     partitions = list(dict.fromkeys(part.strip() for part in partition.split(","))) if partition is not None else []
 
-    def asked(places: Sequence[str]) -> list[Asked]:
-        every = product(dict.fromkeys(widths), walltimes, places) if ask_site else ()
+    def asked(partitions: Sequence[str]) -> list[Asked]:
+        every = product(dict.fromkeys(widths), walltimes, partitions) if ask_site else ()
         return [one for one in every if run_s.get(one[0], 0.0) <= one[1]][:_MAX_ASKED]
 
     given = given_settings(settings)
@@ -179,14 +179,14 @@ def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[floa
 
     jobs: list[QueuedJob] = []
     refused: list[InputError] = []
-    for place in known.partitions:
+    for partition in known.partitions:
         for width in widths:
             try:
-                check_width(known, width, place)
+                check_width(known, width, partition)
             except InputError as error:
                 refused.append(error)
             else:
-                jobs += [known.request(width, walltime_s, place) for walltime_s in walltimes]
+                jobs += [known.request(width, walltime_s, partition) for walltime_s in walltimes]
     if not jobs or (refused and len(known.partitions) == 1):
         raise refused[-1]
     for one in refused:

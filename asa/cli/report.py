@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
 
 
-def _place(words: str) -> Path:
+def _target(words: str) -> Path:
     if not words.strip():
         raise typer.BadParameter("is empty; name FILE.html, or a folder: the present one is `.`")
     return Path(words)
@@ -37,7 +37,7 @@ PageOption = Annotated[
     Path | None,
     typer.Option(
         "--report",
-        parser=_place,
+        parser=_target,
         help="Write an HTML page to this file; or to this folder, with its details on further pages and links to the "
         "pages already there.",
         metavar="FILE.html|FOLDER",
@@ -59,7 +59,7 @@ def report(
         Path | None,
         typer.Option(
             help="Where to write the page: a file or a folder. [default: NAME.html here]",
-            parser=_place,
+            parser=_target,
             metavar="FILE.html|FOLDER",
             show_default=False,
         ),
@@ -153,7 +153,7 @@ def _page(folder: RunFolder) -> Page:
         "asa": __version__,
     }
     jobs = {job.spec.token: (job.status.job_id, job.spec.cores) for job in state.jobs.values()}
-    places = {name: Path(state.tasks_of(name)) for name in state.workflow.shared}
+    folders = {name: Path(state.tasks_of(name)) for name in state.workflow.shared}
     return run_page(
         plan.name,
         records,
@@ -163,7 +163,7 @@ def _page(folder: RunFolder) -> Page:
         strategy=plan.strategy,
         stands=[(one.stage, one.state, one.job_id or "", one.given_up or one.reason) for one in run.stages],
         made=made,
-        more=tasks_sections(places, jobs),
+        more=tasks_sections(folders, jobs),
     )
 
 
@@ -179,37 +179,39 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
     writer.writerows(rows)
 
 
-def check_page(place: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None) -> None:
+def check_page(
+    target: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None
+) -> None:
     """Refuse a page that could not be written, before anything that takes long.
 
     `name`: the page's file in a folder, if already known.
     Raises `InputError`: the path is taken by something else, its folder does not exist, or a file in it is no page of
     asa.
     """
-    if place is None:
+    if target is None:
         return
     from asa.report.folder import INDEX, check_ours, free_name, page_file
     from asa.report.page import check_installed
 
     check_installed()
-    where = f"{option} {place}"
-    if not _is_folder(place) and place.is_dir():
+    where = f"{option} {target}"
+    if not _is_folder(target) and target.is_dir():
         raise InputError("cannot be written: it is a folder", where=where, hint="Name a file in it.")
-    if _is_folder(place) and place.is_dir():
+    if _is_folder(target) and target.is_dir():
         for file in (
             INDEX,
-            *([] if name is None else [page_file(free_name(place, name, asked() if of is None else of))]),
+            *([] if name is None else [page_file(free_name(target, name, asked() if of is None else of))]),
         ):
-            check_ours(place / file)
+            check_ours(target / file)
         return
-    if _is_folder(place) and place.exists():
+    if _is_folder(target) and target.exists():
         raise InputError("cannot be written: it is no folder", where=where, hint="Name a folder, or FILE.html.")
-    if not place.absolute().parent.is_dir():
+    if not target.absolute().parent.is_dir():
         raise InputError("cannot be written: no such folder", where=where, hint="Make the folder first.")
 
 
 def write_page(
-    place: Path,
+    target: Path,
     name: str,
     page: Page,
     parts: Callable[[], Mapping[str, Page]] = dict,
@@ -225,15 +227,15 @@ def write_page(
     from asa.report.folder import free_name, page_file, write_folder
     from asa.report.page import render
 
-    if not _is_folder(place):
+    if not _is_folder(target):
         text = render(page)
-        write_to(place, option, lambda file: file.write(text))
+        write_to(target, option, lambda file: file.write(text))
         return
-    with _writing(place, option):
+    with _writing(target, option):
         of = asked() if of is None else of
-        file = place / page_file(free_name(place, name, of))
+        file = target / page_file(free_name(target, name, of))
         replaces = _replaces(file)
-        first, *_ = write_folder(place, name, page, parts(), of=of)
+        first, *_ = write_folder(target, name, page, parts(), of=of)
     sys.stderr.write(f"Written to {first} and beside it, {file.name}{replaces}\n")
 
 
@@ -264,8 +266,8 @@ def asked() -> str:
     return shlex.join(kept)
 
 
-def _is_folder(place: Path) -> bool:
-    return place.suffix.lower() not in {".html", ".htm"}
+def _is_folder(target: Path) -> bool:
+    return target.suffix.lower() not in {".html", ".htm"}
 
 
 def write_to(path: Path, option: str, write: Callable[[TextIO], object]) -> None:

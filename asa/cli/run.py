@@ -167,7 +167,7 @@ def run(
     forecast = Forecasting(estimator, bank, history, seed)
     given = Given(parameters, options, either)
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
-    place_of_runs = _place_of(runs)
+    runs_in = _checked_runs_folder(runs)
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
@@ -175,8 +175,8 @@ def run(
     for note in facility.notes if offline and not quiet else ():
         sys.stderr.write(f"Note: {note}.\n")
     with (
-        temporary.folder("asa-") as place,
-        asked.connected(Path(place)) as world,
+        temporary.folder("asa-") as folder,
+        asked.connected(Path(folder)) as world,
     ):
         if strategy is None and not asked.opened.strategy and not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
@@ -192,11 +192,11 @@ def run(
             _say_what_stays(plan.stages, plan.folder, is_detached=detach or detach_by is not None)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
-            print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
+            print_plan(plan, jobs, world, as_json=output is Output.JSON, folder=folder, scripts=scripts)
             return
         way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
         keeper_s = checked_walltime_s(keeper_walltime)
-    folder = _create(place_of_runs, plan, is_usual=runs is None, quiet=quiet)
+    folder = _create(runs_in, plan, is_usual=runs is None, quiet=quiet)
     try:
         if way is not None:
             leave(folder, facility, way, keeper_s)
@@ -207,16 +207,16 @@ def run(
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _place_of(runs: Path | None) -> Path:
+def _checked_runs_folder(runs: Path | None) -> Path:
     """Choose the folder in which a run is to begin, and refuse one that others can change."""
     from asa.runner.begin import check_text
     from asa.runner.folder import check_runs
 
-    place = runs_folder(runs, begins=True)
-    check_text(str(place.absolute()))
+    runs_in = runs_folder(runs, begins=True)
+    check_text(str(runs_in.absolute()))
     with suppress(OSError):  # it is made later, or the beginning of a run there reports what is wrong
-        check_runs(place)
-    return place
+        check_runs(runs_in)
+    return runs_in
 
 
 def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFolder:

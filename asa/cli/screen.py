@@ -118,7 +118,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
             or s.retried
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
-    by_kind = sorted(shown, key=lambda stage: stage.units.place)
+    by_kind = sorted(shown, key=lambda stage: stage.units.order)
     parts += [Text(f"{s.stage}: {words}") for s in by_kind if (words := s.units.line(s, run.now_s))]
     parts += _foot(run)
     return Group(*parts)

@@ -128,8 +128,8 @@ def runs(
     from asa.runner import run_paths
     from asa.runner.folder import beside_own, own_among
 
-    place = runs_folder(runs)
-    paths = run_paths(place)
+    runs_in = runs_folder(runs)
+    paths = run_paths(runs_in)
     rows = map(_row, paths)
     if every:
         shown = sorted(rows, key=lambda row: row.created_s)
@@ -138,12 +138,12 @@ def runs(
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})
     elif not paths:
-        sys.stdout.write(f"There are no runs in {place}. Start one with: asa run FILE.toml\n")
+        sys.stdout.write(f"There are no runs in {runs_in}. Start one with: asa run FILE.toml\n")
     else:
         _print_table(shown)
         if len(shown) < len(paths):
             sys.stdout.write(f"The latest {len(shown)} of {len(paths)}; --all shows the others.\n")
-    theirs, owner = beside_own(place)
+    theirs, owner = beside_own(runs_in)
     if owner and output is not Output.JSON:
         mine = f", and {n_own} of yours" if (n_own := own_among(theirs)) else ""
         sys.stdout.write(f"Runs of {owner} are in {theirs}{mine}: asa runs --runs {shlex.quote(str(theirs))}\n")

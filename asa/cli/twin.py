@@ -77,7 +77,7 @@ def twin(
         return
     if out is None:
         raise InputError("is missing", where="--out", hint="Name a folder: --out site.twin")
-    _check_place(out)
+    _check_out(out)
     made = new_twin(source, you, age_accrues)
     made.twin.write(out)
     if output is Output.JSON:
@@ -87,7 +87,7 @@ def twin(
     sys.stderr.write(f"Twin written to {out}\n")
 
 
-def _check_place(out: Path) -> None:
+def _check_out(out: Path) -> None:
     """Refuse what a twin could not be written to, or would spoil, before anything takes long."""
     where = f"--out {out}"
     if out.is_file():

@@ -155,8 +155,8 @@ def _groupings(
     question: Question, groups: list[tuple[str, ...]], stage: str
 ) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """Give the stage's job as it is, taken apart at the stage, and joined with those that it follows or that follow."""
-    place = next(n for n, group in enumerate(groups) if stage in group)
-    own = groups[place]
+    rank = next(n for n, group in enumerate(groups) if stage in group)
+    own = groups[rank]
     at = own.index(stage)
     yield ("with " + ", ".join(n for n in own if n != stage) if len(own) > 1 else "alone"), groups
     cuts = {
@@ -171,17 +171,17 @@ def _groupings(
         mine = next(piece for piece in pieces if stage in piece)
         if mine not in seen:
             seen.add(mine)
-            yield way, [*groups[:place], *pieces, *groups[place + 1 :]]
+            yield way, [*groups[:rank], *pieces, *groups[rank + 1 :]]
     stages = question.parts.workflow.stages
-    for other in (place - 1, place + 1):
+    for other in (rank - 1, rank + 1):
         if not 0 <= other < len(groups):
             continue
-        first, second = groups[min(place, other)], groups[max(place, other)]
+        first, second = groups[min(rank, other)], groups[max(rank, other)]
         if any(before in first for name in second for before in stages[name].after):
             joined = tuple(name for name in question.parts.names if name in first + second)
             yield (
                 f"with {short_name(groups[other])} too",
-                [*groups[: min(place, other)], joined, *groups[max(place, other) + 1 :]],
+                [*groups[: min(rank, other)], joined, *groups[max(rank, other) + 1 :]],
             )
 
 
@@ -228,15 +228,15 @@ def _a_price_s(outlook: Outlook, aim: Aim) -> float:
     if aim.at_most is None and aim.deadline_s is None:
         return outlook.question.price_s
     plans = outlook.frontier()
-    place = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
-    if place is None or len(plans) == 1:
+    rank = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
+    if rank is None or len(plans) == 1:
         return outlook.question.price_s
     # between two plans the one of fewer core-hours is worth its time from this price on
     slopes = [(a.makespan_s - b.makespan_s) / max(b.core_hours - a.core_hours, 1e-9) for a, b in pairwise(plans)]
-    around = slopes[max(place - 1, 0) : place + 1]
+    around = slopes[max(rank - 1, 0) : rank + 1]
     if len(around) == 2:
         return math.sqrt(around[0] * around[1])
-    return around[0] * (2.0 if place == 0 else 0.5)
+    return around[0] * (2.0 if rank == 0 else 0.5)
 
 
 def short_name(stages: Sequence[str]) -> str:

@@ -56,9 +56,9 @@ if not plainly.wanted:
 
 if TYPE_CHECKING or not COMPILED:
 
-    def At(place: int) -> int:  # noqa: N802 - it stands for a type
+    def At(number: int) -> int:  # noqa: N802 - it stands for a type
         """Mark an index that is known not to be negative."""
-        return place
+        return number
 
 else:
     At = np.uint64  # spares the compiled code the question whether an index counts from the end
@@ -71,15 +71,15 @@ def kernel(function: Any) -> Any:
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
     beside = Path(function.__code__.co_filename).parent / "__pycache__"
     named = _settings.CACHE_DIR
-    place = "" if not named and _is_ones_own(beside) else _own_folder(named)
-    if place is not None:
-        _settings.CACHE_DIR = place
+    path = "" if not named and _is_ones_own(beside) else _own_folder(named)
+    if path is not None:
+        _settings.CACHE_DIR = path
         try:
             compiled = njit(cache=True, **options)(function)
         except RuntimeError:  # it cannot be written to
             pass
         else:
-            if Path(compiled.stats.cache_path).is_relative_to(place or beside):
+            if Path(compiled.stats.cache_path).is_relative_to(path or beside):
                 return compiled
         finally:
             _settings.CACHE_DIR = named

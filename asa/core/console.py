@@ -44,8 +44,8 @@ def _checked(text: Text) -> Text:
     if not acts(text.plain):
         return text
     whole = text.blank_copy()
-    places = [place for place, letter in enumerate(text.plain) if acts(letter)]
-    for part in text.divide(sorted({*places, *(place + 1 for place in places)})):
+    indices = [index for index, letter in enumerate(text.plain) if acts(letter)]
+    for part in text.divide(sorted({*indices, *(index + 1 for index in indices)})):
         plain = printable(part.plain)
         whole.append_text(
             Text(plain, part.style, spans=[Span(0, len(plain), span.style) for span in part.spans])

@@ -75,8 +75,8 @@ def trusted_file() -> Path:
 
 def is_trusted(path: Path) -> bool:
     """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
-    place = Path(os.path.realpath(path))
-    return any(map(place.is_relative_to, trusted_places()))
+    real = Path(os.path.realpath(path))
+    return any(map(real.is_relative_to, trusted_places()))
 
 
 def trusted_places() -> list[str]:
@@ -284,8 +284,8 @@ def not_shared(path: Path) -> tuple[str, str]:
     if _is_private(about.st_gid):
         above_it = (part.stat().st_gid for part in above.parents)
         theirs = next((_group(gid) for gid in above_it if _is_mine(gid) and not _is_private(gid)), "GROUP")
-        place = shlex.quote(str(above))
-        repair = f"`chgrp -R {theirs} {place}; chmod g+s,go-w {place}` shares this and later ones with {theirs}."
+        real = shlex.quote(str(above))
+        repair = f"`chgrp -R {theirs} {real}; chmod g+s,go-w {real}` shares this and later ones with {theirs}."
         return f"its group, {_group(about.st_gid)}, is yours alone", repair
     for folder in Path(os.path.realpath(path)).parents:
         seen = folder.stat()
@@ -309,10 +309,10 @@ def _group(gid: int) -> str:
 
 def remedy(path: Path, about: os.stat_result) -> str:
     """Say what to do about something that may not be acted on."""
-    place = Path(os.path.realpath(path))
-    folder = place if stat.S_ISDIR(about.st_mode) else place.parent
+    real = Path(os.path.realpath(path))
+    folder = real if stat.S_ISDIR(about.st_mode) else real.parent
     trust = f"To trust what is in {folder}, add that path as a line to {_list()}."
-    if whose(about) and path.is_symlink() and folder != place:
+    if whose(about) and path.is_symlink() and folder != real:
         trust = f"Put a copy of your own in place of the link to it, {path}. {trust}"
     if ignored := _listed()[1]:
         trust = f"{trust} {ignored}"

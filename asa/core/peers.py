@@ -83,14 +83,14 @@ def _keeper(path: Path) -> int:
     try:
         check_links(path)
         path = path.resolve(strict=True)
-        places = [place.stat() for place in (*reversed(path.parents), path)]
+        entries = [folder.stat() for folder in (*reversed(path.parents), path)]
     except (OSError, AsaError):
         return _ROOT
-    for room, place in pairwise(places):
-        is_open = stat.S_ISDIR(place.st_mode) and place.st_mode & _WRITABLE
-        if place.st_uid not in own:
-            return _ROOT if is_open or room.st_mode & _WRITABLE else place.st_uid
-        if is_open and not place.st_mode & stat.S_ISVTX:
+    for room, folder in pairwise(entries):
+        is_open = stat.S_ISDIR(folder.st_mode) and folder.st_mode & _WRITABLE
+        if folder.st_uid not in own:
+            return _ROOT if is_open or room.st_mode & _WRITABLE else folder.st_uid
+        if is_open and not folder.st_mode & stat.S_ISVTX:
             return _ROOT
     return _ROOT
 

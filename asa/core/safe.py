@@ -180,13 +180,13 @@ def followed(path: Path) -> Path:
     A path to anything but a plain file, such as a pipe, stays as it is.
     Raises `OwnerError`: a link on the way is another user's. Raises `OSError`: its target cannot be examined.
     """
-    place = path
+    target = path
     for _ in range(_MAX_LINKS):
-        check_links(place)
-        if (path.exists() and not path.is_file()) or not place.is_symlink():
+        check_links(target)
+        if (path.exists() and not path.is_file()) or not target.is_symlink():
             break
-        place = place.parent / place.readlink()
-    return path if path.exists() and not path.is_file() else place
+        target = target.parent / target.readlink()
+    return path if path.exists() and not path.is_file() else target
 
 
 @contextmanager
@@ -195,14 +195,14 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
     Raises `OwnerError`: it is another user's pipe, or a link of theirs leads there.
     """
-    place = followed(path)
-    if not place.is_file() and place.exists():
-        with os.fdopen(_open_special(place), "wb") as file:
+    target = followed(path)
+    if not target.is_file() and target.exists():
+        with os.fdopen(_open_special(target), "wb") as file:
             yield file
         return
-    with replacing(place) as file:
+    with replacing(target) as file:
         with suppress(FileNotFoundError):
-            about = place.lstat()
+            about = target.lstat()
             if about.st_uid == os.geteuid() and stat.S_ISREG(about.st_mode):
                 os.fchmod(file.fileno(), stat.S_IMODE(about.st_mode) & 0o777)
         yield file
@@ -222,8 +222,8 @@ def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False
 
 
 def _making(path: Path) -> BinaryIO:
-    place = followed(path)
-    return open(place, "xb", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o666))
+    target = followed(path)
+    return open(target, "xb", opener=lambda name, how: os.open(name, how | os.O_NOFOLLOW, 0o666))
 
 
 def _open_special(path: Path) -> int:

@@ -165,7 +165,7 @@ class Learned:
         self.outcomes.append(Outcome(record.job, forecast, record.observation.wait_s))
 
 
-def place_of(folder: Path, *what: str) -> Path:
+def file_of(folder: Path, *what: str) -> Path:
     """Name the file in which what was learned of a bank is kept."""
     try:
         root = safe.cache_folder() / "learned"
@@ -178,7 +178,7 @@ def place_of(folder: Path, *what: str) -> Path:
 def drop(folder: Path) -> None:
     """Delete what is kept of a bank."""
     with suppress(OSError, RuntimeError):
-        for file in place_of(folder).parent.iterdir():
+        for file in file_of(folder).parent.iterdir():
             file.unlink(missing_ok=True)
 
 
@@ -280,7 +280,7 @@ def seeing(
     def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
         return system, f"{estimator} {cores} {seed}", lambda: make[system]
 
-    return learn(store, place_of(store.folder, system, estimator), choose, from_state, now_s)
+    return learn(store, file_of(store.folder, system, estimator), choose, from_state, now_s)
 
 
 def bank_of(

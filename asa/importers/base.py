@@ -37,22 +37,22 @@ class ImportNotes:
     """Gathers what a user should know; what is true of several places is said once."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, None]] = {}
+        self._wheres: dict[str, dict[str, None]] = {}
 
     def add(self, text: str, where: str = "") -> None:
         """Say something of a place, or of the whole."""
-        places = self._places.setdefault(text, {})
+        wheres = self._wheres.setdefault(text, {})
         if where:
-            places[where] = None
+            wheres[where] = None
 
     def sentences(self) -> tuple[str, ...]:
         """All that was said, in the order in which it came up."""
-        return tuple(f"{_listed(list(places))}: {text}" if places else text for text, places in self._places.items())
+        return tuple(f"{_listed(list(wheres))}: {text}" if wheres else text for text, wheres in self._wheres.items())
 
 
-def _listed(places: Sequence[str]) -> str:
-    shown = ", ".join(places[:4])
-    return f"{shown} and {len(places) - 4} more" if len(places) > 4 else shown
+def _listed(wheres: Sequence[str]) -> str:
+    shown = ", ".join(wheres[:4])
+    return f"{shown} and {len(wheres) - 4} more" if len(wheres) > 4 else shown
 
 
 class Names:
@@ -149,8 +149,8 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     >>> direct({"a": (), "b": ("a",), "c": ("a", "b")})
     {'a': (), 'b': ('a',), 'c': ('b',)}
     """
-    places = {name: index for index, name in enumerate(edges)}
-    befores = {name: sorted(set(some), key=places.__getitem__) for name, some in edges.items()}
+    order = {name: index for index, name in enumerate(edges)}
+    befores = {name: sorted(set(some), key=order.__getitem__) for name, some in edges.items()}
     if len(edges) > _MAX_REDUCED:
         return {name: tuple(some) for name, some in befores.items()}
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -161,8 +161,8 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     for name in nx.topological_sort(graph):
         for before in befores[name]:
             implied[name] |= followed[before]
-            followed[name] |= followed[before] | 1 << places[before]
-    return {name: tuple(b for b in some if not implied[name] >> places[b] & 1) for name, some in befores.items()}
+            followed[name] |= followed[before] | 1 << order[before]
+    return {name: tuple(b for b in some if not implied[name] >> order[b] & 1) for name, some in befores.items()}
 
 
 def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping[str, str]], str]) -> str:

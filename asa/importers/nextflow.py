@@ -243,8 +243,8 @@ def _by_time(processes: Mapping[str, _Process], path: Path) -> dict[str, set[str
             raise InputError(f"process {name} has no times, so no order", where=str(path), hint=hint)
         spans[name] = min(begins), min(ends)
     order = sorted(spans, key=lambda name: (spans[name][1], spans[name][0]))
-    places = {name: index for index, name in enumerate(order)}
-    return {name: {before for before in order[: places[name]] if spans[before][1] <= spans[name][0]} for name in spans}
+    ranks = {name: index for index, name in enumerate(order)}
+    return {name: {before for before in order[: ranks[name]] if spans[before][1] <= spans[name][0]} for name in spans}
 
 
 def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: ImportNotes) -> dict[str, set[str]]:

@@ -66,7 +66,7 @@ class _Task:
     cores: int
     memory_bytes: int
     commands: tuple[str, ...]
-    place: str
+    at: str
 
 
 def import_wfformat(
@@ -124,12 +124,12 @@ class _DocumentNode:
     """An object of the document, and its place, for errors."""
 
     value: Mapping[str, Any]
-    place: str
+    at: str
     file: Path
 
     def at(self, key: str) -> str:
         """Name the place of an entry."""
-        return f"{self.file}: {self.place}.{key}" if self.place else f"{self.file}: {key}"
+        return f"{self.file}: {self.at}.{key}" if self.at else f"{self.file}: {key}"
 
     def has(self, key: str) -> bool:
         """Whether there is such an entry."""
@@ -148,16 +148,16 @@ class _DocumentNode:
 
     def child(self, key: str) -> _DocumentNode:
         """Get an object."""
-        return _DocumentNode(self._get(key, dict, "an object"), f"{self.place}.{key}".lstrip("."), self.file)
+        return _DocumentNode(self._get(key, dict, "an object"), f"{self.at}.{key}".lstrip("."), self.file)
 
     def children(self, key: str) -> list[_DocumentNode]:
         """Get a list of objects."""
-        place = f"{self.place}.{key}".lstrip(".")
+        at = f"{self.at}.{key}".lstrip(".")
         listed = self._get(key, list, "a list")
         for i, entry in enumerate(listed):
             if not isinstance(entry, dict):
-                raise InputError("is not an object", where=f"{self.file}: {place}[{i}]", hint=_SCHEMA_HINT)
-        return [_DocumentNode(entry, f"{place}[{i}]", self.file) for i, entry in enumerate(listed)]
+                raise InputError("is not an object", where=f"{self.file}: {at}[{i}]", hint=_SCHEMA_HINT)
+        return [_DocumentNode(entry, f"{at}[{i}]", self.file) for i, entry in enumerate(listed)]
 
     def texts(self, key: str) -> list[str]:
         """Get a list of texts."""
@@ -318,7 +318,7 @@ def _task(
     name = entry.text("name")
     if run is None or not run.has("runtimeInSeconds"):
         notes.add("some tasks have no run time: they are taken to run a second")
-    run = run or _DocumentNode({}, entry.place, entry.file)
+    run = run or _DocumentNode({}, entry.at, entry.file)
     cores = "cores" if run is entry else "coreCount"
     if not run.has(cores):
         notes.add(f"some tasks have no {cores}: they are taken to need one core")
@@ -331,7 +331,7 @@ def _task(
         cores=math.ceil(run.number(cores, 1)) if run.has(cores) else 1,
         memory_bytes=math.ceil(run.number("memoryInBytes", 0)) if run.has("memoryInBytes") else 0,
         commands=_commands(run, notes),
-        place=f"{run.file}: {run.place}",
+        at=f"{run.file}: {run.at}",
     )
 
 
@@ -449,7 +449,7 @@ def _stage(name: str, tasks: Sequence[_Task], max_cores: int | None) -> Stage:
     if max_cores is not None and biggest.cores > max_cores:
         raise InputError(
             f"is {biggest.cores}, more than the {max_cores} cores that a stage may have",
-            where=f"{biggest.place}.coreCount",
+            where=f"{biggest.at}.coreCount",
             hint=f"Give --cores {biggest.cores} or more.",
         )
     width = len(tasks) if max_cores is None else min(len(tasks), max_cores // biggest.cores)
@@ -472,7 +472,7 @@ def _with_commands(stage: Stage, tasks: Sequence[_Task]) -> Stage:
     if long := next((task for task in longest_first if "\n" in lines[task.id]), None):
         raise InputError(
             "has several lines, and a list of tasks has one for each",
-            where=f"{long.place}.command",
+            where=f"{long.at}.command",
             hint="Import it with --model.",
         )
     return replace(stage, tasks=tuple(lines.values()))

@@ -69,8 +69,8 @@ def credentials_folder(folder: Path) -> Path:
 
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
     """Store the workers' credentials in files that nobody else can read."""
-    place = credentials_folder(folder)
-    place.mkdir(mode=0o700, exist_ok=True)
+    folder = credentials_folder(folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
     paths = {}
     for option, content in (
         ("tls-ca-file", security.tls_ca_file),
@@ -82,7 +82,7 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
         if "\n" not in content:
             paths[option] = Path(content).absolute()
             continue
-        paths[option] = place / f"{option}.pem"
+        paths[option] = folder / f"{option}.pem"
         paths[option].unlink(missing_ok=True)  # of an earlier pool in this folder
         with open(paths[option], "w", encoding="ascii", opener=_private) as file:
             file.write(content)

@@ -234,7 +234,7 @@ class StagesBackend:
         self._folder, self._workflow, self._options, self._sleep = folder, workflow, options, sleep
         self._work = str(Path.cwd())
         self._limits, self._cores = limits, int(options["cores"])
-        self._place = (folder / "pool").absolute()
+        self._pool_folder = (folder / "pool").absolute()
         self._logs = (folder / "logs").absolute()
         self._cluster: AsaCluster | None = None
         self._client: Any = None
@@ -242,15 +242,17 @@ class StagesBackend:
         self._jobs: dict[str, _HandedOver] = {}
         self._calls = 0
         try:
-            for place in (self._place, self._logs):
-                safe.provide_folder(place)
-            for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
+            for pool_folder in (self._pool_folder, self._logs):
+                safe.provide_folder(pool_folder)
+            for path in sorted(self._pool_folder.glob("*.job"), key=lambda path: int(path.stem)):
                 kept = read_json(read_file(path))
                 self._jobs[path.stem] = _HandedOver(
                     path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"]
                 )
         except (OSError, ValueError, KeyError) as error:
-            raise StateError(f"cannot be used: {error}", where=str(self._place), hint="Begin a new run.") from error
+            raise StateError(
+                f"cannot be used: {error}", where=str(self._pool_folder), hint="Begin a new run."
+            ) from error
 
     # ------------------------------------------------------------------ the port
 
@@ -396,7 +398,7 @@ class StagesBackend:
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
         # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
-        options: dict[str, Any] = {"n_workers": 0, "folder": self._place / "cluster"}
+        options: dict[str, Any] = {"n_workers": 0, "folder": self._pool_folder / "cluster"}
         options |= {"silence_logs": logging.CRITICAL, "dashboard_address": os.environ.get(_PAGE)}
         for name in _LOUD:
             for handler in logging.getLogger(name).handlers:  # else a cluster that closes makes them loud again
@@ -407,7 +409,7 @@ class StagesBackend:
             self._cluster = AsaCluster(**options)
             self._cluster.adapt(minimum=0, maximum=maximum)
             if link := self._cluster.dashboard:
-                _write(self._place / "dashboard", f"{link}\n")
+                _write(self._pool_folder / "dashboard", f"{link}\n")
             self._client = Client(self._cluster)
         except BaseException as error:  # which may be asked for again
             self.close()
@@ -437,12 +439,15 @@ class StagesBackend:
         parts = []
         for number, (payload, cores) in enumerate(self._texts(job, stage)):
             order = _Order(
-                payload, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
+                payload, str(self._pool_folder), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
                 self._work, job.spec.walltime_s, asked(job.spec.secrets),
             )  # fmt: skip
             options = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
             parts.append(client.submit(run_part, order, before, **options))
-        job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
+        job.futures = [
+            *parts,
+            client.submit(note_end, str(self._pool_folder), job.job_id, parts, key=(f"{name}-end", turn)),
+        ]
 
     def _before(self, job: _HandedOver) -> list[_HandedOver]:
         return [self._job(dependency.job_id) for dependency in job.spec.dependencies]
@@ -478,7 +483,7 @@ class StagesBackend:
             yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
 
     def _done_in(self, job: _HandedOver) -> Path:
-        return self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
+        return self._pool_folder / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
 
     def _is_list(self, stage: Stage | None) -> TypeGuard[Stage]:
         """Say whether each task of a stage is one of the pool's."""
@@ -496,7 +501,7 @@ class StagesBackend:
         return self._jobs[job_id]
 
     def _file(self, job: _HandedOver, kind: str) -> Path:
-        return self._place / f"{job.job_id}.{kind}"
+        return self._pool_folder / f"{job.job_id}.{kind}"
 
     def _keep(self, job: _HandedOver) -> None:
         kept = {"spec": asdict(job.spec), "submit_s": job.submit_s, "restarts": job.restarts}
@@ -504,7 +509,7 @@ class StagesBackend:
             _write(self._file(job, "job"), json.dumps(kept))
         except OSError as error:
             hint = "Free disk space or fix the permissions. Where the run has ended, go on with: asa resume."
-            raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
+            raise UnavailableError(f"cannot be written: {error}", where=str(self._pool_folder), hint=hint) from error
 
     def _code(self, job: _HandedOver) -> int:
         ended = _read(self._file(job, "end"))
@@ -589,7 +594,7 @@ class _Order:
     """What a worker is to run, and where it records what becomes of it."""
 
     text: str
-    place: str
+    pool_folder: str
     job_id: str
     log: str
     work: str
@@ -614,13 +619,13 @@ def run_part(order: _Order, before: Sequence[int]) -> _Part:
 
 
 def _run(order: _Order) -> tuple[int, str]:
-    place = Path(order.place)
-    if (ended := _read(place / f"{order.job_id}.end")) is not None:
+    pool_folder = Path(order.pool_folder)
+    if (ended := _read(pool_folder / f"{order.job_id}.end")) is not None:
         return int(ended["code"]), str(ended.get("outcome", ""))  # dask asks again for what it has lost with a worker
-    cancel = place / f"{order.job_id}.cancel"
+    cancel = pool_folder / f"{order.job_id}.cancel"
     if cancel.exists():
         return _STOPPED, ""
-    _write(place / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
+    _write(pool_folder / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
     outcome_file = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")  # several tasks of a stage may run at once
     with _guarded(order, outcome_file) as process:
         ends_s = time.monotonic() + order.walltime_s
@@ -676,7 +681,7 @@ def _word_in(link: Path) -> str:
     return word
 
 
-def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
+def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
     """Record how a job ended, once, and when the last of its tasks did: the client may call this later.
 
     For a list of tasks: that all, or some, completed.
@@ -690,7 +695,7 @@ def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
         outcome = JobOutcome.TASKS_FAILED.value if is_list else bad[0].outcome or JobOutcome.FAILED.value
     if code != _NEVER:
         ended = {"time_s": max(part.end_s for part in parts), "code": min(code, _MAX_EXIT), "outcome": outcome}
-        _write(Path(place) / f"{job_id}.end", json.dumps(ended), once=True)
+        _write(Path(pool_folder) / f"{job_id}.end", json.dumps(ended), once=True)
     return code
 
 

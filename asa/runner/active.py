@@ -242,10 +242,10 @@ class Active(Submitter):
         Not those that cast doubt on other jobs' results for their common tasks.
         """
 
-        def place(one: JobStatus) -> bool:
+        def is_failure(one: JobStatus) -> bool:
             return one.state.is_final and one.state is not JobState.COMPLETED and not one.in_doubt
 
-        in_order = sorted(statuses, key=place)
+        in_order = sorted(statuses, key=is_failure)
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
 
     def _news_of(self, status: JobStatus) -> JobStatus | None:

@@ -87,9 +87,9 @@ def plan_run(
     be written, or a path cannot be recorded.
     """
     how = check_strategy(strategy)
-    place = str((folder or Path.cwd()).absolute())
+    work = str((folder or Path.cwd()).absolute())
     kept_in = str(bank.absolute()) if bank is not None else ""
-    check_text(place, kept_in, source, *map(str, opened.settings.values()))
+    check_text(work, kept_in, source, *map(str, opened.settings.values()))
     plan = RunPlan(
         id=secrets.token_hex(8),
         name=name or workflow.name,
@@ -102,7 +102,7 @@ def plan_run(
         backend=opened.backend,
         settings=dict(opened.settings),
         capabilities=capabilities,
-        folder=place,
+        folder=work,
         seed=seed,
         history=history,
         bank=kept_in,

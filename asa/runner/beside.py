@@ -286,10 +286,10 @@ def _unchangeable(job_id: str) -> BackendError:
     return BackendError("cannot be changed after submission", where=f"job {job_id}", hint="Cancel it.")
 
 
-def _advice(reason: str, *places: object) -> Advice:
+def _advice(reason: str, *ports: object) -> Advice:
     """Ask each backend until one knows the reason; if none does, return the first one's answer.
 
     A reason that both know is the batch system's, as there is no queue here.
     """
-    answers = [place.advice(reason) for place in places if isinstance(place, Advisor)]
+    answers = [port.advice(reason) for port in ports if isinstance(port, Advisor)]
     return next((advice for advice in answers if reason not in str(advice)), answers[0] if answers else Advice(reason))

@@ -45,7 +45,7 @@ class RunCourse:
     unique: str
     # how long each stage really runs; simulators only, the expected times if not given
     run_s: Mapping[str, float] | None = None
-    place: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
+    folder: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
     stages: Stages = field(init=False)
     jobs: JobsOfRun = field(default_factory=JobsOfRun)
     host: Host = field(default_factory=Host)
@@ -86,13 +86,13 @@ class RunCourse:
 
     def tasks_of(self, stage: str) -> str:
         """Name the folder in which a stage remembers its tasks; empty for none."""
-        return f"{self.place}/tasks/{self.mark(stage)}" if self.place else ""
+        return f"{self.folder}/tasks/{self.mark(stage)}" if self.folder else ""
 
     def token_of(self, stages: Sequence[str]) -> str:
         """Name the n-th job of some stages; or the round, where several jobs run one."""
         group = f"x{len(stages)}" if len(stages) > 1 else ""
-        place, number = self.stages.place(stages[0]), self.stages[stages[0]].resubmissions
-        return f"{self.unique[:12]}-{place}{group}-{number}"
+        position, number = self.stages.position(stages[0]), self.stages[stages[0]].resubmissions
+        return f"{self.unique[:12]}-{position}{group}-{number}"
 
     # ------------------------------------------------------------------ how stages lie in their jobs
 

@@ -575,7 +575,7 @@ class RunFolder:
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
         state = RunState(
-            self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id, place=str(self.path)
+            self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id, folder=str(self.path)
         )
         records: list[Record] = []
         for entry in entries:
@@ -855,9 +855,9 @@ def check_runs(runs: Path) -> None:
         own = "Name a folder of your own with --runs or ASA_RUNS; nothing was submitted."
         if owned.whose(about):
             return own
-        place = shlex.quote(str(runs.absolute()))
+        shown = shlex.quote(str(runs.absolute()))
         who = "" if about.st_uid == os.geteuid() else "said by root, "
-        return f"{own} As in: export ASA_RUNS={place}/$USER. Or, {who}`chmod +t {place}` lets each keep runs there."
+        return f"{own} As in: export ASA_RUNS={shown}/$USER. Or, {who}`chmod +t {shown}` lets each keep runs there."
 
     safe.check_fixed(runs, "run", hint)
 

@@ -78,4 +78,4 @@ class Host:
 
 def release_of(token: str, stage: str, stages: Stages) -> str:
     """Return the token that releases a job's stage once that is handed over."""
-    return f"{token}~{stages.place(stage)}"
+    return f"{token}~{stages.position(stage)}"

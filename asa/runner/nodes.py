@@ -95,7 +95,7 @@ class Nodes:
     _moved: dict[str, dict[str, _Move]] = field(default_factory=dict)  # by stage, the nodes off which it was moved
     _proven: set[str] = field(default_factory=set)  # nodes off which a stage was moved that completed on another then
     _refuted: int = 0  # how many stages were moved and failed elsewhere, too
-    _places: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where jobs run that have not ended
+    _nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where jobs run that have not ended
     _live: Counter[str] = field(default_factory=Counter)  # how many of them at each place
 
     def bad(self, at_s: float) -> list[BadNode]:
@@ -139,12 +139,12 @@ class Nodes:
         """Keep count of where a job runs, or that it may begin to anywhere."""
         status = job.status
         waits = (_ANYWHERE,) if status.eligible_s is not None else ()
-        places = () if status.state.is_final else waits if status.payload_start_s is None else status.nodes
-        was = self._places.pop(status.job_id, ())
-        if places:
-            self._places[status.job_id] = places
-        if places != was:
-            self._live.update(places)
+        nodes = () if status.state.is_final else waits if status.payload_start_s is None else status.nodes
+        was = self._nodes.pop(status.job_id, ())
+        if nodes:
+            self._nodes[status.job_id] = nodes
+        if nodes != was:
+            self._live.update(nodes)
             self._live.subtract(was)
             for name in was:
                 if not self._live[name]:
@@ -233,8 +233,8 @@ class Nodes:
 
         `waits`: also count a job that nothing keeps from running.
         """
-        places = [name for name in islice(self._live, 3) if waits or name != _ANYWHERE]
-        return any(name != node for name in chain(self._well, places))
+        nodes = [name for name in islice(self._live, 3) if waits or name != _ANYWHERE]
+        return any(name != node for name in chain(self._well, nodes))
 
     def _accuse(self, node: str, stage: str, why: str, at_s: float, *, suspected: bool = False) -> None:
         """Put a node on the list, or keep it there for longer."""

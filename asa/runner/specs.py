@@ -233,7 +233,7 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[st
     turn = state.units.planned(planned, state.stages).turn(state, planned, walltime_s)
     in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
     share = Share(state.stages[stage.name].resubmissions, token_of(state, planned), own.get("sharing", 0), in_doubt)
-    return payload_text(stage, cores, place=state.tasks_of(stage.name), share=share, turn=turn)
+    return payload_text(stage, cores, folder=state.tasks_of(stage.name), share=share, turn=turn)
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:

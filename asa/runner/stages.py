@@ -33,7 +33,7 @@ class Stages(Mapping[str, StageView]):
     ) -> None:
         self._has_released = has_released
         self._order = workflow.order
-        self._places = {name: index for index, name in enumerate(self._order, start=1)}
+        self._positions = {name: index for index, name in enumerate(self._order, start=1)}
         self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
         self._after: dict[str, list[str]] = {name: [] for name in self._order}
         for name, before in self._before.items():
@@ -110,7 +110,7 @@ class Stages(Mapping[str, StageView]):
             self._after[name], self._views[name] = [], StageView(stage)
             self._counts[name] = [0, 0, 0, 0]
             self._left += 1
-            self._places[name] = len(self._places) + 1
+            self._positions[name] = len(self._positions) + 1
             if stage.may_be_early:
                 self._may_be_early[name] = stage
             for one in before:
@@ -125,13 +125,13 @@ class Stages(Mapping[str, StageView]):
             self._decide(name)
         self._order = workflow.order
 
-    def place(self, name: str) -> int:
+    def position(self, name: str) -> int:
         """Say the how-manieth of the workflow's order a stage is, from 1 on."""
-        return self._places[name]
+        return self._positions[name]
 
-    def at(self, place: int) -> str:
+    def at(self, position: int) -> str:
         """Name the stage of a place in the workflow's order."""
-        return self._order[place - 1]
+        return self._order[position - 1]
 
     def keep_back(self, name: str) -> None:
         """Keep a stage's turn from it until `release`, however those end that it follows."""

@@ -23,7 +23,7 @@ class Scripts(Generic[T]):
 
     def among(self, paths: Iterable[Path], but: Path) -> list[T]:
         """Give those that are at some paths, in their order, without one."""
-        found = {key: place for path in paths for key, place in self._at.get(path, {}).items()}
+        found = {key: number for path in paths for key, number in self._at.get(path, {}).items()}
         return [key for key in sorted(found, key=found.__getitem__) if self.paths[key] != but]
 
 

@@ -26,9 +26,9 @@ from asa.requests.forms import hint_of, takes
 from asa.requests.together import refuse_together
 from asa.spec.calls import Scripts, run_by
 from asa.spec.environments import lacking
+from asa.spec.locations import Location
 from asa.spec.made import MadeFiles
 from asa.spec.parameters import Parameter
-from asa.spec.places import Location
 from asa.spec.printed import PRINTED, Prints
 from asa.spec.problems import Problem, Severity
 from asa.spec.reading import Reading, names_in, read
@@ -96,7 +96,7 @@ def check_here(
 def _hint_at_schema(reading: Reading) -> None:
     if any(problem.line is None or problem.severity == "error" for problem in reading.problems):
         return  # it is no workflow file, or there is something else to do first
-    if not reading.places.lines_of_text[0].startswith(SCHEMA_LINE):
+    if not reading.locations.lines_of_text[0].startswith(SCHEMA_LINE):
         hint = "`asa schema --out workflow.schema.json`, and make this the first line: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
 
@@ -162,22 +162,24 @@ class _Checks:
             self._add(stage, key, message, hint)
 
     def _add(self, stage: Stage, key: str, message: str, hint: str, severity: Severity = "warning") -> None:
-        self._reading.add(self._reading.place_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity)
+        self._reading.add(
+            self._reading.location_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity
+        )
 
     # ---------------------------------------------------------------------- what is run
 
     def _texts(self, stage: Stage) -> Iterator[_Text]:
-        places, file = self._reading.places, str(self._reading.file)
+        locations, file = self._reading.locations, str(self._reading.file)
         if stage.command.strip():
-            location = self._reading.place_of(stage.name, "command")
-            yield _Text(stage, file, places.first_line_of_string(location), stage.command, "sh")
-        location = self._reading.place_of(stage.name, "tasks")
+            location = self._reading.location_of(stage.name, "command")
+            yield _Text(stage, file, locations.first_line_of_string(location), stage.command, "sh")
+        location = self._reading.location_of(stage.name, "tasks")
         for number, task in enumerate(stage.tasks[:_MAX_TASKS]):
-            yield _Text(stage, file, places.line((*location, number)), task, "sh", is_on_lines=False)
+            yield _Text(stage, file, locations.line((*location, number)), task, "sh", is_on_lines=False)
         if stage.script:
             path = self._reading.scripts.get(stage.name)
-            location = self._reading.place_of(stage.name, "script")
-            line = 1 if path is not None else places.first_line_of_string(location)
+            location = self._reading.location_of(stage.name, "script")
+            line = 1 if path is not None else locations.first_line_of_string(location)
             shell = interpreter_of(stage.script)
             yield _Text(stage, str(path or file), line, stage.script, shell if shell in SHELLS else "")
         if stage.tasks_file and not self._made.is_made_before(stage, stage.tasks_file):
@@ -239,8 +241,8 @@ class _Checks:
             whose = f"stage {next(iter(hidden))}" if len(hidden) == 1 else f"stages {', '.join(hidden)}"
             stage = self._flow.stages[next(iter(hidden))]
             message = f"programs in PATH are not checked in {whose}, which may change it ({ways})"
-            place = self._reading.place_of(stage.name, "")
-            self._reading.add(place, message, "Try these commands where the stage runs.", "note")
+            location = self._reading.location_of(stage.name, "")
+            self._reading.add(location, message, "Try these commands where the stage runs.", "note")
 
     def _check_launchers(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         for text, found in read:
@@ -394,7 +396,7 @@ class _Checks:
         return bool(glob.glob(pattern, root_dir=self._folder, include_hidden=True))  # noqa: PTH207 - it may be absolute
 
     def _check_inputs(self, stage: Stage) -> None:
-        location = self._reading.place_of(stage.name, "inputs")
+        location = self._reading.location_of(stage.name, "inputs")
         for number, path in enumerate(stage.inputs):
             there = self._made.is_made_before(stage, path) or self._is_there(stage.path_of_any(path))
             if there or _EXPANDED_IN_PATHS.search(path):
@@ -433,7 +435,7 @@ class _Checks:
         for stage in self._flow.stages.values():
             for number, path in enumerate(stage.outputs):
                 if other := self._made.earlier_maker(stage, path):
-                    location = (*self._reading.place_of(stage.name, "outputs"), number)
+                    location = (*self._reading.location_of(stage.name, "outputs"), number)
                     message = f"stage {stage.name!r}: output {path} is made by stage {other!r}, too"
                     hint = "Use different files, so that one stage's result does not hide the failure of another."
                     self._reading.add(location, message, hint, "warning")
@@ -455,7 +457,7 @@ class _Checks:
             for number, path in enumerate(paths):
                 match = _EXPANDED_IN_PATHS.search(path)
                 if match and not self._is_there(path):
-                    location = self._reading.place_of(stage.name, key)
+                    location = self._reading.location_of(stage.name, key)
                     hint = "Write the path itself, or use a parameter: {{name}}, under [parameters]."
                     if "{" in match[0] and "$" not in match[0]:
                         hint = "Write a path for each, or a pattern with * ? []."
@@ -465,11 +467,11 @@ class _Checks:
             if match := _VARIABLE.search(value):
                 message = f"environment: the value of {name} is used literally, {match[0][0]}, too"
                 hint = f"Write the value itself, or set it in the command: export {name}=... in the command."
-                self._add_at(self._place_of_variable(stage, name), stage, message, hint)
+                self._add_at(self._location_of_variable(stage, name), stage, message, hint)
 
-    def _place_of_variable(self, stage: Stage, name: str) -> Location:
-        own = (*self._reading.place_of(stage.name, "environment"), name)
-        return own if self._reading.places.has(own) else ("defaults", "environment", name)
+    def _location_of_variable(self, stage: Stage, name: str) -> Location:
+        own = (*self._reading.location_of(stage.name, "environment"), name)
+        return own if self._reading.locations.has(own) else ("defaults", "environment", name)
 
     def _add_at(self, location: Location, stage: Stage, message: str, hint: str) -> None:
         if location not in self._reported:  # the defaults have it once for all stages

@@ -37,7 +37,7 @@ class MadeFiles:
 
     def __init__(self, workflow: Workflow) -> None:
         self._flow = workflow
-        self._places = {name: index for index, name in enumerate(workflow.stages)}
+        self._numbers = {name: index for index, name in enumerate(workflow.stages)}
         self._names = list(workflow.stages)
         stages = list(workflow.stages.values())
         self._paths = _Paths(enumerate([stage.outputs for stage in stages]), len(stages))
@@ -47,22 +47,22 @@ class MadeFiles:
 
     def is_made_before(self, stage: Stage, path: str) -> bool:
         """Whether a stage that has ended when another begins may make what that one needs, all or a part."""
-        makers, place = self._of_all.meeting(stage.path_of_any(path)), self._places[stage.name]
+        makers, number = self._of_all.meeting(stage.path_of_any(path)), self._numbers[stage.name]
         if not makers.is_whole:
             return True
         if self._before is None:
-            return any(one != place for one in makers.first)
-        return bool(makers.all & self._before[place])
+            return any(one != number for one in makers.first)
+        return bool(makers.all & self._before[number])
 
     def maker(self, stage: Stage, path: str) -> str:
         """Name the first other stage that may make what one needs, all or a part; empty if there is none."""
-        place = self._places[stage.name]
-        return next((self._names[one] for one in self._paths.meeting(path).first if one != place), "")
+        number = self._numbers[stage.name]
+        return next((self._names[one] for one in self._paths.meeting(path).first if one != number), "")
 
     def earlier_maker(self, stage: Stage, path: str) -> str:
         """Name the first stage that may make the same, before another in the file; empty if there is none."""
-        place = self._places[stage.name]
-        return next((self._names[one] for one in self._paths.same(path).first if one < place), "")
+        number = self._numbers[stage.name]
+        return next((self._names[one] for one in self._paths.same(path).first if one < number), "")
 
     @cached_property
     def _before(self) -> list[int] | None:
@@ -72,7 +72,7 @@ class MadeFiles:
         before = [0] * len(self._names)
         for name in self._flow.order:
             for after in self._flow.stages[name].after:
-                before[self._places[name]] |= before[self._places[after]] | 1 << self._places[after]
+                before[self._numbers[name]] |= before[self._numbers[after]] | 1 << self._numbers[after]
         return before
 
 
@@ -82,9 +82,9 @@ class _Paths:
     def __init__(self, paths: Iterable[tuple[int, Iterable[str]]], count: int) -> None:
         self._is_few = count <= _MAX_STAGES
         self._of: dict[str, list[int]] = {}
-        for place, some in paths:
+        for number, some in paths:
             for path in dict.fromkeys(map(_normal, some)):
-                self._of.setdefault(path, []).append(place)
+                self._of.setdefault(path, []).append(number)
         self._sorted = sorted(self._of)
         self._patterns = [(path, re.compile(fnmatch.translate(path))) for path in self._sorted if _is_pattern(path)]
         self._looks = 0
@@ -100,13 +100,13 @@ class _Paths:
 
     def _makers(self, paths: Iterable[str]) -> _Makers:
         """Give the stages of some paths."""
-        places = {place for path in paths for place in self._of.get(path, ())}
-        first = tuple(sorted(places)[:2])
+        numbers = {number for path in paths for number in self._of.get(path, ())}
+        first = tuple(sorted(numbers)[:2])
         bits = 0
-        if self._is_few and places:
-            marks = bytearray(max(places) // 8 + 1)
-            for place in places:
-                marks[place // 8] |= 1 << place % 8
+        if self._is_few and numbers:
+            marks = bytearray(max(numbers) // 8 + 1)
+            for number in numbers:
+                marks[number // 8] |= 1 << number % 8
             bits = int.from_bytes(marks, "little")
         return _Makers(first, bits, self._looks <= _MAX_LOOKS)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from asa.spec.places import Location
+from asa.spec.locations import Location
 
 Parameter = str | int | float | bool
 

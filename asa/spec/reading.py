@@ -18,9 +18,9 @@ from asa.continuation import KEYS as LEG_KEYS
 from asa.core.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.foreign import recognize
+from asa.spec.locations import Location, Locations
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
-from asa.spec.places import Location, Places
 from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
 from asa.workflow import Stage, Workflow
 
@@ -35,7 +35,7 @@ class Reading:
     """A workflow file that was read, as far as that was possible."""
 
     file: Path
-    places: Places  # the lines of all keys and values
+    locations: Locations  # the lines of all keys and values
     problems: list[Problem] = field(default_factory=list)  # what was found, in order of their lines
     workflow: Workflow | None = None  # none if there is an error
     # the places of stages' values: the stage's name and key to the location
@@ -44,7 +44,7 @@ class Reading:
 
     def add(self, location: Location, message: str, hint: str, severity: Severity = "error") -> None:
         """Report a problem at a location."""
-        self.add_at(self.places.line(location), message, hint, severity)
+        self.add_at(self.locations.line(location), message, hint, severity)
 
     def add_at(self, line: int | None, message: str, hint: str, severity: Severity = "error") -> None:
         """Tell of a problem on a line."""
@@ -52,7 +52,7 @@ class Reading:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def place_of(self, stage: str, key: str) -> Location:
+    def location_of(self, stage: str, key: str) -> Location:
         """Return the place of a stage's key: in the stage itself, or in the defaults."""
         return self.origins.get((stage, key), self.origins.get((stage, ""), ()))
 
@@ -184,7 +184,7 @@ def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) ->
 
 
 def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
-    reading = Reading(file, Places(file, ""))
+    reading = Reading(file, Locations(file, ""))
     try:
         text = read_text(file, "utf-8-sig")
     except OSError as error:
@@ -193,14 +193,16 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
     except UnicodeDecodeError:
         reading.add_at(None, "is not UTF-8 text", "Save it as UTF-8.")
         return reading, None
-    reading.places = Places(file, text)
+    reading.locations = Locations(file, text)
     try:
         document = read_toml(text)
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"line (\d+)", str(error))
         line = int(match[1]) if match else max(len(text.splitlines()), 1)
         if not _is_foreign(reading, text):
-            reading.add_at(line, f"is not valid TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
+            reading.add_at(
+                line, f"is not valid TOML: {error}", _hint_at_quotes(reading.locations.lines_of_text[line - 1])
+            )
         return reading, None
     except ValueError as error:  # Python's own limits
         what = "brackets are too deep" if isinstance(error, TooDeepError) else "a number has too many digits"
@@ -308,7 +310,7 @@ def _fill(reading: Reading, document: dict[str, Any], given: Mapping[str, Parame
 
     def unknown(location: Location, text: str) -> None:
         name = text.strip("{} \t")
-        line = reading.places.line_of_text(location, text)
+        line = reading.locations.line_of_text(location, text)
         hint = f"{near(name, parameters)}Known: {known}." if known else "Name it, with a value, under [parameters]."
         reading.add_at(line, f"there is no parameter {name!r}", hint)
 
@@ -433,8 +435,8 @@ def _build(reading: Reading, specs: Mapping[int, StageSpec]) -> dict[int, Stage]
             stages[number] = spec.build(script)
             for remark in spec.asked().remarks():
                 key = "ntasks" if remark.key == "cores" and spec.ntasks is not None else remark.key
-                place = reading.place_of(spec.name, key)
-                reading.add(place, f"stage {spec.name!r}: {remark.message}", remark.hint, "note")
+                location = reading.location_of(spec.name, key)
+                reading.add(location, f"stage {spec.name!r}: {remark.message}", remark.hint, "note")
         except WorkflowError as error:
             reading.add(_where(error, number, reading), f"{error.where}: {error.message}", error.hint or "")
     return stages
@@ -462,7 +464,7 @@ def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
     """Return the place of a stage's problem; the stage's own heading if that is not known."""
     here: Location = ("stage", number)
     key = next((key for words, key in _OF_KEY if words in error.message), "")
-    return (*here, key) if reading.places.has((*here, key)) else here
+    return (*here, key) if reading.locations.has((*here, key)) else here
 
 
 def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
@@ -472,11 +474,11 @@ def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
     given = str(spec.script)
     if is_text_of_script(given):
         return given
-    place = reading.place_of(str(spec.name), "script") or here
+    location = reading.location_of(str(spec.name), "script") or here
     try:
         path, text = _script_in_file(given, reading.file)
     except InputError as error:
-        reading.add(place, error.message, error.hint or "")
+        reading.add(location, error.message, error.hint or "")
         return None
     reading.scripts[str(spec.name)] = path
     return text
@@ -510,7 +512,7 @@ def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
     for number, stage in enumerate(stages):
         name = stage.get("name")
         if isinstance(name, str) and name in names:
-            first = reading.places.line(("stage", names[name], "name"))
+            first = reading.locations.line(("stage", names[name], "name"))
             message = f"stage {name!r}: there are two stages of this name"
             reading.add(("stage", number, "name"), message, f"Rename one; the other is on line {first}.")
             is_clear = False

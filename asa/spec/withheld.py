@@ -164,7 +164,7 @@ def _used(text: str, set_before: Collection[str], folder: str | Path | None) -> 
         return
     sets = _sets(text, folder)
     anything = sets.get(_ANYTHING, len(text))
-    place, is_over, line = 0, len(text), 1
+    offset, is_over, line = 0, len(text), 1
     seen: set[str] = set()
     for row in text.split("\n"):
         is_comment = row.lstrip().startswith("#")
@@ -173,11 +173,11 @@ def _used(text: str, set_before: Collection[str], folder: str | Path | None) -> 
         if not is_comment or row.startswith("#SBATCH"):
             names += [(0, name) for name in names_exported(row)]
         for at, name in names:
-            is_set = name in set_before or min(sets.get(name, is_over), anything) < place + at
+            is_set = name in set_before or min(sets.get(name, is_over), anything) < offset + at
             if name not in seen and not is_set:
                 seen.add(name)
                 yield name, line
-        place, line = place + len(row) + 1, line + 1
+        offset, line = offset + len(row) + 1, line + 1
 
 
 _ANYTHING = "."
@@ -185,18 +185,18 @@ _ANYTHING = "."
 
 def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
     """Give the names that a text sets, each with its first place; any of a sourced file that is not found."""
-    places = [(match["name"], match.start()) for match in _SET.finditer(text)]
-    places += [(match["name"], match.start() - 1) for match in _SET_IF_NOT.finditer(text)]
+    offsets = [(match["name"], match.start()) for match in _SET.finditer(text)]
+    offsets += [(match["name"], match.start() - 1) for match in _SET_IF_NOT.finditer(text)]
     for match in _READ.finditer(text):
-        places += [(name, match.start()) for name in _NAME.findall(match["words"])]
+        offsets += [(name, match.start()) for name in _NAME.findall(match["words"])]
     for match in _SOURCED.finditer(text):
         name = match["file"].strip("\"'")
         sourced = _text_of(Path(folder, os.path.expandvars(name))) if folder is not None else ""
         set_there = [one["name"] for one in _SET.finditer(sourced)] if sourced else [_ANYTHING]
-        places += [(name, match.start()) for name in set_there]
+        offsets += [(name, match.start()) for name in set_there]
     first: dict[str, int] = {}
-    for name, place in places:
-        first[name] = min(place, first.get(name, place))
+    for name, offset in offsets:
+        first[name] = min(offset, first.get(name, offset))
     return first
 
 

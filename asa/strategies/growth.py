@@ -124,23 +124,23 @@ class Growth:
         view: RunView,
         forecast: Forecast,
         names: Sequence[str],
-        place: int,
+        index: int,
         *,
         from_s: float,
         due_s: float,
         former: int,
     ) -> PlannedJob:
         """Ask for the cores that a stage needs more than the one before it."""
-        before, stage = (view.stages[name] for name in names[place - 1 : place + 1])
+        before, stage = (view.stages[name] for name in names[index - 1 : index + 1])
         cores, limit_s = stage.cores - before.cores, stage.limit_s
         left_s = walltime_of(view, names) if limit_s is None else max(limit_s - view.now_s, 1.0)
-        prediction = predicted(forecast, (names[place],), due_s, cores, left_s)
+        prediction = predicted(forecast, (names[index],), due_s, cores, left_s)
         lead_s = prediction.wait_s if prediction.alternative >= 0 else prediction.at(self.lead_level)
         lead_s = 0.0 if former > self.max_resubmissions else lead_s / 2**former
         more = "1 more core" if cores == 1 else f"{cores} more cores"
         in_s, wait = format_duration(due_s - view.now_s), wait_in_words(forecast, prediction.wait_s)
         return PlannedJob(
-            (names[place],),
+            (names[index],),
             max(from_s, due_s - lead_s),
             Keep.NOTHING,
             f"{more} for its job, needed in {in_s}, {wait}",

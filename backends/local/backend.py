@@ -656,7 +656,7 @@ def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max
 
     return tuple(
         StepTimes(
-            names[one.place],
+            names[one.index],
             within(one.began),
             None if one.ended is None else within(one.ended),
             exit_code=None if one.failed is None else one.failed.exit_code,

@@ -207,12 +207,12 @@ def _limits(pid: str) -> dict[str, str]:
 
 def _logout() -> Iterator[Finding]:
     """Tell whether the system ends processes when their user leaves."""
-    places = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
-    for place in places:
+    files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
+    for file in files:
         with suppress(OSError):
-            if _KILLS_PROCESSES.search(read_text(place, errors="replace")):
+            if _KILLS_PROCESSES.search(read_text(file, errors="replace")):
                 yield Finding(
-                    "logout", f"{place.name}: KillUserProcesses=yes", "note",
+                    "logout", f"{file.name}: KillUserProcesses=yes", "note",
                     "jobs end when you log out, unless you say: loginctl enable-linger",
                 )  # fmt: skip
                 return

@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .place import check_entry, check_folder, make_folder
+from .folder_check import check_entry, check_folder, make_folder
 
 TROUBLE_BYTES = 512
 MAX_CHANGES_BYTES = 1 << 22
@@ -117,7 +117,7 @@ class Spool:
         self._check_entries()
 
     def check(self) -> None:
-        """Refuse a queue that others own or can change; see `place`.
+        """Refuse a queue that others own or can change; see `folder_check`.
 
         Raises `OSError`: it is so, or there is no queue.
         """
@@ -252,22 +252,22 @@ class Changes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = self._end()
+        self._position = self._end()
 
     def fresh(self) -> set[int] | None:
         """Tell the numbers of jobs that changed since the last call; None if any may have."""
-        inode, place = self._place
+        inode, position = self._position
         now_inode, end = self._end()
-        if (now_inode, end) == (inode, place):
+        if (now_inode, end) == (inode, position):
             return set()
-        self._place = now_inode, end
-        if now_inode != inode or end < place:
+        self._position = now_inode, end
+        if now_inode != inode or end < position:
             return None
         with self._path.open("rb") as file:
-            file.seek(place)
-            text = file.read(end - place)
+            file.seek(position)
+            text = file.read(end - position)
         lines = text.split(b"\n")
-        self._place = now_inode, end - len(lines[-1])
+        self._position = now_inode, end - len(lines[-1])
         return {int(line) for line in lines[:-1] if line.isdigit()}
 
     def _end(self) -> tuple[int, int]:

@@ -278,7 +278,7 @@ class PlannedCluster:
         peaks = np.empty(nodes * width, dtype=np.int64)
         times, amounts, counts, room = state
         slot_times, slot_items = slots.steps
-        start = k.find_place(
+        start = k.find_destination(
             seen(times), seen(amounts), seen(counts), room, width, nodes,
             seen(slot_times), seen(slot_items), len(slot_times),
             seen(ask.chunks), seen(ask.wanted), kinds, seen(ask.usable), seen(ask.suits), seen(order), candidates,

@@ -214,7 +214,7 @@ def _place(
 
 
 @kernel
-def find_place(
+def find_destination(
     times: Any, used: Any, counts: Any, room: int, width: int, nodes: int,
     slot_times: Any, slot_items: Any, slots: int,
     chunks: Any, wanted: Any, kinds: int, usable: Any, suits: Any, order: Any, candidates: int,

@@ -43,7 +43,7 @@ class Mark:
 class StepMarks:
     """What a job's script wrote down of a step that began: how it ended, or failed while others went on."""
 
-    place: int  # among the job's steps, from 0 on
+    index: int  # among the job's steps, from 0 on
     began: Mark
     ended: Mark | None
     failed: Mark | None

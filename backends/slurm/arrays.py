@@ -206,7 +206,7 @@ class TrackedArray(TrackedJob):
         if not self.kept.is_renumbered:
             return [number for number in record.elements if number in self.numbers]
         known = sorted(self.numbers)
-        return [known[place] for place in record.elements if place < len(known)]
+        return [known[index] for index in record.elements if index < len(known)]
 
     def _one(self, number: int) -> TrackedElement:
         if number not in self.own:

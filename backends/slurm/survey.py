@@ -38,8 +38,8 @@ def kills_invalid(config: Mapping[str, str]) -> bool | None:
 
     The flag is in ``DependencyParameters``, and was in ``SchedulerParameters`` before.
     """
-    places = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
-    return any("kill_invalid_depend" in place for place in places) if places else None
+    lists = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
+    return any("kill_invalid_depend" in list_ for list_ in lists) if lists else None
 
 
 def partition_limits(

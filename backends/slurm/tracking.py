@@ -373,7 +373,7 @@ class TrackedJob:
 
         return tuple(
             StepTimes(
-                self.kept.steps[one.place],
+                self.kept.steps[one.index],
                 min(max(one.began.time_s, min_s(one.ended)), max_s),
                 None if one.ended is None else min(max(one.ended.time_s, min_s(one.ended)), max_s),
                 one.began.cores,

@@ -547,7 +547,7 @@ def test_each_step_of_a_wave_says_how_it_ended(start, folder):
     missing = payload_text(Stage("b", cores=1, command="true", inputs=("no-such-file",)), 1)
     steps = (Step("a", "exit 89", post="x/a"), Step("b", missing, post="x/b", beside=True))
     assert done(start(token="t", steps=steps, posted=("x/a", "x/b"), slurm={"ASA_LATENCY_S": "0"}))[0] == 89
-    known = {one.place: one.failed.outcome for one in folder.steps("7", "t", 2)}
+    known = {one.index: one.failed.outcome for one in folder.steps("7", "t", 2)}
     assert known == {0: JobOutcome.FAILED, 1: JobOutcome.INPUT_MISSING}
     assert folder.ended("7", "t").outcome is JobOutcome.FAILED
 
@@ -745,7 +745,7 @@ def step(name, command, *, beside=False, **changes):
 def names_of(folder, count, *, token="a"):
     """How each step stands by its marks: its exit code if it failed, True if it completed, None while it runs."""
     marks = folder.steps("7", token, count)
-    return {one.place: one.failed.exit_code if one.failed else (True if one.ended else None) for one in marks}
+    return {one.index: one.failed.exit_code if one.failed else (True if one.ended else None) for one in marks}
 
 
 def posted(folder):

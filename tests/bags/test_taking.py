@@ -30,7 +30,7 @@ class Place:
 
     def begin(self, taker, tasks, *, number=0, cores=2, jobs=3, environment=(), in_doubt=(), **what):
         stage = Stage("s", cores=cores, tasks=tuple(tasks), **what)
-        text = payload_text(stage, cores, place=str(self.bag), share=Share(number, taker, jobs, in_doubt))
+        text = payload_text(stage, cores, folder=str(self.bag), share=Share(number, taker, jobs, in_doubt))
         job = subprocess.Popen(
             [self.shell, "-c", text], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True, env={**os.environ, "ASA_LATENCY_S": "0", **dict(environment)},

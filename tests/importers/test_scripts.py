@@ -368,7 +368,7 @@ def variables_of(here, made, job_id="17"):
     for number, stage in enumerate(made.workflow.stages.values()):
         place = here.folder / "run" / "tasks" / stage.name
         environment = {**os.environ, "SLURM_JOB_ID": str(int(job_id) + number)}
-        text = payload_text(stage, stage.cores, place=str(place))
+        text = payload_text(stage, stage.cores, folder=str(place))
         subprocess.run(["sh", "-c", text], check=True, timeout=60, cwd=here.folder, env=environment)
     for file in sorted(here.folder.glob("told.*")):
         seen[int(file.suffix[1:])] = dict(line.split("=", 1) for line in file.read_text().splitlines())

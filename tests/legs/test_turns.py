@@ -39,7 +39,7 @@ class Chain:
 
     def begin(self, leg, terms=WARNED, *, walltime_s=600.0, command="sh train.sh", latency_s="0", **what):
         stage = Stage("s", cores=1, walltime_s=walltime_s, command=command, continues=terms, **what)
-        text = payload_text(stage, 1, place=str(self.root), turn=Turn(leg, str(self.folder), walltime_s))
+        text = payload_text(stage, 1, folder=str(self.root), turn=Turn(leg, str(self.folder), walltime_s))
         job = subprocess.Popen(
             [self.shell, "-c", text], cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True, env={**os.environ, "ASA_LATENCY_S": latency_s, "ASA_LEG_LOOK_S": "0.2"},
@@ -244,7 +244,7 @@ def test_its_progress_is_shown(chain):
 def test_a_script_is_told_too(chain):
     script = "#!/bin/sh\n" + COUNTS.format(upto=200)
     stage = Stage("s", cores=1, walltime_s=8.0, script=script, continues=WARNED)
-    text = payload_text(stage, 1, place=str(chain.root), turn=Turn(1, str(chain.folder), 8.0))
+    text = payload_text(stage, 1, folder=str(chain.root), turn=Turn(1, str(chain.folder), 8.0))
     done = subprocess.run(
         [chain.shell, "-c", text], cwd=chain.root, env={**os.environ, "ASA_LEG_LOOK_S": "0.2"}, timeout=60, check=False
     )

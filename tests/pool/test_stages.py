@@ -346,7 +346,7 @@ def test_what_a_stage_leaves_in_the_background_ends_with_it(tmp_path):
 
 
 def _rest(order):
-    return order.place, order.job_id, order.log, order.work, order.walltime_s
+    return order.pool_folder, order.job_id, order.log, order.work, order.walltime_s
 
 
 def test_what_a_stage_waits_for_is_its_own(tmp_path):

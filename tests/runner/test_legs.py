@@ -132,7 +132,7 @@ class Told:
 
     def __init__(self, stage=TRAIN):
         flow, ending = Workflow("w", (stage, AFTER)), RunEnding(fail_fast=False)
-        self.state = RunState("w", flow, SITE, "abcd1234", ending=ending, place="/runs/w")
+        self.state = RunState("w", flow, SITE, "abcd1234", ending=ending, folder="/runs/w")
 
     def submit(self, job_id, leg=0, **how):
         planned = PlannedJob(("a",), 0.0, how.pop("keep", Keep.NOTHING), "", leg=leg, **how)

@@ -57,7 +57,7 @@ def test_each_element_of_an_imported_array_may_save_its_state(slurm, folder, nod
         "while :; do sleep 0.2; done\n"
     )
     [stage] = import_scripts([folder / "element.sh"], pack_arrays=True).workflow.stages.values()
-    text = payload_text(stage, 4, place=str(folder / "tasks"))
+    text = payload_text(stage, 4, folder=str(folder / "tasks"))
     defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
     backend = SlurmBackend(
         CommandLink(prefix=slurm.prefix), folder, SITE, defaults=defaults, poll_s=0.5, max_poll_s=1.0

@@ -21,7 +21,7 @@ Reason: TypeAlias = "Callable[[StageStanding], Iterator[str]]"
 class UnitStanding:
     """How far the units of a stage have come; each kind is a class."""
 
-    place: ClassVar[int] = 0  # of its line among those of other kinds
+    order: ClassVar[int] = 0  # of its line among those of other kinds
 
     def documents(self) -> dict[str, Any]:
         """Return what is known of the units as JSON-ready data, by its key."""

@@ -32,7 +32,7 @@ _MAX_WAYS = 10  # in which elements ended
 class ElementStanding(UnitStanding):
     """The state of an array's elements; their numbers as sbatch writes them."""
 
-    place: ClassVar[int] = 2
+    order: ClassVar[int] = 2
     elements: str  # all of them
     count: int
     completed: str
@@ -97,8 +97,8 @@ def element_files(
         named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
         for entry in _entries(folder):
             if match := named.search(entry.name):
-                place = int(match[1])
-                number = known.get(place, place)
+                listed = int(match[1])
+                number = known.get(listed, listed)
                 found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
     failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
     wanted = {element} if element is not None else failed & found.keys() or found.keys()

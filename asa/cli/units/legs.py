@@ -23,7 +23,7 @@ _FEW = 60
 class LegStanding(UnitStanding):
     """How far a stage has come that runs in legs; times in seconds."""
 
-    place: ClassVar[int] = 3
+    order: ClassVar[int] = 3
     leg: int  # whose turn it is
     max_legs: int
     worked_s: float  # that all legs have run so far

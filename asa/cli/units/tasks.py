@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TaskStanding(UnitStanding):
     """How far a stage has come whose tasks several jobs share."""
 
-    place: ClassVar[int] = 1
+    order: ClassVar[int] = 1
     jobs_running: int
     jobs_pending: int
     jobs: int  # that share it at most

@@ -226,8 +226,8 @@ class PrivateView:
 
     def _close_system(self) -> None:
         """Let nobody, root neither, change devices, control groups and settings of the system."""
-        places = ["/dev", *(one for one in self._mounts if one.startswith(("/dev/", "/sys/"))), "/sys"]
-        for where in dict.fromkeys(places):
+        targets = ["/dev", *(one for one in self._mounts if one.startswith(("/dev/", "/sys/"))), "/sys"]
+        for where in dict.fromkeys(targets):
             if where not in _STAY_OPEN and not where.startswith("/dev/shm/"):
                 with contextlib.suppress(OSError):
                     _mount("none", self._root + where, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags(where))

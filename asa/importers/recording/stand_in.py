@@ -16,8 +16,8 @@ import sys
 
 def _script(name: str, search: str) -> dict[str, object]:
     """Read a batch script, where sbatch looks for it."""
-    places = [name] if "/" in name else [name, *(os.path.join(folder, name) for folder in search.split(":") if folder)]
-    path = next((place for place in places if os.path.isfile(place)), name)
+    paths = [name] if "/" in name else [name, *(os.path.join(folder, name) for folder in search.split(":") if folder)]
+    path = next((path for path in paths if os.path.isfile(path)), name)
     try:
         with open(path, "rb") as file:
             text = file.read(16 << 20)
@@ -33,12 +33,12 @@ def _folder() -> str:
         return os.environ.get("PWD", "/")
 
 
-def main(place: str, program: str, arguments: list[str]) -> int:
+def main(path: str, program: str, arguments: list[str]) -> int:
     """Ask, answer what is asked back, and do as it says."""
     with socket.socket(socket.AF_UNIX) as desk:
         try:
-            folder = os.open(os.path.dirname(place), os.O_PATH | os.O_DIRECTORY)  # its name may be too long
-            desk.connect(f"/proc/self/fd/{folder}/{os.path.basename(place)}")
+            folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)  # its name may be too long
+            desk.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
             os.close(folder)
         except OSError:
             sys.stderr.write(f"{program}: the recording has ended\n")

@@ -119,11 +119,11 @@ class ElementUnits(RoundUnits):
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
         """Post what arrays have completed whose last elements did not see each other's end."""
-        for name in run.workflow.arrays if run.place and run.capabilities.arrays else ():
+        for name in run.workflow.arrays if run.folder and run.capabilities.arrays else ():
             post = run.post(name)
             if run.stages[name].phase is not Phase.DONE or post in given_back:
                 continue
-            path = Path(run.place) / "posts" / quote(post, safe="")
+            path = Path(run.folder) / "posts" / quote(post, safe="")
             with suppress(OSError):
                 if path.parent.is_dir() and not path.exists():
                     put(path, b"")

@@ -28,8 +28,8 @@ class GrowthUnits(Units):
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Name them by the job that they join, the place of their stage, and how often they were asked for."""
-        place, count = run.stages.place(planned.stages[0]), self.resubmissions(run, planned)
-        return f"{run.jobs[planned.joins].spec.token}-g{place}-{count}"
+        position, count = run.stages.position(planned.stages[0]), self.resubmissions(run, planned)
+        return f"{run.jobs[planned.joins].spec.token}-g{position}-{count}"
 
     def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec | None:
         """Write their job: what the other job's stage has more than the one before it."""

@@ -127,8 +127,8 @@ class LegUnits(RoundUnits):
 
         `number`: of the round; the latest if not given.
         """
-        place, latest = run.tasks_of(stage), run.stages[stage].resubmissions
-        return Legs(Path(place) / str(latest if number is None else number)) if place else None
+        tasks, latest = run.tasks_of(stage), run.stages[stage].resubmissions
+        return Legs(Path(tasks) / str(latest if number is None else number)) if tasks else None
 
     def saves_s(self, run: RunCourse, stage: str) -> float | None:
         """Return the mean time that a stage's signalled legs took to save their state; None if none was signalled."""

@@ -79,7 +79,7 @@ class RoundUnits(Units):
     def others(self, job: Job) -> list[Job]:
         """Give the other jobs of its round that may yet do something, those first that are furthest."""
         live = [one for one in self.live(job.round) if one is not job]
-        return sorted(live, key=_place)
+        return sorted(live, key=_progress)
 
     def live(self, number: str) -> list[Job]:
         """Give the jobs of a round that have not ended."""
@@ -153,8 +153,8 @@ class RoundUnits(Units):
         """Whether a completed job left units to others: its script says when all have ended."""
         if job.status.state.is_final:
             return job.status.reason == NOTHING_LEFT  # as it was heard
-        posts = Path(run.place) / "posts"
-        if not run.place or not posts.is_dir():
+        posts = Path(run.folder) / "posts"
+        if not run.folder or not posts.is_dir():
             return False
         there = os.listdir(posts)  # noqa: PTH208 - which makes NFS look at the server again
         return not all(quote(post, safe="") in there for post in job.spec.posts)
@@ -192,8 +192,8 @@ def _doubted(run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
     """Say how a job ended that ran out of memory: if it saw which of its tasks did, each has its own end."""
     if job.status.state.is_final:
         return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
-    place = run.tasks_of(job.planned.stages[0])
-    if place and Bag(Path(place)).saw_kills(number_of(job), job.spec.token):
+    tasks = run.tasks_of(job.planned.stages[0])
+    if tasks and Bag(Path(tasks)).saw_kills(number_of(job), job.spec.token):
         return replace(status, in_doubt=False)
     return replace(status, outcome=JobOutcome.OUT_OF_MEMORY)
 
@@ -242,5 +242,5 @@ def handed_to(job: Job, view: StageView) -> StageView:
     )
 
 
-def _place(job: Job) -> tuple[bool, bool, bool]:
+def _progress(job: Job) -> tuple[bool, bool, bool]:
     return bool(job.giving_up), job.status.payload_start_s is None, job.status.start_s is None

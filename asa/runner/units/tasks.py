@@ -80,7 +80,7 @@ class TaskUnits(RoundUnits):
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
         """Have others take the tasks of jobs that have ended otherwise than by themselves."""
         is_done = True
-        for lead in self.leads(run) if run.outcome is None and run.place else ():
+        for lead in self.leads(run) if run.outcome is None and run.folder else ():
             bag = Bag(Path(run.tasks_of(lead.planned.stages[0])))
             ended = (job for job in self.jobs[lead.round] if job.status.state.is_final)
             for token in {job.spec.token for job in ended if job.status.state is not JobState.COMPLETED} - given_back:
@@ -93,7 +93,7 @@ class TaskUnits(RoundUnits):
     def elements_of(self, run: RunCourse, job: Job) -> ElementsStatus | None:
         """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
         name = job.planned.stages[0]
-        if not (run.stages[name].stage.takes_turns and run.place):
+        if not (run.stages[name].stage.takes_turns and run.folder):
             return None
         return in_turn(Bag(Path(run.tasks_of(name))).ends())
 
@@ -114,7 +114,7 @@ class TaskUnits(RoundUnits):
 
 def _did(run: RunCourse, job: Job) -> bool:
     """Whether a job did anything, as far as is known."""
-    return not run.place or Bag(Path(run.tasks_of(job.planned.stages[0]))).did(number_of(job), job.spec.token)
+    return not run.folder or Bag(Path(run.tasks_of(job.planned.stages[0]))).did(number_of(job), job.spec.token)
 
 
 def _tells_of_nothing_left(status: JobStatus) -> bool:

@@ -349,7 +349,7 @@ class _Waits:
         self._known: dict[tuple[int, float, str], Samples] = {}
         self._compared: list[WaitForecast] = []  # of jobs in several shapes; and samples of them
         self._sampled: Samples = np.empty((0, SAMPLES))
-        self._places: dict[_Likeness, int] = {}  # in both
+        self._columns: dict[_Likeness, int] = {}  # in both
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
         if any(self._jobs(block) > 1 for block in blocks):
@@ -372,12 +372,12 @@ class _Waits:
 
     def _alike(self, stages: tuple[str, ...], keys: Sequence[_Likeness]) -> Samples:
         self._compare(stages, keys)
-        sampled: Samples = self._sampled[[self._places[key] for key in keys]]
+        sampled: Samples = self._sampled[[self._columns[key] for key in keys]]
         return sampled
 
     def _compare(self, stages: tuple[str, ...], keys: Iterable[_Likeness]) -> None:
         """Ask for the waits of jobs in several shapes at once, so that they can be compared."""
-        asked = [key for key in dict.fromkeys(keys) if key not in self._places]
+        asked = [key for key in dict.fromkeys(keys) if key not in self._columns]
         if not asked:
             return
         requests = [JobRequest(cores, _ALIKE_SHAPES**like, partition) for cores, like, partition in asked]
@@ -387,7 +387,7 @@ class _Waits:
             now_s = self._view.now_s
             found = [predicted(self.of, stages, now_s, one.cores, one.walltime_s) for one in requests]
         for key, forecast in zip(asked, found, strict=True):
-            self._places[key] = len(self._compared)
+            self._columns[key] = len(self._compared)
             self._compared.append(forecast)
         self._sampled = np.concatenate([self._sampled, *(samples(forecast)[None] for forecast in found)])
 
@@ -401,7 +401,7 @@ class _Waits:
             cores, like, partition = _likeness(block)
             key = -(-cores // self._jobs(block)), like, partition  # of one job
             self._compare(block.stages[:1], [key])
-            return self._compared[self._places[key]]
+            return self._compared[self._columns[key]]
         if block.elasticity.widths:
             return self._sized(block.stages, block.cores, block.walltime_s)
         return self.of.predict(block.stages, self._view.now_s)
@@ -422,9 +422,9 @@ class _Waits:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
 
 
-def _weighed(place: int, block: Block, waits_s: Samples, took_s: Samples) -> Weighed:
+def _weighed(index: int, block: Block, waits_s: Samples, took_s: Samples) -> Weighed:
     return Weighed(
-        block.shapes[place],
+        block.shapes[index],
         block.cores,
         block.run_s,
         block.core_hours,

@@ -188,14 +188,14 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
         ways = _best(question, ways) if here == 0 else _made(found[here])
         if leading := [one for one in question.parts.leading(pieces[here:]) if _may_stretch(question, one[1])]:
             extension = _Extension(question, ways, [block for _, block in leading], first=first and here == 0)
-            for count, places in groupby(range(len(leading)), key=lambda place: leading[place][0]):
-                found[here + count].append(extension.best(list(places)))
+            for count, indices in groupby(range(len(leading)), key=lambda index: leading[index][0]):
+                found[here + count].append(extension.best(list(indices)))
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
             held_back = replace(question, modes=question.modes - {Keep.AWAIT})
             extension = _Extension(held_back, ways, [block for _, block in risen], first=first and here == 0)
-            for place, (count, _) in enumerate(risen):
-                found[here + count].append(extension.best([place]))
+            for index, (count, _) in enumerate(risen):
+                found[here + count].append(extension.best([index]))
         if not isinstance(piece, str):
             beside = _side_by_side(question, piece, ways, first=first and here == 0)
             found[here + 1] += [(np.array([[question.cost_s(way)]]), way, [0]) for way in beside]
@@ -253,9 +253,9 @@ def _made(found: list[_Ways]) -> list[Sketch]:
     best = []
     for which in np.argsort(np.concatenate(costs), kind="stable")[:_KEPT].tolist() if costs else ():
         number = int(begins.searchsorted(which, "right")) - 1
-        costs_s, of, places = found[number]
-        place, rank = divmod(which - int(begins[number]), costs_s.shape[1])
-        best.append(of.make(places[place], rank) if isinstance(of, _Extension) else of)
+        costs_s, of, indices = found[number]
+        index, rank = divmod(which - int(begins[number]), costs_s.shape[1])
+        best.append(of.make(indices[index], rank) if isinstance(of, _Extension) else of)
     return best
 
 
@@ -319,17 +319,17 @@ class _Extension:
             idle = np.maximum(ready - arrive, 0.0).mean(axis=2)
             self.options.append((Keep.AWAIT, submit, np.maximum(ready, arrive), idle))
 
-    def best(self, places: list[int]) -> _Ways:
+    def best(self, indices: list[int]) -> _Ways:
         """Give the ways that cost least and end with each of some blocks."""
-        return self._costs[places], self, places
+        return self._costs[indices], self, indices
 
-    def make(self, place: int, rank: int) -> Sketch:
+    def make(self, index: int, rank: int) -> Sketch:
         """Make one of them, the cheapest at rank 0."""
-        option, way = divmod(int(self._order[place, rank]), len(self.ways))
+        option, way = divmod(int(self._order[index, rank]), len(self.ways))
         keep, submit, start, idle = self.options[option]
-        before, block = self.ways[way], self.blocks[place]
-        times = self._ready[way, place], start[way, place], self._run_s[place]
-        job = SearchedJob(block, keep, float(submit[way, place]), *times, float(idle[way, place]))
+        before, block = self.ways[way], self.blocks[index]
+        times = self._ready[way, index], start[way, index], self._run_s[index]
+        job = SearchedJob(block, keep, float(submit[way, index]), *times, float(idle[way, index]))
         hours = before.core_hours + block.core_hours + job.idle_s * block.cores / 3600
         return Sketch((*before.jobs, job), job.end_s, hours)
 

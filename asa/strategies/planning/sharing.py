@@ -42,8 +42,8 @@ def shared_wait_s(counts: Sequence[int], waits_s: Samples, run_s: float) -> Samp
     jobs = np.arange(1, counts[-1] + 1)
     known = np.maximum.accumulate(waits_s, axis=0)
     at = np.log2(jobs)
-    places = np.log2(np.asarray(counts))
-    begin_s = np.stack([np.interp(at, places, column) for column in known.T], axis=1)
+    known_at = np.log2(np.asarray(counts))
+    begin_s = np.stack([np.interp(at, known_at, column) for column in known.T], axis=1)
     ends_s = (run_s * counts[-1] + np.cumsum(begin_s, axis=0)) / jobs[:, None]
     shared: Samples = ends_s.min(axis=0) - run_s
     return shared

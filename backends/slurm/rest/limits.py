@@ -10,8 +10,8 @@ from asa.units import format_walltime
 from ..link import SlurmLimits
 from . import reading
 
-_Place = tuple[str, ...]
-_ASSOCIATION: Final[Mapping[str, _Place]] = {
+_JsonPath = tuple[str, ...]
+_ASSOCIATION: Final[Mapping[str, _JsonPath]] = {
     "MaxJobs": ("jobs", "active"),
     "MaxSubmitJobs": ("jobs", "total"),
     "MaxTRES": ("tres", "per", "job"),
@@ -22,7 +22,7 @@ _ASSOCIATION: Final[Mapping[str, _Place]] = {
     "GrpTRESMins": ("tres", "group", "minutes"),
     "GrpWall": ("per", "account", "wall_clock"),
 }
-_QUALITY: Final[Mapping[str, _Place]] = {
+_QUALITY: Final[Mapping[str, _JsonPath]] = {
     "MaxJobsPerUser": ("jobs", "active_jobs", "per", "user"),
     "MaxSubmitJobsPerUser": ("jobs", "per", "user"),
     "MaxTRESPerUser": ("tres", "per", "user"),
@@ -67,10 +67,10 @@ def of_qualities(qualities: Iterable[Mapping[str, Any]], names: Iterable[str]) -
     ]
 
 
-def _read(record: Any, places: Mapping[str, _Place]) -> dict[str, str]:
+def _read(record: Any, paths: Mapping[str, _JsonPath]) -> dict[str, str]:
     found = {}
-    for name, place in places.items():
-        value = reading.nested(record, *place)
+    for name, path in paths.items():
+        value = reading.nested(record, *path)
         if "TRES" in name:
             text = ",".join(_resource(one) for one in reading.listed(value) if isinstance(one, Mapping))
         else:

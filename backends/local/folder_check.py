@@ -43,10 +43,10 @@ def check_folder(folder: Path) -> None:
 
     Raises `PermissionError`: it is so. Raises `OSError`: a part of the path cannot be examined.
     """
-    place, about, is_within_reach = _looked_at(folder)
-    check_entry(place, stat.S_IFDIR)
+    here, about, is_within_reach = _looked_at(folder)
+    check_entry(here, stat.S_IFDIR)
     if is_within_reach:
-        _check_mode(place, about)
+        _check_mode(here, about)
 
 
 def check_entry(path: Path, kind: int) -> None:
@@ -61,45 +61,45 @@ def check_entry(path: Path, kind: int) -> None:
 def _looked_at(path: Path) -> tuple[Path, os.stat_result, bool]:
     """Refuse a way on which others can lead elsewhere; give where it ends, and whether others can get there."""
     above, own = _above_home(), {os.geteuid(), _ROOT, *_nobody()}
-    place, about, is_within_reach = path, path.lstat(), True
-    for place, about, is_anew in _way(path.absolute()):
+    here, about, is_within_reach = path, path.lstat(), True
+    for here, about, is_anew in _way(path.absolute()):
         is_within_reach = is_within_reach or is_anew
         if about.st_uid not in own:
-            raise _refused("it belongs to another user", place)
-        if stat.S_ISDIR(about.st_mode) and place not in above:
+            raise _refused("it belongs to another user", here)
+        if stat.S_ISDIR(about.st_mode) and here not in above:
             if is_within_reach and not about.st_mode & stat.S_ISVTX:
-                _check_mode(place, about)
+                _check_mode(here, about)
             is_within_reach = is_within_reach and bool(about.st_mode & _OTHERS_ENTER)
-    return place, about, is_within_reach
+    return here, about, is_within_reach
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """Look at each folder and link on the way to a place; also says whether a link has led elsewhere just before."""
-    place, todo, links, is_anew = Path("/"), list(reversed(path.parts[1:])), 0, False
-    yield place, place.lstat(), False
+    here, todo, links, is_anew = Path("/"), list(reversed(path.parts[1:])), 0, False
+    yield here, here.lstat(), False
     while todo:
         part = todo.pop()
         if part == "..":
-            place, is_anew = place.parent, True
+            here, is_anew = here.parent, True
             continue
-        about = (place / part).lstat()
-        yield place / part, about, is_anew
+        about = (here / part).lstat()
+        yield here / part, about, is_anew
         is_anew = stat.S_ISLNK(about.st_mode)
         if not is_anew:
-            place /= part
+            here /= part
             continue
         links += 1
         if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        target = (place / part).readlink()
+        target = (here / part).readlink()
         todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-        place = Path("/") if target.is_absolute() else place
+        here = Path("/") if target.is_absolute() else here
 
 
-def _check_mode(place: Path, about: os.stat_result) -> None:
-    is_of_others = about.st_mode & _GROUP_WRITES and (not _is_private(about.st_gid) or _has_access_list(place))
+def _check_mode(here: Path, about: os.stat_result) -> None:
+    is_of_others = about.st_mode & _GROUP_WRITES and (not _is_private(about.st_gid) or _has_access_list(here))
     if about.st_mode & _OTHERS_WRITE or is_of_others:
-        raise _refused(f"others can change what is in it; see that nobody has, then: chmod go-w {place}", place)
+        raise _refused(f"others can change what is in it; see that nobody has, then: chmod go-w {here}", here)
 
 
 def _is_private(gid: int) -> bool:
@@ -120,10 +120,10 @@ def _begins_for_others(gid: int, name: str) -> bool:
     return False
 
 
-def _has_access_list(place: Path) -> bool:
+def _has_access_list(here: Path) -> bool:
     """Whether the group's permissions in the mode are the mask of an access list."""
     with suppress(OSError, AttributeError):  # but Linux has no such call
-        return _ACCESS_LIST in os.listxattr(place)
+        return _ACCESS_LIST in os.listxattr(here)
     return False
 
 
@@ -143,5 +143,5 @@ def _nobody() -> set[int]:
         return set()
 
 
-def _refused(why: str, place: Path) -> PermissionError:
-    return PermissionError(errno.EPERM, why, str(place))
+def _refused(why: str, here: Path) -> PermissionError:
+    return PermissionError(errno.EPERM, why, str(here))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.spec import check_file
-from asa.spec.places import Places
+from asa.spec.locations import Locations
 
 LINE = "@LINE@"  # in place of the number of the line on which it stands
 
@@ -89,7 +89,7 @@ def leaves(value, way=()):
 @settings(max_examples=150, deadline=None)
 def test_every_value_stands_where_toml_reads_it(text):
     """Each value says its own line, so what tomllib reads says where it stands."""
-    places = Places(Path("x.toml"), text)
+    places = Locations(Path("x.toml"), text)
     for way, line in leaves(tomllib.loads(text)):
         assert places.has(way), way
         assert places.line(way) == line, way

@@ -24,15 +24,15 @@ _STRINGS = (
 )
 
 
-class Places:
+class Locations:
     r"""Line numbers of the keys and values of a TOML file.
 
     `text`: the file's; in invalid TOML only lines before the first mistake are found.
 
     Examples
     --------
-    >>> places = Places(Path("flow.toml"), 'name = "x"\n[[stage]]\nafter = [\n  "a",\n]')
-    >>> places.line(("stage", 0, "after", 0)), places.line(("stage", 0, "cores"))
+    >>> path = Locations(Path("flow.toml"), 'name = "x"\n[[stage]]\nafter = [\n  "a",\n]')
+    >>> path.line(("stage", 0, "after", 0)), path.line(("stage", 0, "cores"))
     (4, 2)
     """
 
