@@ -187,7 +187,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
-        core_hours=sum(_held(job, of_job[job.job_id]) for job in jobs),
+        core_hours=sum(_core_hours_of(job, of_job[job.job_id]) for job in jobs),
         overhead_core_hours=_overhead(jobs, all_records, of_job),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
@@ -309,7 +309,7 @@ def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]
     return path
 
 
-def _held(job: Ended, records: Sequence[Record]) -> float:
+def _core_hours_of(job: Ended, records: Sequence[Record]) -> float:
     """Compute the core-hours that a job held, without cores that it gave back, from its records.
 
     A requeued job also held cores before, from each start to the next requeue.
@@ -325,10 +325,10 @@ def _held(job: Ended, records: Sequence[Record]) -> float:
     if job.start_s is not None:
         times.append((job.start_s, job.time_s))
     resized = [record for record in records if isinstance(record, Resized)]
-    return sum(_held_between(job.cores, start_s, end_s, resized) for start_s, end_s in times)
+    return sum(_core_hours_between(job.cores, start_s, end_s, resized) for start_s, end_s in times)
 
 
-def _held_between(cores: int, start_s: float, end_s: float, resized: Iterable[Resized]) -> float:
+def _core_hours_between(cores: int, start_s: float, end_s: float, resized: Iterable[Resized]) -> float:
     total, since_s = 0.0, start_s
     for change in resized:
         if since_s <= change.time_s <= end_s:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from asa.core.handover import HandoverMemory, Held
+from asa.core.handover import HandoverMemory, MappedValue
 from asa.core.parallel import pool
 from asa.errors import UnavailableError
 from asa.sites import open_facility
@@ -35,8 +35,8 @@ def same(one, other):
 def test_what_is_given_is_what_was_held(values):
     """Whatever else is held beside it, and each time anew."""
     memory = HandoverMemory()
-    held = [memory.hold(value) for value in values]
-    for value, one in zip(values, held, strict=True):
+    published = [memory.publish(value) for value in values]
+    for value, one in zip(values, published, strict=True):
         assert same(one.value(), pickle.loads(pickle.dumps(value)))
         assert same(one.value(), one.value())
     memory.close()
@@ -45,8 +45,8 @@ def test_what_is_given_is_what_was_held(values):
 def test_another_process_gets_it_and_what_it_writes_is_its_own():
     """Without its being sent: what stands for it is small."""
     memory = HandoverMemory()
-    held = memory.hold({"numbers": np.arange(100_000)})
-    told = pickle.dumps(held)
+    published = memory.publish({"numbers": np.arange(100_000)})
+    told = pickle.dumps(published)
     assert len(told) < 500
     code = (
         "import pickle, sys; numbers = pickle.loads(sys.stdin.buffer.read()).value()['numbers'];"
@@ -54,26 +54,26 @@ def test_another_process_gets_it_and_what_it_writes_is_its_own():
     )
     done = subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, check=True)
     assert int(done.stdout) == np.arange(100_000).sum() + 7
-    assert held.value()["numbers"][0] == 0
+    assert published.value()["numbers"][0] == 0
 
 
 def test_what_is_held_no_more_is_not_taken_for_another():
     """When who held it is gone, or something else has its place; what was taken before stays."""
     memory, other = HandoverMemory(), HandoverMemory()
-    held, elsewhere = memory.hold(np.arange(5)), other.hold(np.arange(5, 10))
-    taken = held.value()
+    published, elsewhere = memory.publish(np.arange(5)), other.publish(np.arange(5, 10))
+    taken = published.value()
     with pytest.raises(FileNotFoundError):
-        Held(elsewhere.path, elsewhere.at_byte, elsewhere.size_bytes, elsewhere.spans, held.mark).value()
+        MappedValue(elsewhere.path, elsewhere.at_byte, elsewhere.size_bytes, elsewhere.spans, published.mark).value()
     memory.close()
     assert taken.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(OSError, match="No such file"):
-        held.value()
+        published.value()
 
 
 def test_a_system_without_such_memory_sends_values(monkeypatch):
     """Slower, and the same."""
     monkeypatch.delattr("os.memfd_create", raising=False)
-    assert pickle.loads(pickle.dumps(HandoverMemory().hold([1, np.ones(2)]))).value()[1].tolist() == [1, 1]
+    assert pickle.loads(pickle.dumps(HandoverMemory().publish([1, np.ones(2)]))).value()[1].tolist() == [1, 1]
 
 
 def _sum(numbers, factor):

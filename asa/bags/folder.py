@@ -219,10 +219,10 @@ class _Round:
             given = self._given(name)
             well, ended = _counts(log, given)
             completed, failed = completed + well, failed + max(ended - well, 0)
-            held = sum(last - first + 1 for first, last in taken.get(name, ())) - ended
-            if given is None and held > 0 and name.partition(".")[0] not in over:
+            begun = sum(last - first + 1 for first, last in taken.get(name, ())) - ended
+            if given is None and begun > 0 and name.partition(".")[0] not in over:
                 workers = (self._folder / "logs" / f"{name}{_SPARE}").stat().st_size // 4096
-                running += min(workers, held)
+                running += min(workers, begun)
                 rate += _rate(log)
         return Progress(self._before + self._count, self._before + completed, failed, running, rate)
 

@@ -113,8 +113,8 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     except AsaError as error:
         hint = f"{error.hint or ''} The run is created, but nothing continues it: {command('resume', folder)}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
-    with suppress(LeaseError), ExitStack() as held:  # it may be looked at already
-        look(folder, connecting(near, held), **how)
+    with suppress(LeaseError), ExitStack() as exits:  # it may be looked at already
+        look(folder, connecting(near, exits), **how)
     sys.stderr.write(
         f"{folder.path.name} goes on unattended: {made.words}.\n  watch:    {command('status', folder)}\n  cancel:  "
         f" {command('cancel', folder)}\n"
@@ -142,13 +142,13 @@ def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
         )
 
 
-def connecting(facility: Facility, held: ExitStack) -> Callable[[RunFolder], Backend]:
+def connecting(facility: Facility, exits: ExitStack) -> Callable[[RunFolder], Backend]:
     """Give what opens a batch system for a run, from the folder in which it was begun."""
     from asa.cli.driving import in_its_folder, opened
 
     def connect(one: RunFolder) -> Backend:
         with in_its_folder(one):
-            return held.enter_context(opened(lambda: facility.connect(one.path, sleep=one.sleep)))
+            return exits.enter_context(opened(lambda: facility.connect(one.path, sleep=one.sleep)))
 
     return connect
 
@@ -162,8 +162,8 @@ def _submit_keeper(
 
     options = (f"--keeper={now.number}", f"--lasts={walltime_s:g}")
     call = shlex.join(keepers.client("tick", folder.path, *options))
-    with ExitStack() as held:
-        backend = held.enter_context(_opened(folder, facility))
+    with ExitStack() as exits:
+        backend = exits.enter_context(_opened(folder, facility))
         begin_s = None if after_s is None else backend.now() + after_s
         mark = f"{folder.plan.id[:12]}-{now.chain}"
         names = dict.fromkeys(name for stage in folder.plan.stages for name in stage.secrets)

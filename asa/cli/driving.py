@@ -61,12 +61,12 @@ def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
     """Open a backend, and close it if that is of any use to it."""
     from asa.backend import check_backend
 
-    with ExitStack() as held:
+    with ExitStack() as exits:
         with _patience("connecting to the batch system"):
             backend = connect()
         check_backend(backend)
         if (close := getattr(backend, "close", None)) is not None:
-            held.callback(close)
+            exits.callback(close)
         yield backend
 
 
@@ -132,23 +132,23 @@ def drive_here(
     from asa.runner.beside import with_local_stages
     from asa.runner.driver import drive
 
-    held = ExitStack()
+    exits = ExitStack()
 
     def leave(why: str) -> NoReturn:
         try:
-            held.close()
+            exits.close()
             _say_why(folder, why)
         finally:  # an error would be lost where this is called; a run survives that its client is killed
             os._exit(_DETACHED)
 
     try:
-        with held:
+        with exits:
             stages = (revised or folder.state()[0].workflow).stages.values()
             watch = _Watch(
-                folder, with_local_stages(folder.plan.backend, stages, facility), display, held, greeting, leave
+                folder, with_local_stages(folder.plan.backend, stages, facility), display, exits, greeting, leave
             )
-            held.enter_context(watch.shown())
-            held.enter_context(watch.departures.heeded())
+            exits.enter_context(watch.shown())
+            exits.enter_context(watch.departures.heeded())
             return drive(
                 folder,
                 watch.connect,
@@ -294,7 +294,7 @@ class _Watch:
         folder: RunFolder,
         facility: Facility,
         display: Display,
-        held: ExitStack,
+        exits: ExitStack,
         greeting: str,
         leave: Callable[[str], NoReturn],
     ) -> None:
@@ -304,7 +304,7 @@ class _Watch:
         self.departures = _Departures(lambda: folder.is_submitting, leave)
         self._notices = Notices(lambda reason: advice_on(facility, reason), self._remedy)
         self._greeting = greeting
-        self._folder, self._facility, self._display, self._held = folder, facility, display, held
+        self._folder, self._facility, self._display, self._exits = folder, facility, display, exits
         self._records: list[Record] = []
         self._state: RunState | None = None
         self._wake_s: float | None = None
@@ -315,7 +315,7 @@ class _Watch:
             _say(self._greeting)
             run.log_begin()
             connecting = opened(lambda: self._facility.connect(run.path, sleep=self.sleep))
-            self._backend = self._held.enter_context(connecting)
+            self._backend = self._exits.enter_context(connecting)
         self._holder = run.driver()
         self._records = run.state()[1]
         self.departures.is_acting = True
@@ -361,9 +361,9 @@ class _Watch:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show the run from its beginning to its end."""
-        with ExitStack() as held:
+        with ExitStack() as exits:
             with self._read_by_somebody():
-                held.enter_context(self._display)
+                exits.enter_context(self._display)
             yield
 
     @contextmanager

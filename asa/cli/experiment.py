@@ -84,7 +84,7 @@ def strategies(
 
     Example: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
-    from asa.studies.logs.study import Contest, hold, standings
+    from asa.studies.logs.study import Contest, compare_ways, standings
 
     if plot is not None:
         from asa.core.drawing import check_figure_path
@@ -101,7 +101,7 @@ def strategies(
         starts,
         history,
     )
-    trials = run_study(hold, contest, results, executor=executor, jobs=jobs, kept=results)
+    trials = run_study(compare_ways, contest, results, executor=executor, jobs=jobs, kept=results)
     if output is Output.JSON:
         print_json([asdict(trial) for trial in trials])
         return
@@ -141,10 +141,10 @@ def shapes(
     Example: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.studies.shapes.scores import ShapeVerdicts
-    from asa.studies.shapes.study import ShapeQuestion, hold
+    from asa.studies.shapes.study import ShapeQuestion, compare_ways
 
     question = ShapeQuestion(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
-    runs = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    runs = run_study(compare_ways, question, results, executor=executor, jobs=jobs, kept=results)
     print_found(ShapeVerdicts(runs, starts, estimator), as_json=output is Output.JSON)
 
 
@@ -170,10 +170,10 @@ def bags(
     Example: `asa experiment bags --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.studies.bags.scores import BagVerdicts
-    from asa.studies.bags.study import BagQuestion, hold
+    from asa.studies.bags.study import BagQuestion, compare_ways
 
     question = BagQuestion(tuple(trace), _numbers(hours), starts)
-    runs = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    runs = run_study(compare_ways, question, results, executor=executor, jobs=jobs, kept=results)
     print_found(BagVerdicts(runs, starts), as_json=output is Output.JSON)
 
 
@@ -211,7 +211,7 @@ def legs(
     Example: `asa experiment legs --trace CTC.swf.gz --cores 3,32 --leg 18h --results legs.jsonl`
     """
     from asa.studies.legs.scores import LegVerdicts
-    from asa.studies.legs.study import WAYS, LegQuestion, hold
+    from asa.studies.legs.study import WAYS, LegQuestion, compare_ways
     from asa.units import parse_duration
 
     question = LegQuestion(
@@ -226,7 +226,7 @@ def legs(
         parse_duration(every),
         recorded,
     )
-    found = run_study(hold, question, results, executor=executor, jobs=jobs, kept=results)
+    found = run_study(compare_ways, question, results, executor=executor, jobs=jobs, kept=results)
     print_found(LegVerdicts(found), as_json=output is Output.JSON)
 
 

@@ -18,7 +18,7 @@ _MARK_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[_T]):
+class MappedValue(Generic[_T]):
     """A reference to a value that a process holds; small, and valid as long as that process lives."""
 
     path: str  # the holder's memory, as other processes of its user find it
@@ -57,23 +57,23 @@ class HandoverMemory:
         self._descriptor = os.memfd_create("asa") if hasattr(os, "memfd_create") else -1
         self._lock = threading.Lock()
 
-    def hold(self, value: _T) -> Held[_T]:
+    def publish(self, value: _T) -> MappedValue[_T]:
         """Hold a value; costs one copy of it.
 
         Examples
         --------
         >>> memory = HandoverMemory()
-        >>> memory.hold([1, 2]).value()
+        >>> memory.publish([1, 2]).value()
         [1, 2]
         """
         mark = secrets.token_bytes(_MARK_BYTES)
         if self._descriptor < 0:
-            return Held("", 0, 0, (), mark, value)
+            return MappedValue("", 0, 0, (), mark, value)
         buffers: list[pickle.PickleBuffer] = []
         rest = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         with self._lock:
             where = self._write([memoryview(mark), *(buffer.raw() for buffer in buffers), memoryview(rest)])
-        return Held(f"/proc/{os.getpid()}/fd/{self._descriptor}", *where, mark)
+        return MappedValue(f"/proc/{os.getpid()}/fd/{self._descriptor}", *where, mark)
 
     def _write(self, parts: Iterable[memoryview]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
         """Write parts after what is held already; return where, how much, and where each is."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from multiprocessing import parent_process
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from asa.core.handover import HandoverMemory, Held
+from asa.core.handover import HandoverMemory, MappedValue
 from asa.core.python import begin_tracker, context
 from asa.errors import UnavailableError
 
@@ -60,9 +60,9 @@ class Processes(ProcessPoolExecutor):
         """Have a function run in some process; of an argument that is shared it gets the value."""
         return super().submit(_call, function, *args, **options)
 
-    def share(self, value: _T) -> Held[_T]:
+    def share(self, value: _T) -> MappedValue[_T]:
         """Have a value for all processes, which need not be sent to each."""
-        return self._memory.hold(value)
+        return self._memory.publish(value)
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
         """See `Keeping`."""
@@ -80,11 +80,11 @@ class Processes(ProcessPoolExecutor):
         self._memory.close()
 
 
-_value = lru_cache(maxsize=1)(Held.value)
+_value = lru_cache(maxsize=1)(MappedValue.value)
 
 
 def _call(function: Callable[..., _T], *args: Any, **options: Any) -> _T:
-    return function(*(_value(one) if isinstance(one, Held) else one for one in args), **options)
+    return function(*(_value(one) if isinstance(one, MappedValue) else one for one in args), **options)
 
 
 @lru_cache(maxsize=1)
@@ -92,8 +92,8 @@ def _own_memory() -> HandoverMemory:
     return HandoverMemory()
 
 
-def _keep(function: Callable[[Any], _T], argument: Any) -> Held[_T]:
-    return _own_memory().hold(function(argument))
+def _keep(function: Callable[[Any], _T], argument: Any) -> MappedValue[_T]:
+    return _own_memory().publish(function(argument))
 
 
 def available_cores() -> int:

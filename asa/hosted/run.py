@@ -91,7 +91,7 @@ class _Shared:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: list[ClientRequest] = field(default_factory=list)  # that the loop has not seen yet
-    n_holding: int = 0  # held while entries are added that must be seen together
+    n_gathering: int = 0  # held while entries are added that must be seen together
     live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
     endings: list[Ending] = field(default_factory=list)  # that were not reported to the host yet
     trouble: BaseException | None = None  # of which the loop ended
@@ -170,12 +170,12 @@ class HostedRun:
     def at_once(self) -> Iterator[None]:
         """Process all requests in this context together, so that stages that are ready can share a job."""
         with self._shared.lock:
-            self._shared.n_holding += 1
+            self._shared.n_gathering += 1
         try:
             yield
         finally:
             with self._shared.lock:
-                self._shared.n_holding -= 1
+                self._shared.n_gathering -= 1
             self._nudged.set()
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
@@ -216,8 +216,8 @@ class HostedRun:
     def _ask(self, request: ClientRequest) -> None:
         with self._shared.lock:
             self._shared.requests.append(request)
-            is_held = self._shared.n_holding > 0
-        if not is_held:
+            is_gathering = self._shared.n_gathering > 0
+        if not is_gathering:
             self._nudged.set()
 
     def _raise_trouble(self) -> None:
@@ -272,7 +272,7 @@ class HostedRun:
         plan = self.folder.plan
         self._nudged.clear()
         with self._shared.lock:
-            if self._shared.n_holding:
+            if self._shared.n_gathering:
                 return []
             taken, self._shared.requests = self._shared.requests, []
             for request in taken:
@@ -389,10 +389,10 @@ def begin(
     bank = str(settings.bank.absolute()) if settings.bank is not None else ""
     check_text(place, bank, str(runs.absolute()), *map(str, opened.settings.values()))
     check_bank(settings.bank)
-    with temporary.folder("asa-") as scratch, ExitStack() as held:
+    with temporary.folder("asa-") as scratch, ExitStack() as exits:
         backend = opened.facility.connect(Path(scratch))
         if (close := getattr(backend, "close", None)) is not None:
-            held.callback(close)
+            exits.callback(close)
         if lack := lacking(how, backend.capabilities):
             raise InputError(lack, where=f"strategy {settings.strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
         chosen = choose_estimator(settings.estimator, settings.strategy, backend, settings.history)

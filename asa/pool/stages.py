@@ -238,7 +238,7 @@ class StagesBackend:
         self._logs = (folder / "logs").absolute()
         self._cluster: AsaCluster | None = None
         self._client: Any = None
-        self._held: Any = None
+        self._settings: Any = None
         self._jobs: dict[str, _HandedOver] = {}
         self._calls = 0
         try:
@@ -368,9 +368,9 @@ class StagesBackend:
             self._cluster.close()
             with suppress(InputError, MissingExtraError):  # a picture is no reason to fail
                 draw_timeline(self._cluster.timeline(), self._cluster.folder / "timeline.png")
-        if self._held is not None:
-            self._held.__exit__(None, None, None)
-        self._client = self._cluster = self._held = None
+        if self._settings is not None:
+            self._settings.__exit__(None, None, None)
+        self._client = self._cluster = self._settings = None
 
     # ------------------------------------------------------------------ tasks
 
@@ -395,8 +395,8 @@ class StagesBackend:
                 rounds = -(-len(stage.tasks) // max(stage.cores_on(node) // stage.cpus_per_task, 1))
                 expected[key_split((name,))] = stage.expected_s / rounds
         key = "distributed.scheduler.default-task-durations"
-        self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
-        self._held.__enter__()
+        self._settings = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
+        self._settings.__enter__()
         # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
         options: dict[str, Any] = {"n_workers": 0, "folder": self._pool_folder / "cluster"}
         options |= {"silence_logs": logging.CRITICAL, "dashboard_address": os.environ.get(_PAGE)}

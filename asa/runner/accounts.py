@@ -93,13 +93,13 @@ class Accounts:
             while come < len(coming) and coming[come][0] < step.start_s:
                 insort(there, coming[come][1])
                 come += 1
-            there = [at for at in there if _holds(line[at].status, step.start_s)]
+            there = [at for at in there if _is_allocated_at(line[at].status, step.start_s)]
             left = step.cores
             for at in (0, *there):
-                held = min(widths[at][-1][1], left)
-                left -= held
-                if held < widths[at][-1][1]:
-                    widths[at].append((step.start_s, held))
+                taken = min(widths[at][-1][1], left)
+                left -= taken
+                if taken < widths[at][-1][1]:
+                    widths[at].append((step.start_s, taken))
         return {one.status.job_id: changes for one, changes in zip(line, widths, strict=True)}
 
     def _core_hours(self, job: Job) -> float:
@@ -122,7 +122,7 @@ def _gives_back_at(job: Job) -> set[str]:
     return {step.name for step, (had, keeps) in zip(steps, widths, strict=True) if keeps < had}
 
 
-def _holds(status: JobStatus, at_s: float) -> bool:
+def _is_allocated_at(status: JobStatus, at_s: float) -> bool:
     """Whether a job that began before a time had not ended before it."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)

@@ -74,35 +74,35 @@ class Attempts:
         self, jobs: Sequence[PlannedJob], times: Sequence[float], now_s: float, choices: Mapping[str, Choice]
     ) -> list[float]:
         """Return when a plan's jobs may be sent; infinity for those after a deferred one."""
-        held, found = set[str](), list[float]()
+        blocked, found = set[str](), list[float]()
         for job, time_s in zip(jobs, times, strict=True):
             again_s = self.again_s(job, now_s, choices)
-            if self._is_behind(job, held):
+            if self._is_behind(job, blocked):
                 again_s = math.inf
             if again_s > now_s and job.has_payload:
-                held.update(job.stages)
+                blocked.update(job.stages)
             found.append(max(time_s, again_s))
         return found
 
     def in_turn(self, due: Sequence[PlannedJob], now_s: float, choices: Mapping[str, Choice]) -> Iterator[PlannedJob]:
         """Give jobs that are due, each if it may be sent as what came before it went, with none that depends on it."""
-        held = set[str]()
+        blocked = set[str]()
         for job in self._untried_first(due):
-            if not self._is_behind(job, held) and self.again_s(job, now_s, choices) <= now_s:
+            if not self._is_behind(job, blocked) and self.again_s(job, now_s, choices) <= now_s:
                 yield job
                 if self.again_s(job, now_s) <= now_s:
                     continue
             if job.has_payload:
-                held.update(job.stages)
+                blocked.update(job.stages)
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
         """Return the first job that may be sent and was not deferred before."""
         may = (job for job in jobs if self.again_s(job, now_s) <= now_s)
         return next((job for job in may if self.state.deferrals.tried_s(job) == -math.inf), None)
 
-    def _is_behind(self, job: PlannedJob, held: set[str]) -> bool:
+    def _is_behind(self, job: PlannedJob, blocked: set[str]) -> bool:
         """Whether a job is to be sent only after a deferred one."""
-        return bool(held) and job.has_payload and not held.isdisjoint(before(self.state, job.stages))
+        return bool(blocked) and job.has_payload and not blocked.isdisjoint(before(self.state, job.stages))
 
     def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
         """Put jobs in the order in which they were tried last, but none before one that it follows."""

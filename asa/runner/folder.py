@@ -375,9 +375,9 @@ class RunFolder:
         """
         self.check_own()
         self._lease = FileLock(self.path / _LEASE, doing="is driven by")
-        with ExitStack() as held:
+        with ExitStack() as exits:
             try:
-                held.enter_context(self._lease)
+                exits.enter_context(self._lease)
             except LeaseError as error:
                 hint = (
                     "Watch it with: asa status --watch. A client on another host that has been silent for ten "
@@ -387,9 +387,9 @@ class RunFolder:
             except OSError as error:
                 hint = "Free disk space or fix the permissions; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
-            held.enter_context(_beating(self._lease))
+            exits.enter_context(_beating(self._lease))
             self._journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
-            held.callback(self._journal.close)
+            exits.callback(self._journal.close)
             yield self._journal
 
     @property

@@ -161,11 +161,11 @@ class _Telling:
     def _together_s(self, name: str, end_s: float) -> float:
         """Say how long all jobs that share a stage would have taken together, had all been there from the beginning."""
         jobs = self._sharing.pop(name, {})
-        held = sum(
+        core_seconds = sum(
             self._cores[job_id] * max(min([end_s, *ended_s]) - began_s, 0.0)
             for job_id, (began_s, *ended_s) in jobs.items()
         )
-        return held / self._all_cores(name)
+        return core_seconds / self._all_cores(name)
 
     def _all_cores(self, name: str) -> int:
         return self._workflow.stages[name].cores_on(self._capabilities.cores_per_node)

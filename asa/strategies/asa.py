@@ -16,7 +16,7 @@ from asa.units import format_duration
 from asa.workflow import Workflow
 
 from .base import (
-    MIN_HOLD_S,
+    MIN_IDLE_S,
     Cancellation,
     Forecast,
     ForecastKind,
@@ -160,14 +160,14 @@ class Naive(Strategy):
             return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
         if stage.resubmissions >= self.max_resubmissions or not view.run_or_hold_cores(stage.stage.after):
             return None
-        hold_s = min(self.max_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
-        if hold_s < min(MIN_HOLD_S, self.max_hold_s):
+        idle_s = min(self.max_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
+        if idle_s < min(MIN_IDLE_S, self.max_hold_s):
             return None
         job = _ahead(
             view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level, times=0.5**stage.resubmissions
         )
-        job = replace(job, spare_walltime_s=hold_s, reason=f"{job.reason}; {allowance.words}")
-        allowance.take(stage.stage.cores_on(view.capabilities.cores_per_node), hold_s)
+        job = replace(job, spare_walltime_s=idle_s, reason=f"{job.reason}; {allowance.words}")
+        allowance.take(stage.stage.cores_on(view.capabilities.cores_per_node), idle_s)
         return job
 
 

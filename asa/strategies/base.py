@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from asa.strategies.legs import NextLeg
 
-MIN_HOLD_S = 10.0
+MIN_IDLE_S = 10.0
 """An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
 
 
@@ -292,9 +292,9 @@ class IdleAllowance:
         """Say for how long so many cores may idle."""
         return self.left / max(cores, 1) * 3600
 
-    def take(self, cores: int, hold_s: float) -> None:
+    def take(self, cores: int, idle_s: float) -> None:
         """Set aside what an allocation may idle."""
-        self.left = max(self.left - cores * hold_s / 3600, 0.0)
+        self.left = max(self.left - cores * idle_s / 3600, 0.0)
 
     @property
     def words(self) -> str:

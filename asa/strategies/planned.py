@@ -9,7 +9,7 @@ from asa.backend import DependencyType
 from asa.units import format_duration
 
 from .base import (
-    MIN_HOLD_S,
+    MIN_IDLE_S,
     Cancellation,
     Forecast,
     ForecastKind,
@@ -29,7 +29,7 @@ from .replacing import Replacement
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
 _UNKNOWN = "waits are not known here yet: one job per stage"
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
-_SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
+_SHORT_IDLE_S, _LONGEST_IDLE_S = 60.0, 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class Planned(Strategy):
         ]
         if given_back:
             return Plan.of((), given_back)
-        holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
-        looks = (*holds, watched.wake_s, replacement.wake_s(view, forecast))
+        limits_s = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
+        looks = (*limits_s, watched.wake_s, replacement.wake_s(view, forecast))
         wakes = [until_s for until_s in looks if until_s is not None and until_s > view.now_s]
         asked = [*self._submissions(view, outlook), *watched.submissions]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
@@ -146,8 +146,8 @@ class Planned(Strategy):
             before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
             waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
-            hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
-            if keep is Keep.AWAIT and not (hold_s >= MIN_HOLD_S and view.run_or_hold_cores(before)):
+            idle_s = self._idle_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
+            if keep is Keep.AWAIT and not (idle_s >= MIN_IDLE_S and view.run_or_hold_cores(before)):
                 continue  # it might hold the cores that its predecessors need, or must not idle any more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
@@ -162,7 +162,7 @@ class Planned(Strategy):
             why = reason(job, keep, at_s - view.now_s)
             if keep is Keep.AWAIT:
                 why = f"{why}; {allowance.words}"
-                allowance.take(block.cores, hold_s)
+                allowance.take(block.cores, idle_s)
             if outlook.left_out:
                 why = f"{why}; planned {outlook.planned} stages ahead, {outlook.left_out} more later"
             yield PlannedJob(
@@ -172,7 +172,7 @@ class Planned(Strategy):
                 why,
                 prediction,
                 view.now_s + float(job.ready_s.mean()),
-                hold_s,
+                idle_s,
                 **block.elasticity.asked(),
             )
 
@@ -191,12 +191,12 @@ class Planned(Strategy):
         # queueing before it is eligible only saves the time until the client notices; until then the plan may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
-    def _hold_s(self, outlook: Outlook, job: SearchedJob, allowance: IdleAllowance) -> float:
+    def _idle_s(self, outlook: Outlook, job: SearchedJob, allowance: IdleAllowance) -> float:
         """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
         second = job.block.cores / 3600
         wait_s = float(outlook.question.waits_s([job.block]).mean())
         worth_s = wait_s / max(outlook.question.price_s * second, 1e-9)
-        return min(max(worth_s, _SHORT_HOLD_S), _LONGEST_HOLD_S, allowance.lasts_s(job.block.cores))
+        return min(max(worth_s, _SHORT_IDLE_S), _LONGEST_IDLE_S, allowance.lasts_s(job.block.cores))
 
     def _given_back(self, view: RunView, outlook: Outlook) -> Iterator[Cancellation]:
         for job in outlook.under_way:

@@ -34,7 +34,7 @@ class JobManager:
         self, backend: Backend, job_id: str, processes: int, *, cores_per_process: int = 1, partition: str = ""
     ) -> None:
         self._backend, self._job_id = backend, job_id
-        self._held, self._cores = processes, cores_per_process
+        self._allocated, self._cores = processes, cores_per_process
         self._partition = partition
         self._waiting: dict[int | str, QueuedJob] = {}
         self._refusal = "" if self._can_shrink else "this batch system takes no nodes back"
@@ -51,10 +51,10 @@ class JobManager:
         """Answer the program; see `desk.Clerk`."""
         request = DmrRequest.heard(message)
         with self._lock:
-            if request.job != self._job_id or request.processes > self._held:
-                why = f"job {self._job_id} has {self._held} processes, not job {request.job} {request.processes}"
-                return Reply(Action.NONE, self._held, why).message()
-            if request.processes < self._held:
+            if request.job != self._job_id or request.processes > self._allocated:
+                why = f"job {self._job_id} has {self._allocated} processes, not job {request.job} {request.processes}"
+                return Reply(Action.NONE, self._allocated, why).message()
+            if request.processes < self._allocated:
                 self._give_back(request.processes)
             return self._answer(request).message()
 
@@ -64,10 +64,10 @@ class JobManager:
     def _answer(self, request: DmrRequest) -> Reply:
         """Answer a program of which it is known what it has: it may grow into what was refused."""
         wish = request.wish
-        wanted = request.to if wish is None else min(wish.maximum, self._held)
-        if self._refusal and wanted == self._held > request.processes:
-            return Reply(Action.EXPAND, self._held, self._refusal)
-        if self._refusal or request.processes < self._held:
+        wanted = request.to if wish is None else min(wish.maximum, self._allocated)
+        if self._refusal and wanted == self._allocated > request.processes:
+            return Reply(Action.EXPAND, self._allocated, self._refusal)
+        if self._refusal or request.processes < self._allocated:
             return Reply(Action.NONE, request.processes, self._refusal or _WHOLE)
         if wish is None:
             return Reply(Action.NONE, request.processes, "acknowledged")
@@ -86,15 +86,15 @@ class JobManager:
             key=lambda job: job.submit_s,
         )
         answer = policy.decide(
-            self._held,
+            self._allocated,
             wish,
             free=0,
             queued=[-(-job.cores // self._cores) for job in waiting],
         )
         if answer.action is not Action.SHRINK:
-            return Reply(Action.NONE, self._held, "no waiting job could start by a shrink")
+            return Reply(Action.NONE, self._allocated, "no waiting job could start by a shrink")
         if not self._may_keep(answer.nodes):
-            return Reply(Action.NONE, self._held, _WHOLE)
+            return Reply(Action.NONE, self._allocated, _WHOLE)
         why = "the program asks for it, or prefers it"
         if answer.promotes is not None:
             why = f"a job of {waiting[answer.promotes].cores} cores could start"
@@ -103,7 +103,7 @@ class JobManager:
     def _may_keep(self, processes: int) -> bool:
         """Whether so many processes fill whole nodes, and the others what the batch system takes back."""
         site = self._backend.capabilities
-        kept, given = processes * self._cores, (self._held - processes) * self._cores
+        kept, given = processes * self._cores, (self._allocated - processes) * self._cores
         return kept % max(site.cores_per_node, 1) == 0 and given % site.shrink_by == 0
 
     def _give_back(self, processes: int) -> None:
@@ -118,4 +118,4 @@ class JobManager:
         except BackendError as error:
             self._refusal = f"the batch system takes no nodes back: {error.message}"
         else:
-            self._held = processes
+            self._allocated = processes

@@ -76,7 +76,7 @@ class _Run:
     end: int = NEVER
     expected: int = NEVER  # by its request
     checked: int = UNSTARTED  # since when checks are ignored for a period
-    held_since: int = UNSTARTED
+    allocated_since: int = UNSTARTED
     due: int = 0  # number of what is due for it, if anything is
     answer: PolicyAnswer | None = None  # of the check before
     gives: float = inf  # the most that it would give to let another start, as far as that is sure
@@ -141,7 +141,7 @@ class DmrCore(InPython):
         self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request with it
         self._options: dict[int, list[tuple[int, int]]] = {}  # of queued jobs with several sizes, from large to small
         self._unpromised: tuple[int, list[int], list[int]] | None = None  # see `_open`, once asked for
-        self._held: dict[int, int] = {}
+        self._allocated: dict[int, int] = {}
         self._releases: list[tuple[int, int]] = []  # expected ends of those that run, sorted
         self._ends: list[tuple[int, int, int]] = []  # heap of end, order, job; some outdated
         self._runs: dict[int, _Run] = {}
@@ -203,7 +203,7 @@ class DmrCore(InPython):
                 if run.end == end:
                     self.end[job] = now
                     self._take_away(job, run)
-            elif job in self._held:
+            elif job in self._allocated:
                 self.end[job] = now
                 self.give_back(job, self.start.item(job) + self._requests[job])
 
@@ -316,16 +316,16 @@ class DmrCore(InPython):
 
     def _expected(self) -> Iterable[tuple[int, int]]:
         """Say when how many cores are expected to come back, in order."""
-        held, leaving = self._held, self._leaving
+        allocated, leaving = self._allocated, self._leaving
         if not leaving:
-            return ((expected, held[job]) for expected, job in self._releases)
-        stay = [(expected, held[job] - leaving.get(job, (0, 0))[1]) for expected, job in self._releases]
+            return ((expected, allocated[job]) for expected, job in self._releases)
+        stay = [(expected, allocated[job] - leaving.get(job, (0, 0))[1]) for expected, job in self._releases]
         return sorted([*stay, *leaving.values()])
 
     def _begin(self, job: int, size: int, lasts: int) -> None:
         """Start a job, which has left the queue."""
         self.free -= size
-        self._held[job] = size
+        self._allocated[job] = size
         if job >= len(self._submits):
             insort(self._releases, (self.now + lasts, job))
             self.news.append(News(job, Fate.STARTED))
@@ -343,7 +343,7 @@ class DmrCore(InPython):
             run.since = float(self.now)
             run.slower = self._slower(run, size)
         self._runs[job] = run
-        run.held_since = run.checked = self.now
+        run.allocated_since = run.checked = self.now
         insort(self._releases, (run.expected, job))
         self._foresee(job, run)
         if run.job.kind is not ApplicationKind.MOLDABLE:
@@ -386,15 +386,15 @@ class DmrCore(InPython):
         self._due = True  # what is reserved may move
 
     def _note_span(self, row: int, run: _Run) -> None:
-        if self.now > run.held_since:
-            self._spans.append((row, run.held_since, self.now, self._held[row]))
-            run.held_since = self.now
+        if self.now > run.allocated_since:
+            self._spans.append((row, run.allocated_since, self.now, self._allocated[row]))
+            run.allocated_since = self.now
 
-    def _hold(self, row: int, run: _Run, cores: int) -> None:
+    def _resize(self, row: int, run: _Run, cores: int) -> None:
         """Change what a job holds."""
         self._note_span(row, run)
-        self.free += self._held[row] - cores
-        self._held[row] = cores
+        self.free += self._allocated[row] - cores
+        self._allocated[row] = cores
         self._stir()
 
     def _at(self, time: int, what: _What, row: int, run: _Run) -> None:
@@ -423,7 +423,7 @@ class DmrCore(InPython):
             case _What.STOPPED:
                 self._written(row, run)
             case _What.ACKNOWLEDGED:
-                self._hold(row, run, run.cores)
+                self._resize(row, run, run.cores)
                 self._watch(row, run)
             case _What.TIMED_OUT:
                 self._cancel_resizer(row)
@@ -443,7 +443,7 @@ class DmrCore(InPython):
             if self._asynchronous:
                 run.answer, run.checked = answer, self.now
                 if answer.action is Action.SHRINK:
-                    self._answered[row] = self._held[row] - answer.nodes
+                    self._answered[row] = self._allocated[row] - answer.nodes
                     self._promise()
                 self._watch(row, run)
                 return
@@ -461,7 +461,7 @@ class DmrCore(InPython):
         wish = run.job.wish(run.iterations)
         assert wish is not None, "it checks"
         free, places, needs = self._open()
-        answer = decide(self._held[row], wish, free=free, queued=needs)
+        answer = decide(self._allocated[row], wish, free=free, queued=needs)
         if answer.promotes is None:
             return answer
         return PolicyAnswer(answer.action, answer.nodes, places[answer.promotes])
@@ -517,11 +517,11 @@ class DmrCore(InPython):
         lasts_s = self._resize_s(run, cores)
         self._go_on(row, run, cores, lasts_s)
         if _whole(lasts_s):
-            self._leaving[row] = self.now + _whole(lasts_s), self._held[row] - cores
+            self._leaving[row] = self.now + _whole(lasts_s), self._allocated[row] - cores
             self._promise()
             self._at(self.now + _whole(lasts_s), _What.ACKNOWLEDGED, row, run)
         else:
-            self._hold(row, run, cores)
+            self._resize(row, run, cores)
             self._watch(row, run)
 
     def _expand(self, row: int, run: _Run, more: int) -> None:
@@ -544,7 +544,7 @@ class DmrCore(InPython):
         run.since = min(run.since, float(self.now))  # it need not wait for the time-out
         cores = run.cores + more
         lasts_s = self._resize_s(run, cores)
-        self._hold(row, run, cores)
+        self._resize(row, run, cores)
         self._go_on(row, run, cores, lasts_s)
         self._watch(row, run)
 
@@ -552,7 +552,7 @@ class DmrCore(InPython):
         """Write everything, to go on with so many cores when the queue gives them."""
         write_s = self._resize_s(run, cores) - self._read_s(run)
         self._go_on(row, run, cores, write_s)
-        self._leaving[row] = self.now + _whole(write_s), self._held[row]
+        self._leaving[row] = self.now + _whole(write_s), self._allocated[row]
         self._promise()
         self._at(self.now + _whole(write_s), _What.STOPPED, row, run)
 
@@ -578,17 +578,17 @@ class DmrCore(InPython):
         heappush(self._ends, (end, self._order, index))
 
     def give_back(self, index: int, expected_end: int) -> None:
-        self.free += self._held.pop(index)
+        self.free += self._allocated.pop(index)
         del self._releases[bisect_left(self._releases, (expected_end, index))]
         self._stir()
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
         del expected_end  # as it was
-        more = cores - self._held[index]
+        more = cores - self._allocated[index]
         if more > self.free:
             return False
         self.free -= more
-        self._held[index] = cores
+        self._allocated[index] = cores
         self._stir()
         return True
 

@@ -219,10 +219,10 @@ class LocalManager:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is None:
                 return Reply(Action.NONE, request.processes, f"no job {request.job!r} runs here").message()
-            held = self._held(running)
-            if request.processes > held:
-                why = f"job {request.job} holds {held} nodes, and says that it has {request.processes} processes"
-                return Reply(Action.NONE, held, why).message()
+            allocated = self._allocated(running)
+            if request.processes > allocated:
+                why = f"job {request.job} holds {allocated} nodes, and says that it has {request.processes} processes"
+                return Reply(Action.NONE, allocated, why).message()
             self._settle(running, request.processes)
             return self._answer(running, request).message()
 
@@ -245,7 +245,7 @@ class LocalManager:
         request = DmrRequest.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
-            if running is not None and request.processes <= self._held(running):
+            if running is not None and request.processes <= self._allocated(running):
                 self._settle(running, request.processes)
 
     def _take_in(self, submission: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,55 +263,55 @@ class LocalManager:
             raise ValueError(f"cannot be understood: {error}") from error
         return {"job": number, "output": str(self._jobs[number].output)}
 
-    def _held(self, running: _RunningProgram) -> int:
-        return self._ledger.held[running.job.number]
+    def _allocated(self, running: _RunningProgram) -> int:
+        return self._ledger.allocated[running.job.number]
 
     def _settle(self, running: _RunningProgram, processes: int) -> None:
         """Take back the nodes that a program has no process on."""
         running.target = None
-        if processes < self._held(running):
+        if processes < self._allocated(running):
             self._ledger.lower(running.job.number, processes)
             self._resized(running)
             self._schedule()
 
     def _resized(self, running: _RunningProgram) -> None:
-        job, held = running.job, self._held(running)
-        self._tell(f"job {job.number} ({job.name}) has {held} nodes, and had {job.sizes[-1][1]}")
-        job.sizes.append((self._clock(), held))
+        job, allocated = running.job, self._allocated(running)
+        self._tell(f"job {job.number} ({job.name}) has {allocated} nodes, and had {job.sizes[-1][1]}")
+        job.sizes.append((self._clock(), allocated))
 
     def _decide(self, running: _RunningProgram, wish: Wish) -> Reply:
         """Ask the policy, with the nodes and the queue that nothing was promised of, nor to."""
-        held = self._held(running)
-        coming = sum(self._held(one) - one.target for one in self._running.values() if one.target is not None)
+        allocated = self._allocated(running)
+        coming = sum(self._allocated(one) - one.target for one in self._running.values() if one.target is not None)
         coming -= sum(resizer.nodes for resizer in self._resizers.values())
         queue = self._queue()
         needs = [job.nodes for job in queue]
         free, places = policy.unpromised(self._ledger.free, coming, needs, len(self._promoted))
         waiting = [queue[place] for place in places]
-        answer = policy.decide(held, wish, free=free, queued=[job.nodes for job in waiting])
+        answer = policy.decide(allocated, wish, free=free, queued=[job.nodes for job in waiting])
         if answer.action is Action.EXPAND and not self._grows:
-            return Reply(Action.NONE, held, "nodes can only be given back here")
+            return Reply(Action.NONE, allocated, "nodes can only be given back here")
         promoted = None if answer.promotes is None else waiting[answer.promotes]
         if answer.action is Action.SHRINK:
             running.target = answer.nodes
         if promoted is not None and promoted.number not in self._promoted:
             self._promoted.append(promoted.number)
-        return Reply(answer.action, answer.nodes, _why(answer, held, wish, promoted, waiting))
+        return Reply(answer.action, answer.nodes, _why(answer, allocated, wish, promoted, waiting))
 
     def _expand(self, running: _RunningProgram, nodes: int, wait_s: float) -> Reply:
         """Give a job more nodes by a resizer job, which is waited for."""
-        number, held = running.job.number, self._held(running)
-        if not self._grows or not held < nodes <= self.nodes:
-            return Reply(Action.NONE, held, f"job {number} of {held} nodes cannot be given {nodes} here")
-        resizer = self._resizers[number] = Resizer(number, nodes - held, self._clock() + wait_s)
+        number, allocated = running.job.number, self._allocated(running)
+        if not self._grows or not allocated < nodes <= self.nodes:
+            return Reply(Action.NONE, allocated, f"job {number} of {allocated} nodes cannot be given {nodes} here")
+        resizer = self._resizers[number] = Resizer(number, nodes - allocated, self._clock() + wait_s)
         self._schedule()
         self._changed.wait_for(lambda: number not in self._resizers or self._is_closed, wait_s)
         if self._resizers.get(number) is resizer:
             del self._resizers[number]
             self._schedule()
-            return Reply(Action.NONE, held, f"{resizer.nodes} nodes did not come free in {wait_s:g} s")
+            return Reply(Action.NONE, allocated, f"{resizer.nodes} nodes did not come free in {wait_s:g} s")
         if number not in self._running:
-            return Reply(Action.NONE, held, "the job has ended")
+            return Reply(Action.NONE, allocated, "the job has ended")
         return Reply(Action.EXPAND, nodes, "" if not wait_s else "its nodes are free")
 
     # ------------------------------------------------------------------ jobs
@@ -410,12 +410,12 @@ def _has_others(session: int) -> bool:
 
 
 def _why(
-    answer: policy.PolicyAnswer, held: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
+    answer: policy.PolicyAnswer, allocated: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
 ) -> str:
     """Say in words what an answer is for."""
     if answer.action is Action.NONE:
         return "nothing is gained by a change"
-    if held < wish.minimum or held > wish.maximum:
+    if allocated < wish.minimum or allocated > wish.maximum:
         return "the program asks for it"
     if promoted is not None:
         return f"lets job {promoted.number} ({promoted.name}) start on {promoted.nodes} nodes"

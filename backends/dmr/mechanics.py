@@ -72,36 +72,36 @@ class Ledger:
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
         self.free = nodes
-        self.held: dict[int, int] = {}
+        self.allocated: dict[int, int] = {}
         self.detached = 0
 
     def allocate(self, job: int, nodes: int) -> None:
         """Start a job."""
         assert 0 < nodes <= self.free, f"job {job} gets {nodes} nodes of {self.free}"
-        assert job not in self.held, f"job {job} runs"
+        assert job not in self.allocated, f"job {job} runs"
         self.free -= nodes
-        self.held[job] = nodes
+        self.allocated[job] = nodes
 
     def detach(self, job: int) -> None:
         """Set a job's number of nodes to 0; they are still nobody else's."""
-        self.detached += self.held[job]
-        self.held[job] = 0
+        self.detached += self.allocated[job]
+        self.allocated[job] = 0
 
     def attach(self, job: int, nodes: int) -> None:
         """Raise a job's number of nodes by nodes that are detached."""
         assert nodes <= self.detached, f"job {job} gets {nodes} nodes of {self.detached}"
         self.detached -= nodes
-        self.held[job] += nodes
+        self.allocated[job] += nodes
 
     def lower(self, job: int, nodes: int) -> None:
         """Lower a job's number of nodes."""
-        assert 0 < nodes <= self.held[job], f"job {job} of {self.held[job]} nodes shrinks to {nodes}"
-        self.free += self.held[job] - nodes
-        self.held[job] = nodes
+        assert 0 < nodes <= self.allocated[job], f"job {job} of {self.allocated[job]} nodes shrinks to {nodes}"
+        self.free += self.allocated[job] - nodes
+        self.allocated[job] = nodes
 
     def end(self, job: int) -> None:
         """End or cancel a job."""
-        self.free += self.held.pop(job)
+        self.free += self.allocated.pop(job)
 
     def expand(self, resizer: Resizer, number: int) -> None:
         """Do all of section 3's steps for a resizer job that can run, under a number of its own."""

@@ -11,7 +11,7 @@ from asa.cli.experiment import app
 from asa.errors import InputError
 from asa.studies.bags import study
 from asa.studies.bags.scores import BagVerdicts, judged
-from asa.studies.bags.study import BagQuestion, BagRun, hold
+from asa.studies.bags.study import BagQuestion, BagRun, compare_ways
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def log(tmp_path):
 
 
 def test_every_number_of_jobs_meets_the_same_queues(log):
-    runs = hold(BagQuestion((log,), (1.0, 3.0), 3), jobs=1)
+    runs = compare_ways(BagQuestion((log,), (1.0, 3.0), 3), jobs=1)
     assert {(r.hours, r.jobs, r.start) for r in runs} == {
         (hours, jobs, start) for hours in (1, 3) for jobs in (1, 2, 4, 8, 28, 56) for start in range(3)
     }
@@ -37,15 +37,15 @@ def test_every_number_of_jobs_meets_the_same_queues(log):
     for run in runs:
         assert run.makespan_s >= 3600 * run.hours
         assert 56 * run.hours - 0.01 <= run.core_hours <= 56 * run.hours * 1.01
-    one = hold(BagQuestion((log,), (1.0,), 3), jobs=1)
+    one = compare_ways(BagQuestion((log,), (1.0,), 3), jobs=1)
     assert one == [r for r in runs if r.hours == 1], "sizes do not disturb each other"
 
 
 def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
     question, kept = BagQuestion((log,), (1.0,), 2), tmp_path / "runs.jsonl"
-    first = hold(question, kept, jobs=1)
+    first = compare_ways(question, kept, jobs=1)
     monkeypatch.setattr(study, "run_cell", lambda cell: pytest.fail(f"{cell} was run again"))
-    assert hold(question, kept, jobs=1) == first
+    assert compare_ways(question, kept, jobs=1) == first
 
 
 def test_figures_by_hand():

@@ -13,14 +13,14 @@ from asa.backend import JobSpec
 from asa.cli.experiment import app
 from asa.errors import InputError
 from asa.studies.legs.scores import judged
-from asa.studies.legs.study import WAYS, HandOver, LegQuestion, chain, hold
+from asa.studies.legs.study import WAYS, HandOver, LegQuestion, chain, compare_ways
 
 LOG = DATA / "small.swf.gz"
 SMALL = LegQuestion((LOG,), (8,), 7200.0, (False,), starts=2)
 
 
 def test_each_rival_is_judged_by_each_hand_over(tmp_path):
-    found = hold(SMALL, tmp_path / "kept.jsonl", jobs=1)
+    found = compare_ways(SMALL, tmp_path / "kept.jsonl", jobs=1)
     assert {one.way for one in found} == set(WAYS)
     for one in found:
         assert one.interruption_s >= 0
@@ -30,7 +30,7 @@ def test_each_rival_is_judged_by_each_hand_over(tmp_path):
             assert one.overlap_s <= 120
     by_way = {one.way: one for one in judged(found) if one.load == "all"}
     assert by_way["reactive"].overlap == by_way["at-once"].overlap == 0
-    assert hold(SMALL, tmp_path / "kept.jsonl", jobs=1) == found, "kept, and not run again"
+    assert compare_ways(SMALL, tmp_path / "kept.jsonl", jobs=1) == found, "kept, and not run again"
 
 
 def made(way, start, interruption_h, *, overlap_s=0.0, makespan_h=10.0):
@@ -79,7 +79,7 @@ def test_the_command_prints_a_table_and_json(tmp_path):
 def test_hand_overs_at_given_times(tmp_path):
     clock_s = read_swf(LOG).clock_s + 20 * 86_400
     asked = replace(SMALL, since_s=float(clock_s), ways=("reactive",), legs=2)
-    assert {one.start for one in hold(asked, tmp_path / "kept.jsonl", jobs=1)} == {0, 1}
+    assert {one.start for one in compare_ways(asked, tmp_path / "kept.jsonl", jobs=1)} == {0, 1}
 
 
 def test_as_recorded_every_job_waits_as_the_log_says():

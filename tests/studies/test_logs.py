@@ -13,7 +13,7 @@ from asa.core.intervals import Interval
 from asa.errors import InputError, StateError
 from asa.studies.logs import study as contest
 from asa.studies.logs.figure import frontier
-from asa.studies.logs.study import Contest, LogRun, hold, peak_sizes, standings
+from asa.studies.logs.study import Contest, LogRun, compare_ways, peak_sizes, standings
 from asa.studies.standings import Standing
 
 
@@ -43,7 +43,7 @@ def small(log, **options):
 
 
 def test_every_strategy_has_the_same_replications(log):
-    trials = hold(small(log), jobs=1)
+    trials = compare_ways(small(log), jobs=1)
     assert len(trials) == 2 * 3 * 3
     assert {(t.age_accrues, t.strategy, t.start) for t in trials} == {
         (age, name, start)
@@ -59,44 +59,44 @@ def test_every_strategy_has_the_same_replications(log):
 
 def test_it_goes_on_where_it_was_and_runs_nothing_twice(log, tmp_path, monkeypatch):
     kept = tmp_path / "kept.jsonl"
-    whole = hold(small(log), kept, jobs=1)
+    whole = compare_ways(small(log), kept, jobs=1)
     lines = kept.read_text().splitlines(keepends=True)
     kept.write_text("".join(lines[:3]) + lines[3][:100])  # it was killed while it wrote
     ran = []
     monkeypatch.setattr(contest, "run_cell", lambda cell, run=contest.run_cell: ran.append(cell) or run(cell))
-    assert hold(small(log), kept, jobs=1) == whole
+    assert compare_ways(small(log), kept, jobs=1) == whole
     assert len(ran) == 3
-    assert hold(small(log), kept, jobs=1) == whole
+    assert compare_ways(small(log), kept, jobs=1) == whole
     assert len(ran) == 3
 
 
 def test_what_was_kept_of_another_log_or_by_other_code_is_run_again(log, tmp_path, monkeypatch):
     kept, told = tmp_path / "kept.jsonl", []
-    hold(small(log), kept, jobs=1)
+    compare_ways(small(log), kept, jobs=1)
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:-1]))
     ran = []
     monkeypatch.setattr(contest, "run_cell", lambda cell: ran.append(cell) or [])
-    hold(small(log), kept, jobs=1)
+    compare_ways(small(log), kept, jobs=1)
     assert len(ran) == 6
     log.write_text("".join(lines))
-    hold(small(log), kept, jobs=1)
+    compare_ways(small(log), kept, jobs=1)
     assert len(ran) == 6, "as it was"
     monkeypatch.setattr(contest, "code_digest", lambda *_: "another")
-    hold(small(log), kept, jobs=1, on_progress=lambda what, *_: told.append(what))
+    compare_ways(small(log), kept, jobs=1, on_progress=lambda what, *_: told.append(what))
     assert len(ran) == 12
     assert told[0] == "running cells (12 were kept by another version)"
 
 
 def test_the_number_of_processes_changes_nothing(log):
-    assert hold(small(log), jobs=2) == hold(small(log), jobs=1)
+    assert compare_ways(small(log), jobs=2) == compare_ways(small(log), jobs=1)
 
 
 def test_what_is_no_kept_experiment_is_refused(log, tmp_path):
     kept = tmp_path / "other.jsonl"
     kept.write_text('{"a": 1}\n{"b": 2}\n')
     with pytest.raises(StateError, match="not an experiment of this version"):
-        hold(small(log), kept, jobs=1)
+        compare_ways(small(log), kept, jobs=1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from asa.strategies import load_strategy
 from asa.studies.runs import each_knowing, one_by_one
 from asa.studies.shapes import study
 from asa.studies.shapes.scores import ALL, ShapeVerdicts, judged
-from asa.studies.shapes.study import CHOSEN, ShapeQuestion, ShapeRun, hold, moldable_workflow
+from asa.studies.shapes.study import CHOSEN, ShapeQuestion, ShapeRun, compare_ways, moldable_workflow
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def small(log, **options):
 
 
 def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
-    runs = hold(small(log), jobs=1)
+    runs = compare_ways(small(log), jobs=1)
     assert len(runs) == 2 * 2 * 6  # rules of age, starts; Big Job, four widths and what is chosen
     assert {(r.strategy, r.width) for r in runs} == {
         ("big-job", 56), *(("asa-plan", width) for width in (7, 14, 28, 56, CHOSEN))
@@ -54,9 +54,9 @@ def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
 
 def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
     kept = tmp_path / "runs.jsonl"
-    first = hold(small(log), kept, jobs=1)
+    first = compare_ways(small(log), kept, jobs=1)
     monkeypatch.setattr(study, "run_cell", lambda cell: pytest.fail(f"{cell} was run again"))
-    assert hold(small(log), kept, jobs=1) == first
+    assert compare_ways(small(log), kept, jobs=1) == first
 
 
 @pytest.mark.parametrize("estimator", ["median", "asa-queue"])

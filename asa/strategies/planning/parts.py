@@ -228,8 +228,8 @@ class Parts:
         walltime_s = self.workflow.walltime_of(names, one.walltime_s)
         if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
             return None
-        held, elasticity = self.resizing.held(one.cores, one.run_s, one.needs, one.lasts_s)
-        hours = 0.0 if self.workflow.stages[names[0]].local else held / 3600
+        core_seconds, elasticity = self.resizing.held(one.cores, one.run_s, one.needs, one.lasts_s)
+        hours = 0.0 if self.workflow.stages[names[0]].local else core_seconds / 3600
         spread = math.sqrt(one.strays) / one.run_s
         return Block(names, one.cores, walltime_s, one.run_s, hours, elasticity, spread, one.shapes)
 
@@ -256,7 +256,7 @@ class Parts:
                     return
             if job.rises:
                 how = job.elasticity(block.walltime_s)
-                walltime_s, hours = block.walltime_s + how.spare_s, job.held_s / 3600
+                walltime_s, hours = block.walltime_s + how.spare_s, job.core_seconds / 3600
                 yield count, Block(block.stages, job.widths[0], walltime_s, block.run_s, hours, how, block.spread)
 
     def _make(self, names: tuple[str, ...]) -> Block | None:
@@ -279,9 +279,9 @@ class Parts:
         cores, run_s = max(needs), sum(lasts)
         if run_s > walltime_s:
             return None
-        held, elasticity = self.resizing.held(cores, run_s, needs, lasts)
+        core_seconds, elasticity = self.resizing.held(cores, run_s, needs, lasts)
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
-        return Block(names, cores, walltime_s, run_s, held / 3600, elasticity, spread)
+        return Block(names, cores, walltime_s, run_s, core_seconds / 3600, elasticity, spread)
 
     def _in_waves(self, names: tuple[str, ...], waves: Waves) -> Block | None:
         """Make a block in which some stages run side by side."""

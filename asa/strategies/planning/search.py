@@ -192,8 +192,8 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
                 found[here + count].append(extension.best(list(indices)))
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
-            held_back = replace(question, modes=question.modes - {Keep.AWAIT})
-            extension = _Extension(held_back, ways, [block for _, block in risen], first=first and here == 0)
+            limited = replace(question, modes=question.modes - {Keep.AWAIT})
+            extension = _Extension(limited, ways, [block for _, block in risen], first=first and here == 0)
             for index, (count, _) in enumerate(risen):
                 found[here + count].append(extension.best([index]))
         if not isinstance(piece, str):
@@ -293,8 +293,8 @@ class _Extension:
         else:
             over = np.stack([start.mean(axis=2) + lasts for _, _, start, _ in self.options])
         spent = np.array([way.core_hours for way in ways])[:, None] + hours
-        held = np.stack([spent + idle * cores for *_, idle in self.options])
-        total = (over + price * held).reshape(-1, len(blocks))
+        core_hours = np.stack([spent + idle * cores for *_, idle in self.options])
+        total = (over + price * core_hours).reshape(-1, len(blocks))
         order = np.argsort(total, axis=0, kind="stable")[:_KEPT]
         self._order = order.T  # of each block, which ways and manners cost least
         self._costs = np.take_along_axis(total, order, 0).T

@@ -29,7 +29,7 @@ from asa.units import format_duration
 from asa.waits import LEVELS
 
 _DRAWN = 4
-_HOLDS = 0.05
+_TOLERANCE = 0.05
 
 
 def _within(level: float) -> Callable[[Score], float]:
@@ -139,7 +139,7 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     hits = _span(of[best], lambda one: 100 * one.hit_ratio, 0)
     yield f"`{best}` finds the closest of the paper's 53 alternatives for {hits} % of the waits."
     p50, p90 = (_span(of[best], _within(level), 1) for level in (0.5, 0.9))
-    held = sum(all(_holds(one, level) for level in (0.5, 0.9)) for one in of[best])
+    held = sum(all(_is_calibrated(one, level) for level in (0.5, 0.9)) for one in of[best])
     does = "holds" if held == len(of[best]) else f"holds on {held} of them only" if held else "does not hold"
     yield f"What it states {does}: its p90 covers {p90} % of the waits, and its p50 {p50} %, equal waits spread."
     plain50, plain90 = (
@@ -149,7 +149,7 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     if known := [one.coverage_p90_range for one in of[best] if not math.isnan(one.coverage_p90_range[0])]:
         low, high = min(low for low, _ in known), max(high for _, high in known)
         yield f"In tenths of a log, one after the other, its p90 covers {100 * low:.0f} to {100 * high:.0f} %."
-    if loose := [name for name in ranked if not all(_holds(one, 0.9) for one in of[name])]:
+    if loose := [name for name in ranked if not all(_is_calibrated(one, 0.9) for one in of[name])]:
         shares = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
         yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {shares}."
     halves_s = [one.abs_error_p50_s for one in of[best]]
@@ -157,8 +157,8 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     yield f"Half of `{best}`'s predictions are off by less than {half}."
 
 
-def _holds(one: Score, level: float) -> bool:
-    return abs(one.coverage_at(level) - level) <= _HOLDS
+def _is_calibrated(one: Score, level: float) -> bool:
+    return abs(one.coverage_at(level) - level) <= _TOLERANCE
 
 
 def _many(count: int, words: str) -> str:

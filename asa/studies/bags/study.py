@@ -101,7 +101,7 @@ def _cores(site: Site, trace: str) -> int:
     return fitting
 
 
-def hold(question: BagQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[BagRun]:
+def compare_ways(question: BagQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[BagRun]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, BagCell, BagRun), kept, **how)
     return [run for runs in outcomes.values() for run in runs]

@@ -195,7 +195,7 @@ class MalleableCluster:
         for end_s, number in self._ends:
             if end_s > self.now_s + self._scheduling.window_s:
                 break
-            free += self.ledger.held[number]
+            free += self.ledger.allocated[number]
             if free >= nodes:
                 return end_s, free - nodes
         return None

@@ -222,7 +222,7 @@ def _site(
     return cast("Site", site)
 
 
-def hold(question: LegQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
+def compare_ways(question: LegQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, LegCell, HandOver), kept, **how)
     return [one for of in outcomes.values() for one in of]

@@ -115,7 +115,7 @@ def peak_sizes(machine_cores: int) -> tuple[int, ...]:
     return tuple(sorted(fitting[:3])) or (max(machine_cores // _SHARE, 1),)
 
 
-def hold(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[LogRun]:
+def compare_ways(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[LogRun]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(contest.cells(), Kind(run_cell, LogCell, LogRun), kept, **how)
     return [trial for trials in outcomes.values() for trial in trials]

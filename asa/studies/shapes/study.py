@@ -148,7 +148,7 @@ def _benchmarks(max_cores: int) -> Iterable[Stage]:
         yield stage
 
 
-def hold(question: ShapeQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[ShapeRun]:
+def compare_ways(question: ShapeQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[ShapeRun]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, ShapeCell, ShapeRun), kept, **how)
     return [run for runs in outcomes.values() for run in runs]
