@@ -123,7 +123,7 @@ class Submitter(ABC):
     def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - an owner that records nothing looks once more itself
         """Note that a job was looked for once, and not found."""
 
-    def unexplained(self, token: str, at_s: float, words: str) -> None:  # noqa: B027 - an owner that records none keeps trying
+    def unexplained(self, token: str, at_s: float, text: str) -> None:  # noqa: B027 - an owner that records none keeps trying
         """Note that the submission of a job had an unknown answer."""
 
     @abstractmethod

@@ -69,7 +69,7 @@ class Key:
     description: str
     examples: Sequence[Any]
     name: str = ""  # in a workflow file and in Python; as its field if empty
-    words: str = ""  # what is counted, in messages; its name if empty
+    label: str = ""  # what is counted, in messages; its name if empty
     min_value: int = 0
     max_value: int = MAX_COUNT
     choices: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class JobKeys:
         "Memory of the whole stage; a number without a unit is MiB, units are powers of 1024.",
         ["4G", "512M"],
         name="memory",
-        words="bytes of memory",
+        label="bytes of memory",
         max_value=_MAX_BYTES,
         default=0,
     )
@@ -153,7 +153,7 @@ class JobKeys:
         "Burst buffer that it needs, where the machine has one; as memory, with a unit.",
         ["500G", "20T"],
         name="burst_buffer",
-        words="bytes of burst buffer",
+        label="bytes of burst buffer",
         max_value=_MAX_BYTES,
         default=0,
     )
@@ -296,7 +296,7 @@ class StageKeys(JobKeys):
         "command exits with 0, as a pipe may: fail, the default, or ignore.",
         ["ignore"],
         choices=("fail", "ignore"),
-        words="memory that runs out",
+        label="memory that runs out",
         default="fail",
     )
     local: bool = described(
@@ -349,7 +349,7 @@ def keys_of(kind: type) -> tuple[Key, ...]:
     """List the plain keys among the fields of a class, in their order."""
     described = ((one, one.metadata.get("key")) for one in fields(kind))
     return tuple(
-        replace(key, field=one.name, default=one.default, name=key.name or one.name, words=key.words or one.name)
+        replace(key, field=one.name, default=one.default, name=key.name or one.name, label=key.label or one.name)
         for one, key in described
         if key is not None
     )
@@ -480,13 +480,13 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
     given = {option.partition("=")[0] for option in one.options}
     for key, value in values_of(one):
         if key.is_amount and value < key.min_value:
-            return f"asks for {value} {key.words}", f"Ask for {key.min_value} or more."
+            return f"asks for {value} {key.label}", f"Ask for {key.min_value} or more."
         if key.is_amount and value > key.max_value:
-            return f"asks for {value} {key.words}", f"Ask for {key.max_value} or fewer."
+            return f"asks for {value} {key.label}", f"Ask for {key.max_value} or fewer."
         if key.kind == "number" and not key.min_value <= value <= key.max_value:
             return f"has {key.name} = {value}", f"Give {key.min_value} to {key.max_value}."
         if key.choices and value not in key.choices:
-            return f"says {value!r} of {key.words}", f"Give one of {', '.join(key.choices)}."
+            return f"says {value!r} of {key.label}", f"Give one of {', '.join(key.choices)}."
         if key.option and value and f"--{key.option}" in given:
             return f"has {key.name} = {value!r} and --{key.option} among its options", "Leave one of them out."
     return None

@@ -154,12 +154,12 @@ def without_mark(exit_code: int) -> JobOutcome:
     return by_exit_code(exit_code) if exit_code == 0 or exit_code in _OF_SCRIPTS else JobOutcome.FAILED
 
 
-def from_word(word: str) -> JobOutcome | None:
+def outcome_from(word: str) -> JobOutcome | None:
     """Read a script's word; None if it is unknown.
 
     Examples
     --------
-    >>> from_word("setup-failed"), from_word("later")
+    >>> outcome_from("setup-failed"), outcome_from("later")
     (<JobOutcome.SETUP_FAILED: 'setup-failed'>, None)
     """
     try:

@@ -221,7 +221,7 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
     """
     if preparation is None:
         return ""
-    words = ""
+    text = ""
     if preparation.launcher:
         program, *own = preparation.launcher.split()
         tasks = max(1, cores // cpus_per_task)
@@ -230,16 +230,16 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
             given += [f"--gpus-per-task={gpus // tasks}"] if gpus and gpus % tasks == 0 else []
         else:
             given = ["-n", str(tasks)]
-        words = f"{shlex.join([program, *given, *own])} "
+        text = f"{shlex.join([program, *given, *own])} "
     if preparation.container:
         nv = "--nv " if gpus else ""
         binds = "".join(f"--bind {shlex.quote(one)} " for one in preparation.binds)
         binds += f"{_bind(shown)} " if shown.startswith("/") else ""
-        words += (
+        text += (
             f'"$asa_container" exec {nv}"$asa_bind" "$asa_bound" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '
             f"$ASA_CONTAINER_OPTIONS {shlex.quote(preparation.container)} "
         )
-    return words
+    return text
 
 
 def _bind(folder: str) -> str:

@@ -218,7 +218,7 @@ class Stage(StageKeys):
         "count",
         "Cores per task; the number of cores is a multiple of it.",
         [4],
-        words="cores a task",
+        label="cores a task",
         min_value=1,
         default=1,
     )

@@ -301,7 +301,7 @@ def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert keepers.timer.trouble() == ""
     made = keepers.keep(keepers.Way.TIMER, tmp_path, "abc")
-    assert made.words == "a timer of systemd looks at it once a minute"
+    assert made.text == "a timer of systemd looks at it once a minute"
     keepers.end(tmp_path)
     called = (tmp_path / "called").read_text()
     assert "systemd-run --user --collect --unit=asa-run-abc --on-active=5 --on-unit-inactive=60" in called
@@ -357,7 +357,7 @@ def test_jobs_of_one_core_drive_a_run_and_follow_each_other(place, monkeypatch, 
     facility = open_facility("local", None, folder.plan.settings).facility
     detaching.detach(folder, facility, keepers.Way.JOB, 20.0)
     until(lambda: keepers.kept(folder.path).number == 2, within_s=30)
-    assert "a job of one core drives it" in keepers.kept(folder.path).words
+    assert "a job of one core drives it" in keepers.kept(folder.path).text
     if is_killed:
         until(folder.driver, within_s=30)
         os.kill(folder.driver().pid, signal.SIGKILL)

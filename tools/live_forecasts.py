@@ -68,7 +68,7 @@ from slurm_testbed import NEWEST, OLDEST, RELEASES, Testbed, missing, uid_of
 from asa import QueuedJob, WaitBank
 from asa.backend import Capabilities
 from asa.estimators.calibration import FLOOR_S, coverage
-from asa.estimators.site_word import Lived, assumed_error, blend
+from asa.estimators.site_estimate import Lived, assumed_error, blend
 from asa.studies.accuracy.scores import log10_errors, within_factor
 from asa.studies.present import Table, console, number
 from asa.waits import LEVELS, QueueEvent, WaitForecast

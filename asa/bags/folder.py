@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from asa.core.files import open_file, read_file, read_text
 from asa.core.reading import JOURNAL_BYTES, read_lines
-from asa.outcome import JobOutcome, from_word
+from asa.outcome import JobOutcome, outcome_from
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,7 +246,7 @@ class _Round:
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             for number, code, _, _, word in _RECORD.findall(self._log(name)):
                 if int(number) not in gone and int(number) < len(tasks):
-                    found[tasks[int(number)]] = int(code), from_word(word.decode())
+                    found[tasks[int(number)]] = int(code), outcome_from(word.decode())
         return found
 
     def give_back(self, name: str) -> bool:

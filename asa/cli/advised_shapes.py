@@ -179,8 +179,8 @@ def shape_words(width: int, partition: str, what: str) -> str:
     return f"{count} in partition {partition}" if partition else count
 
 
-def _begun(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}"
+def _begun(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 # ---------------------------------------------------------------------- for a person

@@ -31,7 +31,7 @@ class Said:
     off: float  # decades that they were off; nan where no outcome is known
     forecasts_off: float  # and the forecasts made with them
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Say it in a line."""
         from asa.units import format_duration
 
@@ -118,8 +118,8 @@ class PredictionAnswer:
         console.print(f"A job of {asked} on {where}: half of such jobs start within", end=" ")
         console.print(format_duration(forecast.quantiles_s[_P50]), style="bold")
         table = Table(box=None, padding=(0, 2), show_header=False)
-        for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
-            table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
+        for text, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
+            table.add_row(f"{text} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
         console.print(table)
         chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
         console.print(f"Probability to start within {', '.join(chances)}.")
@@ -138,7 +138,7 @@ class PredictionAnswer:
         if self.live:
             console.print(f"{self.live[0].upper()}{self.live[1:]}.", style="dim")
         if self.said is not None:
-            console.print(self.said.words(), markup=False)
+            console.print(self.said.text(), markup=False)
         if self.alike < ENOUGH and not self.live:
             console.print("Few jobs of this kind are known: the answer rests on other kinds, and may be far off.")
         if quality := self.quality():

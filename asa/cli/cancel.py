@@ -63,31 +63,31 @@ def cancel(
         wish.unlink(missing_ok=True)  # it would end the run once its cluster is reached, or another is accepted
         raise
     except (BackendError, OSError) as error:
-        words = (
+        text = (
             f"{folder.path.name} is not cancelled yet: {error}\n"
             f"The next client that reaches the batch system does it: {command('cancel', folder)}"
         )
-        _tell(folder, stage, words, output)
+        _tell(folder, stage, text, output)
         raise typer.Exit(1) from error
     if not is_done:
-        words = (
+        text = (
             f"{folder.path.name} is not cancelled yet: its client does it as soon as it reaches the batch system.\n"
             f"See: {command('status', folder)}"
         )
-        _tell(folder, stage, words, output)
+        _tell(folder, stage, text, output)
         raise typer.Exit(1)
     if keepers.kept(folder.path) is not None:
         end_keeper(folder, reopen(folder, changed))
     _tell(folder, stage, f"{folder.path.name} is cancelled; {_left(folder)}", output)
 
 
-def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
+def _tell(folder: RunFolder, stage: str, text: str, output: Output) -> None:
     """Say what was done."""
     if output is Output.TABLE:
-        sys.stderr.write(f"{words}\n")
+        sys.stderr.write(f"{text}\n")
         return
     state, _ = read_state(folder)
-    fields = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
+    fields = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": text}
     left = {"state": state.outcome, "jobs_left": state.jobs.live()}
     print_document({**fields, **left}, indent=None)
 
@@ -110,8 +110,8 @@ def _was(outcome: str) -> str:
 
 def _ask(folder: RunFolder, state: RunState) -> None:
     jobs = len(state.jobs.unfinished())
-    words = "its job" if jobs == 1 else f"its {jobs} jobs"
-    if not typer.confirm(f"Cancel {folder.path.name}{f' and {words}' if jobs else ''}?"):
+    which = "its job" if jobs == 1 else f"its {jobs} jobs"
+    if not typer.confirm(f"Cancel {folder.path.name}{f' and {which}' if jobs else ''}?"):
         raise typer.Exit(1)
 
 

@@ -116,7 +116,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     with suppress(LeaseError), ExitStack() as exits:  # it may be looked at already
         look(folder, connecting(near, exits), **how)
     sys.stderr.write(
-        f"{folder.path.name} goes on unattended: {made.words}.\n  watch:    {command('status', folder)}\n  cancel:  "
+        f"{folder.path.name} goes on unattended: {made.text}.\n  watch:    {command('status', folder)}\n  cancel:  "
         f" {command('cancel', folder)}\n"
     )
 

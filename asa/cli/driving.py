@@ -185,12 +185,12 @@ def _silence_lost_terminal() -> None:
             silence_output(descriptor)
 
 
-def _say(words: str) -> None:
+def _say(text: str) -> None:
     """Say something on stderr, if that can be."""
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(words)
+        sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
         _silence_lost_terminal()
@@ -432,8 +432,8 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
             console.print(summary(run))
             console.print(f"All its files are in {folder.path}", style="dim", markup=False, soft_wrap=True)
         elif run.state == "cancelled":
-            words = f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}"
-            sys.stderr.write(f"{words}\n{run.tally}.\n  continue:  {retry_command(folder)}\n")
+            text = f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}"
+            sys.stderr.write(f"{text}\n{run.tally}.\n  continue:  {retry_command(folder)}\n")
         else:
             _tell_failure(folder, run)
     return 0 if run.state == "completed" else 1

@@ -47,9 +47,9 @@ def notice_line(notice: Notice) -> str:
     return _line(notice.time_s, notice.stages if notice.kind != "leftout" else (), notice.words)
 
 
-def _line(time_s: float, stages: tuple[str, ...], words: str) -> str:
+def _line(time_s: float, stages: tuple[str, ...], text: str) -> str:
     whose = "+".join(stages) if len(stages) < 4 else f"the job of {len(stages)} stages"
-    return f"{clock(time_s)}  {f'{whose}: ' if whose else ''}{words}"
+    return f"{clock(time_s)}  {f'{whose}: ' if whose else ''}{text}"
 
 
 def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one case each

@@ -152,7 +152,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 
     for bad in run.bad_nodes:
         until = clock(bad.until_s, run.now_s)
-        yield f"No job of it is sent to node {bad.name} until {until}: {bad.words}."
+        yield f"No job of it is sent to node {bad.name} until {until}: {bad.text}."
 
 
 def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:

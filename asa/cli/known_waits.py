@@ -50,7 +50,7 @@ class KnownWaits:
     live: str = ""  # what was seen of the queue, in words; empty if it was not read
     max_cores: int = 0  # of the machine; 0 where it was not asked
     whose: str = "The batch system"  # the source of these estimates
-    words_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
+    estimates_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
     site: Capabilities | None = None  # what it can do, where it was asked
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
@@ -137,7 +137,7 @@ def from_queue(
     ):
         capabilities, now_s = world.capabilities, world.now()
         events = [_in_bank(event) for event in world.queue_events(_HISTORY, ends=True)]
-        words_s = _words(world, asked(tuple(partitions) or (capabilities.partition,)))
+        estimates_s = _site_estimates(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
     seen = _QueueLook.of(events)
@@ -166,15 +166,15 @@ def from_queue(
         learned.kinds if learned is not None else {},
         digest.lived,
         0.0,
-        f"{seen.words}; predicted by `{chosen.name}`, since {chosen.why}",
+        f"{seen.text}; predicted by `{chosen.name}`, since {chosen.why}",
         capabilities.max_cores,
         "Slurm itself" if opened.backend.startswith("slurm") else "The batch system itself",
-        words_s,
+        estimates_s,
         capabilities,
     )
 
 
-def _words(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
+def _site_estimates(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
     """Ask a batch system for its own estimates for requests; those without one are left out."""
     from asa.backend import JobSpec, site_word_s
 
@@ -231,7 +231,7 @@ class _QueueLook:
         return cls(len(waiting), len(running))
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         waiting = "1 job waits" if self.waiting == 1 else f"{self.waiting:,} jobs wait"
         return f"as of now: {waiting}, {self.running:,} {'runs' if self.running == 1 else 'run'}"
 

@@ -109,8 +109,8 @@ class Notices:
         if not trouble:
             if self._trouble is not None:
                 lasted = format_duration(max(now_s - self._since_s, 0.0))
-                words = f"the batch system answers again, after {lasted}"
-                yield Notice("troubleover", now_s, words, reason=self._trouble)
+                text = f"the batch system answers again, after {lasted}"
+                yield Notice("troubleover", now_s, text, reason=self._trouble)
             self._trouble, self._advised = None, ""
             return
         advised = self._remedy(trouble)
@@ -118,8 +118,8 @@ class Notices:
             self._since_s = now_s
         if self._trouble is None or (advised and advised != self._advised):
             self._trouble, self._advised = trouble, advised
-            words = f"problem with the batch system: {trouble}. Trying again; jobs go on."
-            yield Notice("trouble", now_s, f"{words} {advised}".rstrip(), reason=trouble)
+            text = f"problem with the batch system: {trouble}. Trying again; jobs go on."
+            yield Notice("trouble", now_s, f"{text} {advised}".rstrip(), reason=trouble)
 
     def _of_left_out(self, state: RunState, now_s: float) -> Iterator[Notice]:
         """Tell of stages that will not run, those of one cause together."""
@@ -142,13 +142,13 @@ class Notices:
         if held != seen.held:
             was, seen.held = seen.held, held
             if held:
-                words = f"{held} {_is(held)} on hold{self._meaning(reason, status.job_id)}"
-                yield Notice("held", now_s, words, stages, status.job_id, reason)
+                text = f"{held} {_is(held)} on hold{self._meaning(reason, status.job_id)}"
+                yield Notice("held", now_s, text, stages, status.job_id, reason)
             else:
                 yield Notice("released", now_s, f"{was} {_is(was)} not on hold any more", stages, status.job_id)
         elif not held and status.state.value == _PENDING and self._is_news(seen, status.reason):
-            words = f"{whose} waits{self._meaning(status.reason, status.job_id)}"
-            yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
+            text = f"{whose} waits{self._meaning(status.reason, status.job_id)}"
+            yield Notice("reason", now_s, text, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _ShownJob, reason: str) -> bool:
         """Whether a reason is out of the ordinary, and was not shown of this job before: some come and go."""

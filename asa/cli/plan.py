@@ -509,19 +509,19 @@ def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: b
     print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
-    words = "Nothing was submitted. Run this plan with:"
+    text = "Nothing was submitted. Run this plan with:"
     if is_model:
-        words = "Nothing was submitted: this workflow is a model without commands. A workflow file is run so with:"
+        text = "Nothing was submitted: this workflow is a model without commands. A workflow file is run so with:"
     if abs(shown.now_s - time.time()) > _OTHER_CLOCK_S:
-        words = f"Times are those of the machine's clock, which shows {clock(shown.now_s)[:-3]} now. {words}"
-    _say(console, f"\n{words}", "dim")
+        text = f"Times are those of the machine's clock, which shows {clock(shown.now_s)[:-3]} now. {text}"
+    _say(console, f"\n{text}", "dim")
     console.print(f"  {run}", markup=False, soft_wrap=True)
 
 
-def _say(console: Console, words: str, style: str = "") -> None:
+def _say(console: Console, text: str, style: str = "") -> None:
     from rich.text import Text
 
-    console.print(Text(words, style=style))
+    console.print(Text(text, style=style))
 
 
 def _table(*columns: str, left: Sequence[str]) -> Any:
@@ -553,13 +553,11 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
             style="bold green" if one.is_chosen else "",
         )
     console.print(table)
-    words = (
+    text = (
         "*: chosen. Makespan: expected. Jobs: the number of stages in each job, and how early it is submitted: d "
         "with a dependency, "
     )
-    _say(
-        console, f"\n{words}r when its stage is ready, a ahead of time (its cores are idle if it starts early).", "dim"
-    )
+    _say(console, f"\n{text}r when its stage is ready, a ahead of time (its cores are idle if it starts early).", "dim")
     if missing := [name for name in ("Big Job", "Chained") if name not in {one.name for one in candidates}]:
         _say(console, f"Not possible here: {', '.join(missing)}.", "dim")
     if any(one.sketch.makespan_s > interval_s(one.sketch)[1] for one in candidates):

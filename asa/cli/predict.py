@@ -238,12 +238,12 @@ def _answer(known: KnownWaits, job: QueuedJob, times: Sequence[float]) -> Predic
 def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
     """Weigh in what the batch system says of a request, where it was asked."""
     from asa.cli.answers import Said
-    from asa.estimators.site_word import assumed_error, blend, off_lately
+    from asa.estimators.site_estimate import assumed_error, blend, off_lately
 
-    word_s = known.words_s.get((job.cores, job.walltime_s, job.partition))
+    word_s = known.estimates_s.get((job.cores, job.walltime_s, job.partition))
     if word_s is None:
         return forecast, None
-    lived = known.digest.words
+    lived = known.digest.site_estimates
     share = 0.0
     if not known.bank.sees_queue:
         lately = [(one.forecast.wait_s, one.wait_s) for one in known.outcomes]
@@ -254,10 +254,10 @@ def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[Wa
 
 def _joint(known: KnownWaits, jobs: Sequence[QueuedJob]) -> JointForecast:
     """Judge requests together, with what the batch system says of them weighed in."""
-    from asa.estimators.site_word import blended_together, decades_between
+    from asa.estimators.site_estimate import blended_together, decades_between
 
     joint = known.bank.predict_together(jobs)
-    if not known.words_s or known.bank.sees_queue:
+    if not known.estimates_s or known.bank.sees_queue:
         return joint
     alone = [joint.forecast(index) for index in range(len(jobs))]
     return blended_together(

@@ -22,14 +22,14 @@ _F = TypeVar("_F", bound=_StudyFindings)
 _EVERY_S = 20.0  # a line, where there is no terminal
 
 
-def working(words: str) -> AbstractContextManager[Any]:
+def working(text: str) -> AbstractContextManager[Any]:
     """Show on a terminal that something is going on."""
     from rich.text import Text
 
     from asa.core.console import Console
 
     console = Console(stderr=True)
-    return console.status(Text(f"{words} ...")) if console.is_terminal else nullcontext()
+    return console.status(Text(f"{text} ...")) if console.is_terminal else nullcontext()
 
 
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:

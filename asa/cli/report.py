@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
 
 
-def _target(words: str) -> Path:
-    if not words.strip():
+def _target(text: str) -> Path:
+    if not text.strip():
         raise typer.BadParameter("is empty; name FILE.html, or a folder: the present one is `.`")
-    return Path(words)
+    return Path(text)
 
 
 PageOption = Annotated[

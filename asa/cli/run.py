@@ -175,8 +175,8 @@ def run(
     for note in facility.notes if offline and not quiet else ():
         sys.stderr.write(f"Note: {note}.\n")
     with (
-        temporary.folder("asa-") as folder,
-        asked.connected(Path(folder)) as world,
+        temporary.folder("asa-") as scratch,
+        asked.connected(Path(scratch)) as world,
     ):
         if strategy is None and not asked.opened.strategy and not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
@@ -192,7 +192,7 @@ def run(
             _say_what_stays(plan.stages, plan.folder, is_detached=detach or detach_by is not None)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
-            print_plan(plan, jobs, world, as_json=output is Output.JSON, folder=folder, scripts=scripts)
+            print_plan(plan, jobs, world, as_json=output is Output.JSON, folder=scratch, scripts=scripts)
             return
         way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
         keeper_s = checked_walltime_s(keeper_walltime)
@@ -345,8 +345,8 @@ def resume(
         way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
         leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)
         return
-    words = f"goes on{_what_runs(state, again, retry=retry)}"
-    _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
+    text = f"goes on{_what_runs(state, again, retry=retry)}"
+    _drive(folder, facility, output, text, quiet=quiet, retry=retry, again=again, revised=revised)
 
 
 def _accept_for_host(folder: RunFolder) -> None:
@@ -418,7 +418,7 @@ def _drive(
     folder: RunFolder,
     facility: Facility,
     output: Output,
-    words: str,
+    text: str,
     *,
     quiet: bool,
     retry: bool = False,
@@ -428,7 +428,7 @@ def _drive(
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, if_heard, tell_end
 
-    greeting = f"{folder.path.name} {words}; Ctrl-C stops this client. Watch it:\n  {command('status', folder)}\n"
+    greeting = f"{folder.path.name} {text}; Ctrl-C stops this client. Watch it:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
     if not quiet:

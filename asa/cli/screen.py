@@ -281,8 +281,8 @@ def _note(stage: StageStanding, now_s: float) -> Text:
     tried = f"tried again; last attempt: {stage.retried}" if stage.retried else ""
     parts = [_why(stage, now_s), tried, f"the batch system expects it to start {starts}" if starts else ""]
     refused = "refused: " if stage.state == "refused" else ""
-    words = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"
-    return Text(words, style="red" if refused else "dim")
+    text = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"
+    return Text(text, style="red" if refused else "dim")
 
 
 def _foot(run: RunStanding) -> list[RenderableType]:
@@ -290,11 +290,11 @@ def _foot(run: RunStanding) -> list[RenderableType]:
     if run.refusal:
         lines.append(Text(f"Problem: no client may go on with it: {run.refusal}. {run.remedy}", style="bold red"))
     elif run.trouble:
-        words = f"Problem: {run.trouble}. Trying again; jobs go on. {run.remedy}"
-        lines.append(Text(words.rstrip(), style="yellow"))
+        text = f"Problem: {run.trouble}. Trying again; jobs go on. {run.remedy}"
+        lines.append(Text(text.rstrip(), style="yellow"))
     for bad in run.bad_nodes:
-        words = f"Node {bad.name} is avoided until {clock(bad.until_s, run.now_s)}: {bad.words}."
-        lines.append(Text(words, style="yellow"))
+        text = f"Node {bad.name} is avoided until {clock(bad.until_s, run.now_s)}: {bad.text}."
+        lines.append(Text(text, style="yellow"))
     where = f"Strategy {run.plan.strategy} on {run.plan.backend}"
     if not run.is_over:
         age = run.age_s

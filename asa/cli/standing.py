@@ -331,8 +331,8 @@ def _kept(folder: RunFolder, now_s: float) -> str:
     pulse = folder.last_pulse()
     last_s = max(keeper.since_s, pulse.at_s if pulse is not None else 0.0)
     if now_s - last_s < _UNSEEN_S:
-        return keeper.words
-    return f"{keeper.words}, but nothing has happened for {format_duration(now_s - last_s)}; see `asa resume --detach`"
+        return keeper.text
+    return f"{keeper.text}, but nothing has happened for {format_duration(now_s - last_s)}; see `asa resume --detach`"
 
 
 def predictions(records: Iterable[Record]) -> dict[str, float]:
@@ -371,7 +371,7 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
                 continue
             target = target_of(state, PlannedJob((one.stage,), one.planned_s, Keep.NOTHING, ""))
             if state.deferrals.is_closed(target):
-                plan = f"submitted in its turn: jobs for {target.words} are tried one at a time until one is accepted"
+                plan = f"submitted in its turn: jobs for {target.text} are tried one at a time until one is accepted"
                 one = replace(one, planned_s=None, plan=plan)  # noqa: PLW2901
         found.append(one)
     return found
@@ -402,37 +402,37 @@ def _stage(
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = _job_of(state, name)
-    words, units = _words(state, name, job), unit_standing(state, name, job, now_s, plan)
+    state_name, units = _state_name(state, name, job), unit_standing(state, name, job, now_s, plan)
     if job is None:
         each = stage.of_each_job()
         return StageStanding(
             name,
-            words,
+            state_name,
             each.cores_on(state.capabilities.cores_per_node),
             stage.walltime_s,
             jobs=stage.job_count,
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
-            else (predicted_s if words not in _DOES_NOT_RUN.values() else None),
+            else (predicted_s if state_name not in _DOES_NOT_RUN.values() else None),
             units=units,
-            reason=_reason_without_job(state, name, words),
+            reason=_reason_without_job(state, name, state_name),
             resubmissions=view.resubmissions,
-            planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
-            plan=plan.reason if plan is not None and words == "waiting" else "",
+            planned_s=plan.submit_s if plan is not None and state_name == "waiting" else None,
+            plan=plan.reason if plan is not None and state_name == "waiting" else "",
         )
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s
     began_s = view.started_s if view.started_s is not None else _step_start(job, name)
     was_before = began_s is not None and began_s < status.submit_s  # the job was put back into the queue
     wait_s = None if was_before else _wait_s(state, job, now_s)
-    is_pending, is_running = status.state is JobState.PENDING, words == "running"
+    is_pending, is_running = status.state is JobState.PENDING, state_name == "running"
     run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
     announced_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
-    more = _more_cores(state, job, name) if words == _IN_ITS_TURN else ""
-    lacks = plan if plan is not None and not plan.has_payload and words == _IN_ITS_TURN else None
+    more = _more_cores(state, job, name) if state_name == _IN_ITS_TURN else ""
+    lacks = plan if plan is not None and not plan.has_payload and state_name == _IN_ITS_TURN else None
     return StageStanding(
         name,
-        words,
+        state_name,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
         jobs=job.spec.jobs_at_once,
@@ -448,11 +448,11 @@ def _stage(
         is_growing=(is_pending and wait_s is not None) or is_running,
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
-        expected_start_s=announced_s if is_pending and words != "held" else None,
-        reason=more or _reason_with_job(view, status, words),
+        expected_start_s=announced_s if is_pending and state_name != "held" else None,
+        reason=more or _reason_with_job(view, status, state_name),
         given_up=job.giving_up,
-        exit_code=0 if words == "done" and status.exit_code is not None else _end_of(name, status).exit_code,
-        outcome=None if words == "done" else _end_of(name, status).outcome,
+        exit_code=0 if state_name == "done" and status.exit_code is not None else _end_of(name, status).exit_code,
+        outcome=None if state_name == "done" else _end_of(name, status).outcome,
         resubmissions=view.resubmissions,
         planned_s=lacks.submit_s if lacks is not None else None,
         plan=lacks.reason if lacks is not None else "",
@@ -473,27 +473,27 @@ def _job_of(state: RunState, name: str) -> Job | None:
     return job if was_given_back and is_left else None
 
 
-def _reason_with_job(view: StageView, status: JobStatus, words: str) -> str:
+def _reason_with_job(view: StageView, status: JobStatus, state_name: str) -> str:
     """Return the reason for the state of a stage with a job."""
-    if words in _DOES_NOT_RUN.values():
+    if state_name in _DOES_NOT_RUN.values():
         return view.reason
-    if words == "failed" and status.state is JobState.COMPLETED:
+    if state_name == "failed" and status.state is JobState.COMPLETED:
         return view.reason
-    return "" if words == "done" else status.reason or view.reason
+    return "" if state_name == "done" else status.reason or view.reason
 
 
-def _reason_without_job(state: RunState, name: str, words: str) -> str:
+def _reason_without_job(state: RunState, name: str, state_name: str) -> str:
     """Say why a stage has no job."""
     view = state.stages[name]
     if name in state.ending.refused:
         return state.ending.refused[name].removeprefix(f"stage {name!r} was refused: ")
-    if words == "conditional":
+    if state_name == "conditional":
         stage = view.stage
         is_early = stage.may_be_early and stage.when == "success"
         return _CONDITIONS[
             "early" if is_early else "ends" if stage.after_any and stage.when == "success" else stage.when
         ]
-    if words not in {"waiting", "not run"}:
+    if state_name not in {"waiting", "not run"}:
         return view.reason
     job = latest_job(state, name)
     if job is None or job.giving_up or job.status.state not in _ENDED_AS or not has_begun_in(job, name):
@@ -514,7 +514,7 @@ def _more_cores(state: RunState, job: Job, name: str) -> str:
     return ""
 
 
-def _words(state: RunState, name: str, job: Job | None) -> str:
+def _state_name(state: RunState, name: str, job: Job | None) -> str:
     view = state.stages[name]
     if view.phase is Phase.DONE or view.ended_s is not None:
         return "done"  # also as one of several of a job that runs, or is to run what is left
@@ -524,10 +524,10 @@ def _words(state: RunState, name: str, job: Job | None) -> str:
         return _DOES_NOT_RUN[view.phase]
     if view.phase is Phase.FAILED and job is not None and job.status.state is JobState.COMPLETED:
         return "failed"  # its last leg has ended, and not all is done
-    return _words_without_job(state, name) if job is None else _job_words(state, name, job)
+    return _state_without_job(state, name) if job is None else _state_of_job(state, name, job)
 
 
-def _words_without_job(state: RunState, name: str) -> str:
+def _state_without_job(state: RunState, name: str) -> str:
     if state.outcome is not None:
         return "not run"
     if state.jobs.open_intent is not None and name in state.jobs.open_intent.planned.stages:
@@ -535,22 +535,22 @@ def _words_without_job(state: RunState, name: str) -> str:
     return "conditional" if state.stages[name].phase is Phase.CONDITIONAL else "waiting"
 
 
-def _job_words(state: RunState, name: str, job: Job) -> str:
+def _state_of_job(state: RunState, name: str, job: Job) -> str:
     status = job.status
     if status.state in _ENDED_AS:
         return _ENDED_AS[status.state]
     if job.giving_up:
         return "being cancelled"
     if status.state is JobState.PENDING:
-        return _pending_words(state, job)
+        return _state_of_pending(state, job)
     if status.payload_start_s is None:
         return "allocated"
     if len(job.planned.stages) == 1:
         return "running"
-    return _shared_words(job, name)
+    return _state_of_shared(job, name)
 
 
-def _pending_words(state: RunState, job: Job) -> str:
+def _state_of_pending(state: RunState, job: Job) -> str:
     status = job.status
     if is_on_hold(status):
         return "held"
@@ -561,7 +561,7 @@ def _pending_words(state: RunState, job: Job) -> str:
     return "queued"
 
 
-def _shared_words(job: Job, name: str) -> str:
+def _state_of_shared(job: Job, name: str) -> str:
     """Return the state of one of several stages in a running job."""
     by_name = {step.name: step for step in job.status.steps}
     if not by_name:

@@ -108,8 +108,8 @@ def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFo
 
 def _note(folder: RunFolder, refusal: OwnerError) -> bool:
     """Write in the log of the user's own run why no client goes on with it; return whether that is new."""
-    words = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
-    return bool(folder.owner) or folder.log_once(words)
+    text = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
+    return bool(folder.owner) or folder.log_once(text)
 
 
 def _is_small(bank: Path) -> bool:
@@ -139,6 +139,6 @@ def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, ke
         raise typer.Exit(_ENDED_BADLY)
 
 
-def _tell(words: str, *, quiet: bool) -> None:
+def _tell(text: str, *, quiet: bool) -> None:
     if not quiet:
-        sys.stderr.write(f"{words}\n")
+        sys.stderr.write(f"{text}\n")

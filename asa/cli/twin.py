@@ -164,11 +164,11 @@ def trust(about: Any) -> str:
     if not about.agreement:
         return "No waits were recorded, so it is not known how well those in the twin agree."
     first = about.agreement[0]
-    words = (
+    text = (
         f"The median wait in the twin is {_times(first.ratio)} the recorded one; {100 * first.within_2:.0f} % of "
         f"the jobs wait between half and twice as long as recorded."
     )
-    return words + (" That is far off: take results in it as rough estimates." if is_rough(about) else "")
+    return text + (" That is far off: take results in it as rough estimates." if is_rough(about) else "")
 
 
 def is_rough(about: Any) -> bool:

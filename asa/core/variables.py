@@ -64,8 +64,8 @@ _IN_ONE = re.compile(
 )
 
 
-def _among(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def _among(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 _OF_SETTINGS = _among(

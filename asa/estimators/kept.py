@@ -25,7 +25,7 @@ from asa.core.files import put
 from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
 from asa.estimators.choice import SEEING
-from asa.estimators.site_word import Lived
+from asa.estimators.site_estimate import Lived
 from asa.estimators.store import WaitRecord, WaitStore
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
@@ -49,7 +49,7 @@ class Digest:
     users: set[str] = field(default_factory=set)
     runners: list[str] = field(default_factory=list)  # users of the latest jobs whose run time is known
     lived: list[Outcome] = field(default_factory=list)  # forecasts that runs of asa acted upon, the latest
-    words: list[Lived] = field(default_factory=list)  # of the batch system, of these
+    site_estimates: list[Lived] = field(default_factory=list)  # of the batch system, of these
 
     def add(self, record: WaitRecord) -> None:
         """Count a record."""
@@ -64,8 +64,8 @@ class Digest:
             forecast = WaitForecast(record.forecast, record.forecast[4])
             self.lived.append(Outcome(job, forecast, record.observation.wait_s))
             if record.word_s is not None:
-                self.words.append(Lived(record.word_s, forecast.wait_s, record.observation.wait_s))
-        del self.words[:-_OUTCOMES]
+                self.site_estimates.append(Lived(record.word_s, forecast.wait_s, record.observation.wait_s))
+        del self.site_estimates[:-_OUTCOMES]
         if len(self.runners) > 2 * _RUNS:
             del self.runners[:-_RUNS]
         if len(self.lived) > 2 * _OUTCOMES:
@@ -80,7 +80,7 @@ class Digest:
             "users": sorted(self.users),
             "runners": self.runners[-_RUNS:],
             "lived": [_written(outcome) for outcome in self.lived[-_OUTCOMES:]],
-            "words": self.words,
+            "words": self.site_estimates,
         }
 
     @classmethod

@@ -82,7 +82,7 @@ class Expectations:
             self._known[kind, cores] = forecast_run(times, cores, system=self.site.system) if times else None
         return self._known[kind, cores]
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Name the kinds without given values, and what is asked for them; one sentence a line."""
         said = []
         if self._learned:

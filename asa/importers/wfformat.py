@@ -66,7 +66,7 @@ class _Task:
     cores: int
     memory_bytes: int
     commands: tuple[str, ...]
-    at: str
+    json_path: str
 
 
 def import_wfformat(
@@ -124,12 +124,12 @@ class _DocumentNode:
     """An object of the document, and its place, for errors."""
 
     value: Mapping[str, Any]
-    at: str
+    json_path: str
     file: Path
 
     def at(self, key: str) -> str:
         """Name the place of an entry."""
-        return f"{self.file}: {self.at}.{key}" if self.at else f"{self.file}: {key}"
+        return f"{self.file}: {self.json_path}.{key}" if self.json_path else f"{self.file}: {key}"
 
     def has(self, key: str) -> bool:
         """Whether there is such an entry."""
@@ -148,16 +148,16 @@ class _DocumentNode:
 
     def child(self, key: str) -> _DocumentNode:
         """Get an object."""
-        return _DocumentNode(self._get(key, dict, "an object"), f"{self.at}.{key}".lstrip("."), self.file)
+        return _DocumentNode(self._get(key, dict, "an object"), f"{self.json_path}.{key}".lstrip("."), self.file)
 
     def children(self, key: str) -> list[_DocumentNode]:
         """Get a list of objects."""
-        at = f"{self.at}.{key}".lstrip(".")
+        json_path = f"{self.json_path}.{key}".lstrip(".")
         listed = self._get(key, list, "a list")
         for i, entry in enumerate(listed):
             if not isinstance(entry, dict):
-                raise InputError("is not an object", where=f"{self.file}: {at}[{i}]", hint=_SCHEMA_HINT)
-        return [_DocumentNode(entry, f"{at}[{i}]", self.file) for i, entry in enumerate(listed)]
+                raise InputError("is not an object", where=f"{self.file}: {json_path}[{i}]", hint=_SCHEMA_HINT)
+        return [_DocumentNode(entry, f"{json_path}[{i}]", self.file) for i, entry in enumerate(listed)]
 
     def texts(self, key: str) -> list[str]:
         """Get a list of texts."""
@@ -187,8 +187,8 @@ def _document(path: Path) -> _DocumentNode:
         raise InputError(f"cannot be understood: {error}", where=str(path), hint=hint) from error
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if version not in (_VERSION, _BEFORE):
-        words = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
-        message = f"{words}, so it is no instance of WfFormat {_BEFORE} or {_VERSION}"
+        text = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
+        message = f"{text}, so it is no instance of WfFormat {_BEFORE} or {_VERSION}"
         raise InputError(message, where=str(path), hint=f"These are read. {_MIGRATION_HINT}")
     return _DocumentNode(document, "", path)
 
@@ -318,7 +318,7 @@ def _task(
     name = entry.text("name")
     if run is None or not run.has("runtimeInSeconds"):
         notes.add("some tasks have no run time: they are taken to run a second")
-    run = run or _DocumentNode({}, entry.at, entry.file)
+    run = run or _DocumentNode({}, entry.json_path, entry.file)
     cores = "cores" if run is entry else "coreCount"
     if not run.has(cores):
         notes.add(f"some tasks have no {cores}: they are taken to need one core")
@@ -331,7 +331,7 @@ def _task(
         cores=math.ceil(run.number(cores, 1)) if run.has(cores) else 1,
         memory_bytes=math.ceil(run.number("memoryInBytes", 0)) if run.has("memoryInBytes") else 0,
         commands=_commands(run, notes),
-        at=f"{run.file}: {run.at}",
+        json_path=f"{run.file}: {run.json_path}",
     )
 
 
@@ -449,7 +449,7 @@ def _stage(name: str, tasks: Sequence[_Task], max_cores: int | None) -> Stage:
     if max_cores is not None and biggest.cores > max_cores:
         raise InputError(
             f"is {biggest.cores}, more than the {max_cores} cores that a stage may have",
-            where=f"{biggest.at}.coreCount",
+            where=f"{biggest.json_path}.coreCount",
             hint=f"Give --cores {biggest.cores} or more.",
         )
     width = len(tasks) if max_cores is None else min(len(tasks), max_cores // biggest.cores)
@@ -472,7 +472,7 @@ def _with_commands(stage: Stage, tasks: Sequence[_Task]) -> Stage:
     if long := next((task for task in longest_first if "\n" in lines[task.id]), None):
         raise InputError(
             "has several lines, and a list of tasks has one for each",
-            where=f"{long.at}.command",
+            where=f"{long.json_path}.command",
             hint="Import it with --model.",
         )
     return replace(stage, tasks=tuple(lines.values()))

@@ -69,7 +69,7 @@ class KeptRun:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Describe its keeper."""
         return _WORDS[self.way]
 

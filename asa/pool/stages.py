@@ -51,7 +51,7 @@ from asa.errors import (
 )
 from asa.job import exported, head, text
 from asa.keys import TERMS
-from asa.outcome import JobOutcome, by_exit_code, from_word
+from asa.outcome import JobOutcome, by_exit_code, outcome_from
 from asa.payload import payload_text
 from asa.sites import OpenedSite
 from asa.waits import QueueEvent
@@ -583,7 +583,7 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
     if code < 0:
         return status
     # what was noted by an earlier version has no word
-    return replace(status, exit_code=code, outcome=from_word(str(ended.get("outcome"))) or by_exit_code(code))
+    return replace(status, exit_code=code, outcome=outcome_from(str(ended.get("outcome"))) or by_exit_code(code))
 
 
 # ---------------------------------------------------------------------- on the workers

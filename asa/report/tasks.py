@@ -50,11 +50,11 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
         for one, job, cores in known
     ]
     title = f"Tasks of {stage}, by job"
-    words = f"{len(known)} jobs ran {_tasks(sum(len(one.exit_codes) for one, *_ in known))} of {stage}"
+    text = f"{len(known)} jobs ran {_tasks(sum(len(one.exit_codes) for one, *_ in known))} of {stage}"
     return Section(
         f"tasks-{stage}",
         title,
-        [PageFigure(shades(drawn, span_s, title, words), _HOW), _table(known, begin_s)],
+        [PageFigure(shades(drawn, span_s, title, text), _HOW), _table(known, begin_s)],
     )
 
 
@@ -99,5 +99,5 @@ def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> PageTable
     last_s = max(float(one.ended_s.max()) for one, *_ in known) - begin_s
     n_tasks, n_failed = (sum(int(row[place]) for row in rows) for place in (4, 5))
     failed = f"; {n_failed:,} failed" if n_failed else ""
-    words = f"{_tasks(n_tasks)}{failed}. From the start of the first to the end of the last: {format_duration(last_s)}."
-    return PageTable(columns, rows, words)
+    text = f"{_tasks(n_tasks)}{failed}. From the start of the first to the end of the last: {format_duration(last_s)}."
+    return PageTable(columns, rows, text)

@@ -137,8 +137,8 @@ class Active(Submitter):
         if self.run.bank is None:
             return
         try:
-            words_s = {token: i.word_s for token, i in self.state.jobs.intents.items() if i.word_s is not None}
-            self.run.bank.keep(self.waits, words_s)
+            estimates_s = {token: i.word_s for token, i in self.state.jobs.intents.items() if i.word_s is not None}
+            self.run.bank.keep(self.waits, estimates_s)
         except StateError as error:
             self.trouble = str(error)
         else:
@@ -224,9 +224,9 @@ class Active(Submitter):
         """Note, for the next client, that a job was looked for once and not found."""
         self.commit(Sought(token, at_s))
 
-    def unexplained(self, token: str, at_s: float, words: str) -> None:
+    def unexplained(self, token: str, at_s: float, text: str) -> None:
         """Note that the submission of a job had an unknown answer."""
-        self.commit(Unexplained(token, at_s, words))
+        self.commit(Unexplained(token, at_s, text))
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
         """Note that another job of a token was found, and cancelled."""

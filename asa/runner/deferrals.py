@@ -31,7 +31,7 @@ class Target(NamedTuple):
     is_local: bool = False
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Name it."""
         names = [("partition", self.partition), *self.named]
         return ", ".join([*(f"{key} {name}" for key, name in names if name), *self.options]) or "this queue"

@@ -465,9 +465,9 @@ class RunFolder:
         """Say when something last happened, by the file system's clock."""
         return (self.path / _JOURNAL).stat().st_mtime
 
-    def _log(self, words: str) -> None:
+    def _log(self, text: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(words)}\n"
+        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(text)}\n"
         with suppress(OSError), append_to(self.path / _CLIENTS, is_private=True) as file:
             file.write(line.encode())
 

@@ -64,7 +64,7 @@ class BadNode:
     suspected: bool = False  # only: it is avoided by these stages alone
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Say what happened there, and to whom."""
         first = self.stages[:_MAX_NAMES]
         rest = len(self.stages) - len(first)

@@ -54,15 +54,15 @@ class Notifier:
             moved_s = self._folder.moved_s()
             if time.time() - moved_s > STUCK_S:
                 since = time.strftime("%Y-%m-%d %H:%M", time.localtime(moved_s))
-                words = f"{self._name}: no news of its jobs since {since}. See: asa explain"
-                self._tell(f"stuck-{moved_s:.0f}", "stuck", words)
+                text = f"{self._name}: no news of its jobs since {since}. See: asa explain"
+                self._tell(f"stuck-{moved_s:.0f}", "stuck", text)
 
     def ended(self, records: Iterable[Record]) -> None:
         """Tell how the run ended, by the last end among its records: one that was tried again has several."""
         end = max((one for one in records if isinstance(one, RunEnded)), key=lambda one: one.time_s, default=None)
         if end is not None and self._folder.plan.notify:
-            words = f"{self._name} {_HOW[end.outcome]}{end.reason and f': {end.reason}'}"
-            self._tell(f"ended-{end.time_s:.0f}", end.outcome, words)
+            text = f"{self._name} {_HOW[end.outcome]}{end.reason and f': {end.reason}'}"
+            self._tell(f"ended-{end.time_s:.0f}", end.outcome, text)
 
     @property
     def _name(self) -> str:

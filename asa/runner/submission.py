@@ -121,7 +121,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
     if is_again:
         one.commit(Again(spec.token, now))
     else:
-        word_s = _word_s(one, spec) if planned.has_payload else None
+        word_s = _site_estimate_s(one, spec) if planned.has_payload else None
         one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = one.send(spec.token, attempt, partial(_send, one, planned, spec))
     if refusal is None:
@@ -225,7 +225,7 @@ def _post(one: Active, token: str) -> bool:
     return True
 
 
-def _word_s(one: Active, spec: JobSpec) -> float | None:
+def _site_estimate_s(one: Active, spec: JobSpec) -> float | None:
     """Ask the batch system how long a job would wait, to learn how accurate its estimates are.
 
     Only if that is stored, and if the queue is hidden: an estimator that sees the queue does not need it.

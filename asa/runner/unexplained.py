@@ -27,7 +27,7 @@ class _Answer:
     """What a job is answered, in the same words since the first of them."""
 
     said: str  # without its numbers
-    words: str  # in full, the last time
+    text: str  # in full, the last time
     since_s: float
     last_s: float
     is_new: bool = True  # whether the submission that it answered is not over yet
@@ -79,4 +79,4 @@ class UnknownAnswers:
         if own.last_s - since_s < UNEXPLAINED_S:
             return ""
         since = datetime.fromtimestamp(since_s).astimezone()
-        return f"{own.words}. The batch system has said so since {since:%Y-%m-%d %H:%M}"
+        return f"{own.text}. The batch system has said so since {since:%Y-%m-%d %H:%M}"

@@ -166,7 +166,7 @@ class Naive(Strategy):
         job = _ahead(
             view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level, times=0.5**stage.resubmissions
         )
-        job = replace(job, spare_walltime_s=idle_s, reason=f"{job.reason}; {allowance.words}")
+        job = replace(job, spare_walltime_s=idle_s, reason=f"{job.reason}; {allowance.text}")
         allowance.take(stage.stage.cores_on(view.capabilities.cores_per_node), idle_s)
         return job
 

@@ -297,7 +297,7 @@ class IdleAllowance:
         self.left = max(self.left - cores * idle_s / 3600, 0.0)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Tell of the bound."""
         return f"of the {self.core_hours:.3g} core-hours that this run may idle {self.left:.3g} are left"
 

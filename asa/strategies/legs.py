@@ -117,11 +117,11 @@ class Running:
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 
-    def asked(self, at_s: float, keep: Keep, words: str, found: WaitForecast | None = None) -> PlannedJob:
+    def asked(self, at_s: float, keep: Keep, text: str, found: WaitForecast | None = None) -> PlannedJob:
         """Ask for the next one at a time."""
         name, leg = self.stage.stage.name, self.stage.leg + 1
-        words = f"leg {self.number + 1}, {words}"
-        return PlannedJob((name,), max(at_s, self.view.now_s), keep, words, found, self.ends_s, leg=leg)
+        text = f"leg {self.number + 1}, {text}"
+        return PlannedJob((name,), max(at_s, self.view.now_s), keep, text, found, self.ends_s, leg=leg)
 
     @property
     def does_the_rest(self) -> bool:
@@ -149,7 +149,7 @@ def ahead(leg: Running) -> PlannedJob | None:
     saves_s = warn_s if leg.saves_s is None else min(leg.saves_s, warn_s)
     waits_s = np.array([found.at(float(level)) for level in _LEVELS])
     lead = best_lead(waits_s, stage.stage.walltime_s - warn_s + saves_s, saves_s, leg.price)
-    words = (
+    text = (
         f"{format_duration(lead.lead_s)} before leg {leg.number} has to save its state; it takes over when it starts, "
         f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, found.wait_s)}"
     )
@@ -157,9 +157,9 @@ def ahead(leg: Running) -> PlannedJob | None:
     can_age = leg.view.capabilities.age_accrues and DependencyType.AFTER in leg.view.capabilities.dependency_types
     if can_age and at_s > leg.view.now_s and stage.limit_s is not None:
         began_s = stage.limit_s - stage.stage.walltime_s  # its job; it gains priority as it waits for its time
-        aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, words, found)
+        aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, text, found)
         return replace(aged, delay_s=max(at_s - began_s, 1.0))
-    return leg.asked(at_s, Keep.NOTHING, words, found)
+    return leg.asked(at_s, Keep.NOTHING, text, found)
 
 
 def behind(leg: Running, why: str = "") -> PlannedJob | None:

@@ -161,7 +161,7 @@ class Planned(Strategy):
             prediction = outlook.predict(block)
             why = reason(job, keep, at_s - view.now_s)
             if keep is Keep.AWAIT:
-                why = f"{why}; {allowance.words}"
+                why = f"{why}; {allowance.text}"
                 allowance.take(block.cores, idle_s)
             if outlook.left_out:
                 why = f"{why}; planned {outlook.planned} stages ahead, {outlook.left_out} more later"

@@ -76,8 +76,8 @@ def refuse_wider(sizes: Iterable[int], machine_cores: int, where: str) -> None:
     """Refuse peak sizes that a world's machine has not."""
     for size in sizes:
         if size > machine_cores:
-            words = f"{size} cores are more than its machine's {machine_cores}"
-            raise InputError(words, where=where, hint="Give --cores that fit.")
+            text = f"{size} cores are more than its machine's {machine_cores}"
+            raise InputError(text, where=where, hint="Give --cores that fit.")
 
 
 def figures(workflow: Workflow, run: RunMetrics) -> tuple[float, float, float, float, float]:

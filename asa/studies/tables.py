@@ -41,8 +41,8 @@ def of_paper(results: PaperResults) -> RenderableType:
                       "Sequential: each workflow by itself; concurrent: the three of a size in one queue.\n"),
     ]  # fmt: skip
     for mode in campaign.modes:
-        words = f"Table 1, {mode}: ours / the paper's; below, percent above the best of each size"
-        parts.append(_title(words))
+        text = f"Table 1, {mode}: ours / the paper's; below, percent above the best of each size"
+        parts.append(_title(text))
         mine = [usage for usage in results.usages if usage.mode == mode]
         for workflow in WORKFLOWS:
             parts += [_of_metric(results, mode, workflow, metric, mine) for metric in METRICS]
@@ -61,8 +61,8 @@ def _counted(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
-def _title(words: str) -> RenderableType:
-    return Padding(Text(words, style="bold"), (1, 0, 0, 0))
+def _title(text: str) -> RenderableType:
+    return Padding(Text(text, style="bold"), (1, 0, 0, 0))
 
 
 def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usages: Sequence[Usage]) -> Table:

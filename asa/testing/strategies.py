@@ -162,8 +162,8 @@ class _ModelRun:
         assert sorted(self.ended) == sorted(ran), self._words(f"each stage runs once, but {self.ended} ran")
         if (share := strategy.max_idle) is not None:
             bound = share * self.workflow.stage_core_hours(_PER_NODE) + core_hours(_CORES, 1.0) * self.count
-            words = f"its allocations idled for {self.idle_core_hours:.3g} core-hours, of {bound:.3g} by `max_idle`"
-            assert self.idle_core_hours <= bound, self._words(words)
+            text = f"its allocations idled for {self.idle_core_hours:.3g} core-hours, of {bound:.3g} by `max_idle`"
+            assert self.idle_core_hours <= bound, self._words(text)
 
     def _words(self, what: str) -> str:
         forecast = "no forecast" if self.forecast.wait_s is None else f"{self.forecast.wait_s:g} s predicted"
@@ -253,8 +253,8 @@ class _ModelRun:
         for name in job.stages:
             choice = plan.choices.get(name)
             shapes = self.workflow.stages[name].shapes
-            words = f"{name!r} has no such shape as it is asked for in"
-            assert choice is None or choice.shape in shapes, self._words(words)
+            text = f"{name!r} has no such shape as it is asked for in"
+            assert choice is None or choice.shape in shapes, self._words(text)
 
     def _comes(self, name: str, plan: Plan) -> bool:
         """Whether a stage has a job, or gets one by a plan no later."""

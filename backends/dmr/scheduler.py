@@ -59,8 +59,8 @@ class Dmr:
         """Say that logs do not tell who is flexible."""
         they = self.population
         shares = {"malleable": they.malleable, "evolving": they.evolving, "moldable": they.moldable}
-        words = ", ".join(f"{name} are {100 * share:g} %" for name, share in shares.items() if share)
-        return (f"made up, as logs do not tell: {words or 'none'} of the jobs",)
+        text = ", ".join(f"{name} are {100 * share:g} %" for name, share in shares.items() if share)
+        return (f"made up, as logs do not tell: {text or 'none'} of the jobs",)
 
 
 def dmr(

@@ -175,7 +175,7 @@ class Forgone:
         return worth / 3600
 
 
-def read_objective(words: str, *, where: str = "objective") -> Capability | Capacity | Waiting:
+def read_objective(text: str, *, where: str = "objective") -> Capability | Capacity | Waiting:
     """Make an objective from its name, with weights after a colon.
 
     These are ``capability:WAIT,SIZE,USED`` (Equation 1), ``capacity:request`` or ``capacity:wait`` (Equation 2, and
@@ -186,7 +186,7 @@ def read_objective(words: str, *, where: str = "objective") -> Capability | Capa
     >>> read_objective("capability:1,0,0.5")
     Capability(wait=1.0, size=0.0, used=0.5)
     """
-    name, colon, given = words.partition(":")
+    name, colon, given = text.partition(":")
     if name not in OBJECTIVES:
         hint = f"{near(name, OBJECTIVES)}Known: {', '.join(OBJECTIVES)}."
         raise UnknownNameError(f"{name!r} is unknown", where=where, hint=hint)
@@ -208,9 +208,9 @@ def read_objective(words: str, *, where: str = "objective") -> Capability | Capa
     return Capability(*weights) if name == "capability" else Waiting(weights[0], weights[1])
 
 
-def read_reward(words: str, *, where: str = "objective") -> Capability | Capacity:
+def read_reward(text: str, *, where: str = "objective") -> Capability | Capacity:
     """Make an objective that is a reward; see `read_objective`."""
-    made = read_objective(words, where=where)
+    made = read_objective(text, where=where)
     if isinstance(made, Waiting):
         raise InputError(
             "waiting is a cost, by which only ppo learns", where=where, hint="Give capability or capacity here."

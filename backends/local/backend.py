@@ -167,9 +167,9 @@ class LocalBackend:
             return ""
         if elsewhere := [job for job in self._live.values() if job.host != self._host]:
             job = elsewhere[0]
-            words = f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
+            text = f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
             is_near = is_same_machine(job.host, self._host)
-            return f"{words}; if that container is no more, its jobs count as lost in their time" if is_near else words
+            return f"{text}; if that container is no more, its jobs count as lost in their time" if is_near else text
         if self._start_pause_s > 2 * _SERVER_S:
             return f"the queue's server does not start; what it said is in {self._spool.log}"
         with suppress(OSError):

@@ -89,13 +89,13 @@ def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
 
 def _cores(settings: LocalSettings) -> Iterator[Finding]:
     here, there, slots = cores_here(), os.cpu_count() or 1, settings.cores
-    words = f"{here}" if here == there else f"{here} of {there} may be used"
+    text = f"{here}" if here == there else f"{here} of {there} may be used"
     if slots > here:
-        yield Finding("cores", words, "note", f"jobs may have {slots} at a time by your settings, so they will share")
+        yield Finding("cores", text, "note", f"jobs may have {slots} at a time by your settings, so they will share")
     else:
         yield Finding(
             "cores",
-            words,
+            text,
             "good",
             f"all jobs together may have {slots} at a time; a stage that asks for more is refused (--option cores=N)",
         )
@@ -123,13 +123,13 @@ def _group(pid: str = "self") -> Path:
 
 def _load(settings: LocalSettings) -> Finding:
     load = os.getloadavg()[0]
-    words = f"{load:.1f} processes run or wait for a core"
+    text = f"{load:.1f} processes run or wait for a core"
     if load > _BUSY * cores_here():
         return Finding(
-            "load", words, "note", "the cores are busy with other work: jobs will take longer than they would alone"
+            "load", text, "note", "the cores are busy with other work: jobs will take longer than they would alone"
         )
     free = max(int(cores_here() - load), 0)
-    return Finding("load", words, "good", f"about {min(free, settings.cores)} cores are idle")
+    return Finding("load", text, "good", f"about {min(free, settings.cores)} cores are idle")
 
 
 def _memory() -> Finding:
@@ -142,11 +142,11 @@ def _memory() -> Finding:
     limit = total
     with suppress(OSError, ValueError):
         limit = int(read_text(_group() / "memory.max", "ascii"))
-    words = f"{free / (1 << 30):.3g} of {total / (1 << 30):.3g} GiB are free"
+    text = f"{free / (1 << 30):.3g} of {total / (1 << 30):.3g} GiB are free"
     if limit < total:
-        words += f"; this session may have {limit / (1 << 30):.3g} GiB"
+        text += f"; this session may have {limit / (1 << 30):.3g} GiB"
     return Finding(
-        "memory", words, "note", "memory is not reserved: see that there is enough for all stages that run side by side"
+        "memory", text, "note", "memory is not reserved: see that there is enough for all stages that run side by side"
     )
 
 
@@ -188,9 +188,9 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
         pid = int(read_text(spool.pid, "ascii"))
         there, here = _limits(str(pid)), _limits("self")
         if differing := [name for name in here if there.get(name) != here[name]]:
-            words = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
+            text = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
             yield Finding(
-                "server's limits", words, "note", f"jobs have those of the session that started the server: {another}"
+                "server's limits", text, "note", f"jobs have those of the session that started the server: {another}"
             )
         if (nice := os.getpriority(os.PRIO_PROCESS, pid)) > os.getpriority(os.PRIO_PROCESS, 0):
             yield Finding("server's priority", f"nice {nice}", "note", f"jobs have no better one: {another}")

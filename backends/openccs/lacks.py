@@ -144,11 +144,11 @@ class Meeting:
             if room is not None and all(room.at_s < lack.at_s for lack in short):
                 found.append(room)
             elif not found and self.ask.is_exclusive and self.views:
-                words = "the nodes that it would get have, as a whole, more than limits and pools leave it"
-                found.append(Lack(LackCause.CONSUMER, "", self.start, words))
+                text = "the nodes that it would get have, as a whole, more than limits and pools leave it"
+                found.append(Lack(LackCause.CONSUMER, "", self.start, text))
             elif not found:
-                words = "each sort of its chunks finds room, but not all of them at once"
-                found.append(Lack(LackCause.CHUNKS, "", self.start, words))
+                text = "each sort of its chunks finds room, but not all of them at once"
+                found.append(Lack(LackCause.CHUNKS, "", self.start, text))
         yield from found
 
     def _from(self, time_s: int) -> str:
@@ -160,13 +160,13 @@ class Meeting:
             what = "it had not come yet" if self.start < self.job.submit_s else "that is past"
             yield Lack(LackCause.PAST, "", self.start, what)
         if self.end > self.world.until_s:
-            words = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
-            yield Lack(LackCause.DEADLINE, "", max(self.world.until_s, self.start), words)
+            text = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
+            yield Lack(LackCause.DEADLINE, "", max(self.world.until_s, self.start), text)
         if request.start_s is not None and request.start_s != self.start:
             yield Lack(LackCause.START, "", self.start, f"it asks to start at {clock_of(request.start_s)}")
         if request.deadline_s is not None and self.end > request.deadline_s:
-            words = f"it would end at {clock_of(self.end)}, and must have by {clock_of(request.deadline_s)}"
-            yield Lack(LackCause.DEADLINE, "", max(request.deadline_s, self.start), words)
+            text = f"it would end at {clock_of(self.end)}, and must have by {clock_of(request.deadline_s)}"
+            yield Lack(LackCause.DEADLINE, "", max(request.deadline_s, self.start), text)
 
     def _short(self, name: str) -> Lack | None:
         """Say how much of a resource is not free in all, whatever the nodes."""
@@ -178,14 +178,14 @@ class Meeting:
         holders = self._holders(second, lambda job: _total(job, name))
         left = f"only {amount(name, free, self.kinds).partition(' ')[0]}" if free else "none"
         is_one = free < 2 or self.kinds[name] is RequestKind.SIZE
-        words = f"it needs {amount(name, needed, self.kinds)} for {format_duration(self.ask.lasts_s)}; "
-        words += f"{self._from(second)} {left} {'is' if is_one else 'are'} free"
+        text = f"it needs {amount(name, needed, self.kinds)} for {format_duration(self.ask.lasts_s)}; "
+        text += f"{self._from(second)} {left} {'is' if is_one else 'are'} free"
         if broken := vector.most - vector.available:
-            words += f", {amount(name, broken, self.kinds)} being on nodes that are down"
+            text += f", {amount(name, broken, self.kinds)} being on nodes that are down"
         if holders:
             verb = "holds what is used" if len(holders) == 1 else "hold what is used"
-            words += f": {self._named(holders, lambda items: amount(name, items, self.kinds))} {verb}"
-        return Lack(LackCause.JOBS, name, second, words, needed, free, holders)
+            text += f": {self._named(holders, lambda items: amount(name, items, self.kinds))} {verb}"
+        return Lack(LackCause.JOBS, name, second, text, needed, free, holders)
 
     def _beyond_limits(self, short: Collection[str]) -> Lack | None:
         """Say which limit or pool leaves too little of what is free."""
@@ -200,14 +200,14 @@ class Meeting:
         second, name = min(met)
         job = self.job
         phrases = self.world.consumers.explain(self.ask, job.user, job.group, self.start, self.end - 1)
-        words = (
+        text = (
             f"{'' if second == self.start else f'{self._from(second)} '}it meets {phrases[0] if phrases else 'a limit'}"
         )
         own = self._holders(second, lambda other: _total(other, name) if _is_kin(job, other) else 0)
         if own:
-            words += f"; its user or group has then {self._named(own, lambda items: amount(name, items, self.kinds))}"
+            text += f"; its user or group has then {self._named(own, lambda items: amount(name, items, self.kinds))}"
         free = max((self.bounds if name in short else self.views)[name].free_at(second), 0)
-        return Lack(LackCause.CONSUMER, name, second, words, self.ask.totals[name], free, own)
+        return Lack(LackCause.CONSUMER, name, second, text, self.ask.totals[name], free, own)
 
     def _first_short(self, vector: RUSV, needed: int) -> int | None:
         times = (time for time in vector.steps[0].tolist() if self.start < time < self.end)

@@ -452,8 +452,8 @@ class Consumers:
         about = f"the limit of {account.who} on {name}"
         if name == _JOBS:
             if limit.items.number is not None:
-                words = f"{about}: {limit.items}, of which {account.jobs} are in the plan"
-                yield account.jobs >= limit.items.number, words
+                text = f"{about}: {limit.items}, of which {account.jobs} are in the plan"
+                yield account.jobs >= limit.items.number, text
             return
         most = limit.items.of(self._used[name].available)
         if most is not None:
@@ -464,9 +464,9 @@ class Consumers:
             longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)
             yield lasts_s > limit.duration_s, f"{about}: no longer than {longest}, and the request lasts {lasts}"
         if limit.area is not None:
-            words = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
+            text = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
             own_area = items * lasts_s
-            yield bound.area + own_area > limit.area, f"{words}, and the request asks for {_hours(own_area)}"
+            yield bound.area + own_area > limit.area, f"{text}, and the request asks for {_hours(own_area)}"
 
     # ------------------------------------------------------------------ what they use
 

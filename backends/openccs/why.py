@@ -175,8 +175,8 @@ class _Alternatives(World):
         job = self.job
         if self.consumers.views(ask, job.user, job.group, self.since_s, 0):
             whose = " and ".join(name for name in (job.user, job.group) if name)
-            words = f"{f'limits of {whose}, and ' if whose else ''}what is kept free for others"
-            yield Constraint(LackCause.CONSUMER, "", words)
+            text = f"{f'limits of {whose}, and ' if whose else ''}what is kept free for others"
+            yield Constraint(LackCause.CONSUMER, "", text)
         if ask.is_exclusive:
             yield Constraint(LackCause.JOBS, "", "nodes that other jobs use")
         for name in resources_of(ask) if not ask.is_exclusive else ():
@@ -205,10 +205,8 @@ class _Alternatives(World):
         for reserve in system.reserves:
             if not totals.get(reserve.resource):
                 kept = ", ".join(amount(name, items, system.kinds) for name, items in reserve.keeps.items())
-                words = (
-                    f"{kept or 'being alone'} on each node with {reserve.resource}, kept for jobs that ask for these"
-                )
-                yield Constraint(LackCause.RESERVE, reserve.resource, words)
+                text = f"{kept or 'being alone'} on each node with {reserve.resource}, kept for jobs that ask for these"
+                yield Constraint(LackCause.RESERVE, reserve.resource, text)
         lasts_s = request.walltime_s or system.walltime_s
         shut = [
             node.name

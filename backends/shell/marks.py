@@ -18,7 +18,7 @@ from asa.core import safe
 from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
-from asa.outcome import JobOutcome, by_exit_code, from_word
+from asa.outcome import JobOutcome, by_exit_code, outcome_from
 
 from .script import WITHDRAWN, facts_of, is_utf8
 
@@ -249,7 +249,7 @@ def _parsed(facts: Mapping[str, str]) -> Mark | None:
     try:
         code = int(facts["code"]) if "code" in facts else None
         signals, cores = (int(facts.get(name, "0")) for name in ("signals", "cores"))
-        outcome = None if code is None else from_word(facts.get("outcome", "")) or by_exit_code(code)
+        outcome = None if code is None else outcome_from(facts.get("outcome", "")) or by_exit_code(code)
         return Mark(facts["job"], float(facts["time"]), code, signals, cores, outcome, facts.get("nodes", ""))
     except (KeyError, ValueError):
         return None

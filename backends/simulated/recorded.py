@@ -63,8 +63,8 @@ class AsRecorded:
             self._like[cores, request_s] = np.flatnonzero((np.maximum(wide, long) <= np.log(_LIKE)) & (self._wait >= 0))
         like = self._like[cores, request_s]
         if len(like) < _FEWEST:
-            words = f"only {len(like)} of its jobs are like one of {cores} cores and {request_s} s"
-            raise InputError(words, where="its recorded waits", hint="Give another width or time.")
+            text = f"only {len(like)} of its jobs are like one of {cores} cores and {request_s} s"
+            raise InputError(text, where="its recorded waits", hint="Give another width or time.")
         at = int(np.searchsorted(self._submit[like], at_s))
         around = like[max(at - 1, 0) : at + 1]
         return int(self._wait[around[np.argmin(np.abs(self._submit[around] - at_s))]])

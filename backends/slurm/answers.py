@@ -388,7 +388,7 @@ def _read() -> Iterator[AnswerRow]:
         yield AnswerRow(None, Meaning(meaning), source, words)
 
 
-def row_of(number: int | None, words: str) -> AnswerRow | None:
+def row_of(number: int | None, text: str) -> AnswerRow | None:
     """Find the row of an answer: by its number, if Slurm gives one, else by its words, the longest that match.
 
     Some numbers have changed their meaning between releases; the words decide, else the latest release.
@@ -399,8 +399,8 @@ def row_of(number: int | None, words: str) -> AnswerRow | None:
     ('LATER', 2038)
     """
     if number is not None and (of_number := [row for row in rows() if row.number == number]):
-        return next((row for row in of_number if row.is_said(words)), of_number[-1])
-    return max((row for row in rows() if row.is_said(words)), key=lambda row: len(row.words), default=None)
+        return next((row for row in of_number if row.is_said(text)), of_number[-1])
+    return max((row for row in rows() if row.is_said(text)), key=lambda row: len(row.words), default=None)
 
 
 def rows_in(text: str) -> list[AnswerRow]:

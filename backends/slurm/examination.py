@@ -154,7 +154,7 @@ class Examiner:
     def _reach(self, found: _Findings) -> SlurmAbout | None:
         about, took_s = self._timed(self._link.about)
         name = f"Slurm {about.version}".strip() + (f", cluster {about.cluster}" if about.cluster else "")
-        words = f"{name}; {about.means}, {_milliseconds(took_s)}"
+        text = f"{name}; {about.means}, {_milliseconds(took_s)}"
         found.observed["version"] = about.version
         found.observed["means"] = about.means
         if about.cluster:
@@ -162,12 +162,12 @@ class Examiner:
         if not about.controller_up:
             found.add(
                 "Reachable",
-                f"{words}; its controller does not answer",
+                f"{text}; its controller does not answer",
                 "bad",
                 "Nothing can be submitted until it does.",
             )
             return None
-        found.add("Reachable", words)
+        found.add("Reachable", text)
         self._access(found, about)
         return about
 
@@ -519,8 +519,8 @@ def _limit(name: str, value: str) -> str:
     return f"{_LIMITS[name].format(value)} ({name})" if name in _LIMITS else f"{name} {value}"
 
 
-def _conflict(words: str) -> str:
-    return f"What is set, or was found before, says: {words}; and that wins. Change it, or --save this."
+def _conflict(text: str) -> str:
+    return f"What is set, or was found before, says: {text}; and that wins. Change it, or --save this."
 
 
 def _seconds(text: str) -> float | None:

@@ -119,11 +119,11 @@ def _both(key: str, one: Any, other: Any) -> Any:
 
 
 def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitRejectedError:
-    words = f"--{name}" if value is None else f"--{name}={value}"
+    text = f"--{name}" if value is None else f"--{name}={value}"
     variable = f"SBATCH_{name.upper().replace('-', '_')}"
     source = f" Here the variable {variable} asks for it: unset it." if variable in os.environ else ""
     return SubmitRejectedError(
-        f"the REST API {version} has no word for {words}",
+        f"the REST API {version} has no word for {text}",
         where=f"job {job!r}",
         hint=f"Take the backend slurm-cli, which passes on every option, or leave it out.{source}",
     )
@@ -283,8 +283,8 @@ def keys_of_42(number: Callable[[int], Any]) -> Keys:
         if not all(found):
             raise ValueError(value)
         parts = [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in found if match]
-        words = ",".join(f"gres/gpu{kind}={count}" for kind, count in reversed(parts))
-        return {"tres_per_task": words} | _bound(count for _, count in parts)
+        text = ",".join(f"gres/gpu{kind}={count}" for kind, count in reversed(parts))
+        return {"tres_per_task": text} | _bound(count for _, count in parts)
 
     return {
         **keys_of_40(number),

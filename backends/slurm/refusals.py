@@ -18,10 +18,10 @@ __all__ = ["LIMIT_NAME", "Meaning", "meaning_of", "refusal_of"]
 LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
 
 
-def meaning_of(number: int | None, words: str) -> Meaning:
+def meaning_of(number: int | None, text: str) -> Meaning:
     """Return what an answer to a submission means.
 
-    `words`: Slurm's, including a limit's name if it gives one.
+    `text`: Slurm's, including a limit's name if it gives one.
 
     Examples
     --------
@@ -32,11 +32,11 @@ def meaning_of(number: int | None, words: str) -> Meaning:
     >>> meaning_of(2999, "Invalid colour of the job").name
     'UNKNOWN'
     """
-    row = row_of(number, words)
+    row = row_of(number, text)
     if row is None:
         return Meaning.UNKNOWN
     if row.meaning is Meaning.LIMIT:
-        return Meaning.LATER if _is_limit_of_submissions(words) else Meaning.NEVER
+        return Meaning.LATER if _is_limit_of_submissions(text) else Meaning.NEVER
     return row.meaning
 
 

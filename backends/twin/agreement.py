@@ -98,6 +98,6 @@ def by_width(cores: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]
         which = (cores >= low) & (cores <= high)
         if which.sum() >= _FEWEST:
             narrow, wide = int(cores[which].min()), int(cores[which].max())
-            words = f"{narrow}" if narrow == wide else f"{narrow} to {wide}"
-            yield f"{words} core{'' if wide == 1 else 's'}", which
+            text = f"{narrow}" if narrow == wide else f"{narrow} to {wide}"
+            yield f"{text} core{'' if wide == 1 else 's'}", which
         low = int(high) + 1

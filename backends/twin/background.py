@@ -42,8 +42,8 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
     known = compared(twin.jobs)
     known[first_left_out(twin.jobs) :] = False
     if known.sum() < _FEWEST:
-        words = f"shows {known.sum()} waits, by which nobody can tell how busy others keep the machine"
-        raise InputError(words, where=twin.about.system or "twin", hint=f"Give {_FEWEST} or more, or all users' jobs.")
+        text = f"shows {known.sum()} waits, by which nobody can tell how busy others keep the machine"
+        raise InputError(text, where=twin.about.system or "twin", hint=f"Give {_FEWEST} or more, or all users' jobs.")
     own, recorded = twin.jobs.table.cores[known], twin.jobs.wait_s[known].astype(np.float64)
     found: list[tuple[float, float]] = []
     for number, load in enumerate(_LOADS):

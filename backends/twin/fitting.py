@@ -119,8 +119,8 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
     usual = own if knows_rules else USUAL
     trials = _Trials(twin, on_progress, len(usual) * len(_FIRST_SHARES) + min(_FINALISTS, len(usual)) * len(_SHARES))
     if len(trials) < _FEWEST:
-        words = "nothing was fitted: hardly any wait is known"
-        return replace(twin, about=replace(about, assumed=(*about.assumed, words)))
+        text = "nothing was fitted: hardly any wait is known"
+        return replace(twin, about=replace(about, assumed=(*about.assumed, text)))
     for rules in usual:
         trials.look(rules, _FIRST_SHARES)
     finalists = sorted(usual, key=trials.best)[:_FINALISTS]

@@ -83,9 +83,9 @@ def _completed(twin: Twin, history: JobHistory, facts: SiteFacts | None, on_prog
     """Fit what is not known; add others' jobs if hardly any are shown."""
     if len(np.unique(history.user)) == 1 and history.users:
         if facts is None and not history.machine_cores:
-            words = "tells of one user's jobs alone, and not how large the machine is"
+            text = "tells of one user's jobs alone, and not how large the machine is"
             hint = "Give the folder that `asa twin --script` makes: it tells of the nodes."
-            raise InputError(words, where=history.source, hint=hint)
+            raise InputError(text, where=history.source, hint=hint)
         return with_others(twin, on_progress)
     if facts is not None and _is_part(twin):
         return with_others(twin, on_progress)
@@ -105,9 +105,9 @@ def _is_part(twin: Twin) -> bool:
 def _refuse_what_tells_no_ends(history: JobHistory) -> None:
     started = history.started
     if started.any() and (history.run_s[started] < 0).mean() > _MOST_UNENDED:
-        words = "does not tell when jobs ended, so that nobody knows how busy the machine was"
+        text = "does not tell when jobs ended, so that nobody knows how busy the machine was"
         hint = "It needs the column End or Elapsed: asa twin --script prints the command."
-        raise InputError(words, where=history.source, hint=hint)
+        raise InputError(text, where=history.source, hint=hint)
 
 
 def _jobs(

@@ -262,7 +262,7 @@ def test_who_goes_on_with_the_run_knows_its_bad_nodes():
     for entry in told.entries:
         list(again.apply(entry))
     assert again.nodes == told.state.nodes
-    assert [one.words for one in again.nodes.bad(20.0)] == ["a did not find something there that others find elsewhere"]
+    assert [one.text for one in again.nodes.bad(20.0)] == ["a did not find something there that others find elsewhere"]
 
 
 def test_elements_are_asked_for_elsewhere_beside_those_that_failed_by_themselves():

@@ -53,7 +53,7 @@ class Link:
     """Another page."""
 
     address: str  # its file, as seen from this page's
-    words: str
+    text: str
     about: str = ""  # what it shows, if its name does not say
 
 

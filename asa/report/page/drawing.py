@@ -38,25 +38,25 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 class _Canvas:
     """Shapes, collected."""
 
-    def __init__(self, width: float, height: float, title: str, words: str) -> None:
+    def __init__(self, width: float, height: float, title: str, text: str) -> None:
         self.width, self.height = width, height
-        self._label = f"{title}: {words}"
+        self._label = f"{title}: {text}"
         self._shapes: list[str] = []
         self._legend: list[tuple[str, str]] = []  # a shape, and its meaning
 
     def add(self, shape: str) -> None:
         self._shapes.append(shape)
 
-    def text(self, x: float, y: float, words: str, *, anchor: str = "start", kind: str = "", turn: float = 0) -> None:
+    def text(self, x: float, y: float, text: str, *, anchor: str = "start", kind: str = "", turn: float = 0) -> None:
         turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
         known = f' class="{kind}"' if kind else ""
-        self.add(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{known}{turned}>{escape(words)}</text>')
+        self.add(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{known}{turned}>{escape(text)}</text>')
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "rule") -> None:
         self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
 
-    def box(self, x: float, y: float, width: float, height: float, kind: str, words: str = "", more: str = "") -> None:
-        tooltip = f"<title>{escape(words)}</title>" if words else ""
+    def box(self, x: float, y: float, width: float, height: float, kind: str, text: str = "", more: str = "") -> None:
+        tooltip = f"<title>{escape(text)}</title>" if text else ""
         shape = (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height:.1f}" class="{kind}"{more}>'
         )
@@ -155,8 +155,8 @@ def gantt(run: Timeline, title: str = "") -> str:
     left = min(left, 210.0)
     row, top = 26, 8
     height = top + row * len(run.lanes) + 42
-    words = f"{len(run.lanes)} jobs over {format_duration(run.end_s - run.begin_s)}"
-    canvas = _Canvas(_WIDTH, height, title or f"Jobs of {run.run}", words)
+    text = f"{len(run.lanes)} jobs over {format_duration(run.end_s - run.begin_s)}"
+    canvas = _Canvas(_WIDTH, height, title or f"Jobs of {run.run}", text)
     beliefs = [lane.belief for lane in run.lanes]
     most = max([run.end_s, *(belief[1] for belief in beliefs if belief)])
     most = min(most, run.begin_s + 1.5 * (run.end_s - run.begin_s))
@@ -247,8 +247,8 @@ def _cores(many: int) -> str:
     return "1 core" if many == 1 else f"{many:,} cores"
 
 
-def _short(words: str, most: float) -> str:
-    return words if len(words) <= most else f"{words[: max(int(most) - 1, 1)]}…"
+def _short(text: str, most: float) -> str:
+    return text if len(text) <= most else f"{text[: max(int(most) - 1, 1)]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +262,11 @@ class Shade:
     words: str  # what else is known of it
 
 
-def shades(rows: Sequence[Shade], span_s: float, title: str, words: str) -> str:
+def shades(rows: Sequence[Shade], span_s: float, title: str, text: str) -> str:
     """Draw rows that are the darker the more there was; times in seconds from the left edge on."""
     left = min(16 + 7.2 * max((len(row.name) for row in rows), default=4), 210.0)
     high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
-    canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, words)
+    canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, text)
     scale, base = (_WIDTH - left - 14) / span_s, top + high * len(rows)
     for tick in _durations(0.0, span_s, 8):
         at = left + scale * tick
@@ -574,22 +574,22 @@ def strips(
         for key, value in entries.items():
             mark = of.index(key)
             beside = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
-            words = f"{name}, {key}: {written(value)}"
+            text = f"{name}, {key}: {written(value)}"
             if interval := whiskers.get((name, key)):
                 canvas.line(at(interval[0]), beside, at(interval[1]), beside, f"whisker s{mark % _PALETTE}")
-                words += f" ({written(interval[0])} to {written(interval[1])})"
-            canvas.add(_mark(mark, at(value), beside, words))
+                text += f" ({written(interval[0])} to {written(interval[1])})"
+            canvas.add(_mark(mark, at(value), beside, text))
     return canvas.svg()
 
 
-def _mark(place: int, x: float, y: float, words: str = "") -> str:
+def _mark(place: int, x: float, y: float, text: str = "") -> str:
     shape = (
         f'<path d="{_SHAPES[place % len(_SHAPES)]}" transform="translate({x:.1f} {y:.1f})" '
         f'class="bar c{place % _PALETTE}"'
     )
-    if not words:
+    if not text:
         return f"{shape}/>"
-    label = escape(words)
+    label = escape(text)
     return f'{shape} role="img" tabindex="0" aria-label="{label}"><title>{label}</title></path>'
 
 

@@ -40,7 +40,7 @@ def render(page: Page, around: Around | None = None) -> str:
         "title": page.title,
         "summary": list(page.summary),
         "is_part": len(around.above) > 1,
-        "parts": [[link.address, link.words, link.about] for link in around.parts],
+        "parts": [[link.address, link.text, link.about] for link in around.parts],
         "of": around.of,
     }
     html = _template().render(
@@ -108,8 +108,8 @@ def _template() -> Template:
             "a page needs jinja2, which is not installed", hint="pip install 'asa-client[report]'"
         ) from error
 
-    def worded(words: str) -> Markup:
-        kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(words))  # a number and its sign are not parted at a line's end
+    def worded(text: str) -> Markup:
+        kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(text))  # a number and its sign are not parted at a line's end
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", kept))  # noqa: S704 - escaped before
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -137,11 +137,11 @@ def _ranges(table: PageTable) -> dict[int, list[str]]:
     return found
 
 
-def _lower_bound(words: str) -> str:
+def _lower_bound(text: str) -> str:
     """Return the lower bound of an interval as a number, in seconds for durations; empty if it is no interval."""
-    if bound := _RANGE.fullmatch(words):
+    if bound := _RANGE.fullmatch(text):
         return bound[1].replace(",", "")
-    if span := _SPAN.fullmatch(words):
+    if span := _SPAN.fullmatch(text):
         return f"{span[1]}{parse_duration(span[2]):g}"
     return ""
 

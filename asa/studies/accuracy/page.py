@@ -161,8 +161,8 @@ def _is_calibrated(one: Score, level: float) -> bool:
     return abs(one.coverage_at(level) - level) <= _TOLERANCE
 
 
-def _many(count: int, words: str) -> str:
-    return f"one {words}" if count == 1 else f"{count} {words}s"
+def _many(count: int, text: str) -> str:
+    return f"one {text}" if count == 1 else f"{count} {text}s"
 
 
 def _is_closest(one: Score, whole: Sequence[Score]) -> bool:
@@ -196,10 +196,10 @@ def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, s
         known = [(row[index], number) for number, row in enumerate(rows) if isinstance(row[index], float)]
         if len(rows) > 1 and known:
             marks[min(known)[1], index] = "best"
-    words = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
+    text = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
     if len(logs) == 1:
         rows, columns = [row[:-1] for row in rows], columns[:-1]
-    return [PageFigure(drawn, words), PageTable(columns, rows, "The same as a table.", marks)]
+    return [PageFigure(drawn, text), PageTable(columns, rows, "The same as a table.", marks)]
 
 
 def _mean(row: Mapping[str, float]) -> float:

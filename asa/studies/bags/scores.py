@@ -85,13 +85,13 @@ class BagVerdicts:
             log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
             rows.append(Row((log, *[""] * len(headings)), style="bold", begins_section=bool(rows)))
             rows += [Row((f"{one.hours:g} h x {one.cores}", *_cells(one))) for one in of]
-        words = (
+        text = (
             "Makespan of a bag of tasks as so many jobs over that as one job of all its cores; geometric means of "
             f"{self.starts} starts. Most: of the most jobs, which asa takes of a range, with the 95 % interval over "
             "starts. Hours: what all cores together take. Over best: over the number of jobs that was best over all "
             "starts. Core-h: over one job's. Others: by how much the mean wait of others is longer than with one job."
         )
-        return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(words, style="dim"))
+        return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(text, style="dim"))
 
 
 def _cells(one: BagVerdict) -> tuple[str, ...]:

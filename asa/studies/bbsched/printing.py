@@ -158,8 +158,8 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
             papers = (f"{BEST[one.name]} of 10" if one.name in BEST else "" for one in measures)
             rows.append(Row(["  the paper's", *papers], "dim"))
     plural = "" if many == 1 else "s"
-    words = f"{title}, {many} workload{plural}: on how many best + within 1 % + not significantly different"
-    _put(out, words, [*(one.words.replace(" ", "\n") for one in measures), "\nall"], rows)
+    text = f"{title}, {many} workload{plural}: on how many best + within 1 % + not significantly different"
+    _put(out, text, [*(one.words.replace(" ", "\n") for one in measures), "\nall"], rows)
     if "bbsched" in totals:
         best, tied, close = totals.pop("bbsched")
         others = [sum(some) for some in totals.values()]

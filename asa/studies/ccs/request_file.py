@@ -306,8 +306,8 @@ class MadeRequest:
         """Say how large the system is, and how long there is work for it."""
         system, used = self.plan.system, self.plan.cluster.used
         nodes = f"{len(system.nodes):,} node{'' if len(system.nodes) == 1 else 's'}"
-        words = ", ".join([nodes, *(amount(name, vector.most, system.kinds) for name, vector in used.items())])
+        text = ", ".join([nodes, *(amount(name, vector.most, system.kinds) for name, vector in used.items())])
         last = max((job.placement.end for job in self.jobs if job.placement is not None), default=0)
         if last > self.now:
-            words += f"; all is done at {clock(last, self.now)}, in {format_duration(last - self.now)}"
-        return words
+            text += f"; all is done at {clock(last, self.now)}, in {format_duration(last - self.now)}"
+        return text

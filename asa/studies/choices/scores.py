@@ -121,14 +121,14 @@ class Choices:
     def __rich__(self) -> Group:
         """Lay it out."""
         programs = len({one.program for one in self.found})
-        words = (
+        text = (
             f"At {self.times} times of each log, whose jobs are scheduled by EASY backfilling, each of {programs} "
             "programs is put into the queue in each width. Over best: over the width that ends first, at each time. "
             "Over fixed: over the one width that is best for all times of the log. Both are known in hindsight only; "
             "closed is the share of the gap between them. Brier: mean squared error of the probability that one width "
             "ends before another."
         )
-        return Group(_table(judged(self.found)), _calibration(calibration(self.found)), Text(words, style="dim"))
+        return Group(_table(judged(self.found)), _calibration(calibration(self.found)), Text(text, style="dim"))
 
 
 def _table(choices: Sequence[ChoiceScore]) -> Table:

@@ -78,8 +78,8 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
 
 
 def _by_stage(runs: Sequence[CompareRun]) -> PageFigure:
-    words = "Mean makespan by stage, from the bottom up: before each stage the time that it waited."
-    return PageFigure(bars(makespans_by_stage(runs), title="Waits and stages"), words)
+    text = "Mean makespan by stage, from the bottom up: before each stage the time that it waited."
+    return PageFigure(bars(makespans_by_stage(runs), title="Waits and stages"), text)
 
 
 def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:

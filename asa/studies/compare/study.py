@@ -59,8 +59,8 @@ class Comparison:
             for one in RESOURCES
             if one.name in _UNSEEN or (one.name == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
         }
-        words = "the simulated machine does not look at"
-        return (*self.site.notes, *(f"{words} {key} of {', '.join(of)}" for key, of in asked.items() if of))
+        text = "the simulated machine does not look at"
+        return (*self.site.notes, *(f"{text} {key} of {', '.join(of)}" for key, of in asked.items() if of))
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is simulated.

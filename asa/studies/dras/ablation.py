@@ -39,8 +39,8 @@ class Variant:
     how: Mapping[str, Any] = field(default_factory=dict)  # what of `ProximalLearning` is otherwise
 
 
-def _without(words: str, *columns: int) -> Variant:
-    return Variant(f"not shown {words}", how={"unseen": tuple(COLUMNS[column] for column in columns)})
+def _without(text: str, *columns: int) -> Variant:
+    return Variant(f"not shown {text}", how={"unseen": tuple(COLUMNS[column] for column in columns)})
 
 
 ABLATION: Final[Mapping[str, Variant]] = {

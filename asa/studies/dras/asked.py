@@ -65,12 +65,12 @@ class Order:
         return self.out.with_name(f"{self.out.name}.training")
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The command that asks for it."""
-        words = f"asa dras train {self.source} --agent {self.agent} --config {self.config} --seed {self.seed}"
-        words += f" --train-days {self.days[0]} --validate-days {self.days[1]}"
+        text = f"asa dras train {self.source} --agent {self.agent} --config {self.config} --seed {self.seed}"
+        text += f" --train-days {self.days[0]} --validate-days {self.days[1]}"
         given = {"sets": self.sets, "jobs": self.jobs, "cores": self.cores, "objective": self.objective}
-        return words + "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+        return text + "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
     def begin(self) -> Training:
         """Begin the training, or take up what was done of it."""
@@ -78,7 +78,7 @@ class Order:
         size = config_of(self.config, self.agent, material, self.sets, self.jobs)
         on_few_cores(self.agent, self.config)
         kind = kind_of(self.agent, self.objective)
-        return Training(material, size, **kind, seed=self.seed, folder=self.folder, command=self.words)
+        return Training(material, size, **kind, seed=self.seed, folder=self.folder, command=self.text)
 
 
 def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) -> list[Episode]:
@@ -124,9 +124,9 @@ def kind_of(agent: str, objective: str | None) -> dict[str, Any]:
     return kind | {"reward": reward_of("capability" if objective is None else objective)}
 
 
-def reward_of(words: str) -> Reward:
+def reward_of(text: str) -> Reward:
     """Read what ``--objective`` names, of an agent that is rewarded."""
-    return read_reward(words, where="--objective")
+    return read_reward(text, where="--objective")
 
 
 def config_of(name: str, agent: str, material: Material, sets: int | None, jobs: int | None) -> Config:
@@ -165,8 +165,8 @@ def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Materi
         widest = min(model.log2_widest, math.log2(cores))
         model = replace(model, machine=Machine(source, cores, 1), log2_widest=widest)
     training, validation = (model.generate(some * 86400, number) for number, some in enumerate(days))
-    words = f"the built-in workload model of {source}, {model.machine.cores} cores"
-    return Material(model.machine.cores, training, validation, Varied(model), words)
+    text = f"the built-in workload model of {source}, {model.machine.cores} cores"
+    return Material(model.machine.cores, training, validation, Varied(model), text)
 
 
 def tested_days(source: str, cores: int | None, train_days: int | None, validate_days: int | None) -> Split:

@@ -111,15 +111,15 @@ class LegVerdicts:
             title = f"{log}, {cores} cores, {rule}" if load == "all" else f"  load: {load}"
             rows.append(Row((title, *[""] * len(headings)), style="bold", begins_section=bool(rows) and load == "all"))
             rows += [Row((f"  {one.way}", *_cells(one))) for one in of]
-        ways = "; ".join(f"{name}: {way.words}" for name, way in WAYS.items() if any(o.way == name for o in self.found))
-        words = (
+        ways = "; ".join(f"{name}: {way.text}" for name, way in WAYS.items() if any(o.way == name for o in self.found))
+        text = (
             "Without: share of hand-overs without interruption (of at most a minute). Interruption: mean time in which "
             "nothing runs, with the 95 % interval over starts. Overlap: percent of the core-hours, used while two jobs "
             "hold cores. Hand-overs: per run; the state is saved at each. Makespan: from the start of the first leg, "
             "over that of the reactive user. Load: by the mean interruption of the reactive user, light up to 2 h, "
             f"medium up to 12 h, heavy beyond. {ways}."
         )
-        return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(words, style="dim"))
+        return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(text, style="dim"))
 
 
 def _cells(one: LegStandings) -> tuple[str, ...]:

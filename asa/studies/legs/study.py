@@ -53,8 +53,8 @@ class Rival(Strategy):
         return load_strategy("per-stage").plan(view, forecast)
 
 
-def _early(leg: Running, lead_s: float, words: str) -> PlannedJob:
-    return leg.asked(max(leg.ends_s - lead_s, leg.ready_s), Keep.NOTHING, words)
+def _early(leg: Running, lead_s: float, text: str) -> PlannedJob:
+    return leg.asked(max(leg.ends_s - lead_s, leg.ready_s), Keep.NOTHING, text)
 
 
 def _by_mean(leg: Running) -> PlannedJob:
@@ -100,19 +100,17 @@ class LegsRival:
     make: Callable[[Foresight], Strategy]
     estimator: str = "mean"
     hands_over: bool = False
-    words: str = ""
+    text: str = ""
 
 
 WAYS: Mapping[str, LegsRival] = {
-    "reactive": LegsRival(lambda _: load_strategy("per-stage"), words="when a leg has ended"),
-    "mean": LegsRival(lambda _: Rival(_by_mean), words="the mean of the waits ahead"),
-    "at-once": LegsRival(lambda _: load_strategy("chained"), words="at once, behind the leg that runs"),
-    "trees": LegsRival(lambda _: Rival(_by_median), "asa-queue-boost", words="boosted trees on the queue and the past"),
-    "asa-waits": LegsRival(lambda _: Rival(_weighed), "asa-queue", words="asa's forecasts, without hand-over"),
-    "asa": LegsRival(lambda _: Rival(ahead), "asa-queue", hands_over=True, words="asa"),
-    "oracle": LegsRival(
-        lambda world: Rival(_LegOracle(world)), hands_over=True, words="knows the wait, and takes over"
-    ),
+    "reactive": LegsRival(lambda _: load_strategy("per-stage"), text="when a leg has ended"),
+    "mean": LegsRival(lambda _: Rival(_by_mean), text="the mean of the waits ahead"),
+    "at-once": LegsRival(lambda _: load_strategy("chained"), text="at once, behind the leg that runs"),
+    "trees": LegsRival(lambda _: Rival(_by_median), "asa-queue-boost", text="boosted trees on the queue and the past"),
+    "asa-waits": LegsRival(lambda _: Rival(_weighed), "asa-queue", text="asa's forecasts, without hand-over"),
+    "asa": LegsRival(lambda _: Rival(ahead), "asa-queue", hands_over=True, text="asa"),
+    "oracle": LegsRival(lambda world: Rival(_LegOracle(world)), hands_over=True, text="knows the wait, and takes over"),
 }
 """By name, who is compared."""
 

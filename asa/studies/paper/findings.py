@@ -265,13 +265,13 @@ def _claims(mode: str, runs: _Runs) -> Iterable[Claim]:
     if naive := runs.get((mode, workflow, cores, ASA_NAIVE)):
         spans = np.array([run.makespan_s for run in runs[mode, workflow, cores, "asa"]])
         later = (np.array([run.makespan_s for run in naive]) - spans) / spans.mean()
-        words = f"ASA Naive's makespan above ASA's, {workflow} on {cores} cores of {system}"
-        yield _claim("4.6", words, mode, 100 * later, math.nan)
+        text = f"ASA Naive's makespan above ASA's, {workflow} on {cores} cores of {system}"
+        yield _claim("4.6", text, mode, 100 * later, math.nan)
 
 
 def _claim(
     section: str,
-    words: str,
+    text: str,
     mode: str,
     of_seeds: NDArray[np.float64],
     published: float,
@@ -281,7 +281,7 @@ def _claim(
 ) -> Claim:
     ours = mean_interval(of_seeds.tolist())
     verdict, alike = (of_claim(found, published) for found in (ours, Interval(0.0, 0.0, 0.0)))
-    return Claim(section, words, mode, unit, ours, published, verdict, alike, fitted)
+    return Claim(section, text, mode, unit, ours, published, verdict, alike, fitted)
 
 
 def _claims_of_5(convergences: Sequence[Convergence]) -> list[Claim]:

@@ -208,10 +208,10 @@ def _counted(tally: Tally) -> str:
             "Core-hours are counted apart, since the workflows are fitted to them: "
             f"{tally.verdicts[VERDICTS[0]]} of {total} figures agree with the paper."
         )
-    words = ", ".join(f"{tally.verdicts[verdict]} {phrase}" for verdict, phrase in _FOUND.items())
+    text = ", ".join(f"{tally.verdicts[verdict]} {phrase}" for verdict, phrase in _FOUND.items())
     alike = ", ".join(str(tally.alike[verdict]) for verdict in _FOUND)
     return (
-        f"{_title(tally.table)}: of {total} figures {words}. (If all strategies were equal, these counts would be "
+        f"{_title(tally.table)}: of {total} figures {text}. (If all strategies were equal, these counts would be "
         f"{alike}.)"
     )
 
@@ -235,8 +235,8 @@ def _tallies(results: PaperResults) -> PageTable:
     return PageTable(columns, rows, "Verdicts, and the counts of the same rule if there were no differences.")
 
 
-def _title(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _title(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _claims(results: PaperResults) -> PageTable:

@@ -165,16 +165,16 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
 def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
     """Say how much longer other users wait because of the quickest strategy, and which strategy costs them most."""
     if not quick.longer:
-        words = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
+        text = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
     else:
-        words = (
+        text = (
             f"Everybody else waits clearly {quick.longer} for `{quick.strategy}`, by "
             f"{format_duration(abs(_longer_wait_s(quick)))} of {format_duration(quick.others_wait_s)}"
         )
     worst = max(candidates, key=_longer_wait_s)
     if worst.longer != "longer" or worst.strategy == quick.strategy:
-        return f"{words}."
-    return f"{words}; most for `{worst.strategy}`, by {format_duration(_longer_wait_s(worst))}."
+        return f"{text}."
+    return f"{text}; most for `{worst.strategy}`, by {format_duration(_longer_wait_s(worst))}."
 
 
 def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]) -> str:
@@ -234,19 +234,19 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     best, _ = _first_of(averages, lambda one: one.is_as_quick_of_thrifty)
     for kind, among in (("workflow", _by_workflow(results.places)), ("size", _by_size(results.places))):
         if len(among) > 1 and best.strategy != QUICK_BASE:
-            words = ", ".join(f"{what} {ratios[best.strategy]:.2f}" for what, ratios in among.items())
-            yield f"Makespan of {best.strategy} over Big Job's, by {kind}: {words}."
+            text = ", ".join(f"{what} {ratios[best.strategy]:.2f}" for what, ratios in among.items())
+            yield f"Makespan of {best.strategy} over Big Job's, by {kind}: {text}."
     beaten = {one.strategy: one.dominated / one.cells for one in averages}
-    words = ", ".join(f"{name} {100 * beaten[name]:.0f} %" for name in sorted(beaten, key=beaten.__getitem__))
+    text = ", ".join(f"{name} {100 * beaten[name]:.0f} %" for name in sorted(beaten, key=beaten.__getitem__))
     less = f"clearly less, by more than {100 * MARGIN:.0f} %,"
-    yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {words}."
+    yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {text}."
     harm = sorted(averages, key=_longer_wait_s)
-    words = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
+    text = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
     alone = format_duration(averages[0].others_wait_s)
-    yield f"How much longer the others wait: {words}; without this workflow they wait {alone}."
+    yield f"How much longer the others wait: {text}; without this workflow they wait {alone}."
     ahead = [one for one in averages if one.strategy != THRIFTY_BASE]
-    words = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
-    yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {words}."
+    text = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
+    yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {text}."
 
 
 def _seconds(strategy: str, found: Interval, side: Side) -> str:
@@ -327,10 +327,10 @@ def _first_of(
     first, *others = sorted(filter(is_near, standings), key=_makespan)
     same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
     near = [one.strategy for one in others if one.strategy not in same]
-    words = ", ".join([first.strategy, *same])
+    text = ", ".join([first.strategy, *same])
     if near and len(others) + 1 == len(standings):
-        return first, f"{words} (none of the others is significantly slower)"
-    return first, f"{words} (not significantly quicker than {', '.join(near)})" if near else words
+        return first, f"{text} (none of the others is significantly slower)"
+    return first, f"{text} (not significantly quicker than {', '.join(near)})" if near else text
 
 
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
@@ -348,11 +348,11 @@ def _quickest(standings: Sequence[SchedulerStanding]) -> str:
 
 def _sentence(standings: Sequence[SchedulerStanding]) -> str:
     """Say who is quickest under a scheduler, who of those that cost little, and who harms others most."""
-    words = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
+    text = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
     worst = max(standings, key=_longer_wait_s)
     if worst.longer == "longer":
-        words += f"; {worst.strategy} makes the others wait {format_duration(worst.longer_wait_s.mean)} longer"
-    return f"{words}."
+        text += f"; {worst.strategy} makes the others wait {format_duration(worst.longer_wait_s.mean)} longer"
+    return f"{text}."
 
 
 # ---------------------------------------------------------------------- over all schedulers
@@ -375,8 +375,8 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
         yield _matrix("Scheduler", rows, caption, digits, marks)
     for heading, rows in (("Workflow", _by_workflow(results.places)), ("Size", _by_size(results.places))):
         if len(rows) > 1:
-            words = f"Makespan, over Big Job's, by {heading.lower()}, over all schedulers under which all ran."
-            yield _matrix(heading, rows, words, 2, {})
+            text = f"Makespan, over Big Job's, by {heading.lower()}, over all schedulers under which all ran."
+            yield _matrix(heading, rows, text, 2, {})
 
 
 def _makespan(one: SchedulerStanding) -> float:
@@ -426,8 +426,8 @@ def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
         intervals=intervals,
         in_time=True,
     )
-    words = "Mean wait of the others, above that without this workflow, under each scheduler; with 95 % intervals."
-    return [Text((_OTHERS,)), PageFigure(drawn, words), _harm(standings)]
+    text = "Mean wait of the others, above that without this workflow, under each scheduler; with 95 % intervals."
+    return [Text((_OTHERS,)), PageFigure(drawn, text), _harm(standings)]
 
 
 def _harm(standings: Sequence[SchedulerStanding]) -> PageTable:

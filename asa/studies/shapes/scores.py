@@ -131,7 +131,7 @@ class ShapeVerdicts:
 
     def __rich__(self) -> Group:
         """Lay it out, a table for each rule of age."""
-        words = (
+        text = (
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
             "is a single width that anybody could have known. Possible: of these two the second over the first. Over "
@@ -139,7 +139,7 @@ class ShapeVerdicts:
             "the mean wait of others is longer than with the Big Job."
         )
         by_age = put_together(judged(self.runs), lambda one: one.age_accrues)
-        return Group(*(_table(age, of) for age, of in by_age.items()), Text(words, style="dim"))
+        return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
 
 
 def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - a key of the table

@@ -320,8 +320,8 @@ class CommandLink:
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _change(self, job_id: str, *words: str) -> None:
-        done = self._ask("update", clean("scontrol", *words))
+    def _change(self, job_id: str, *text: str) -> None:
+        done = self._ask("update", clean("scontrol", *text))
         if done.returncode:
             raise refusals.refused("scontrol", job_id, done)
 

@@ -290,9 +290,9 @@ class Exchange:
             hint = "It wants a token: set SLURM_JWT, as by: export $(scontrol token)"
         else:
             hint = "The token may have ended or belong to another user: make a new one with scontrol token."
-        words = "; ".join(complaint.words for complaint in complaints(answer.document()))
+        text = "; ".join(complaint.text for complaint in complaints(answer.document()))
         return AccessError(
-            f"Slurm does not let us in (HTTP status {answer.status}{': ' * bool(words)}{words})",
+            f"Slurm does not let us in (HTTP status {answer.status}{': ' * bool(text)}{text})",
             where=self.url,
             hint=hint,
         )

@@ -384,7 +384,7 @@ class RestLink:
         body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)
         answer = self._ask("update", "POST", "/slurm", f"/job/{_number(job.job_id)}", body=body)
         document = self._checked_change(answer, what)
-        ignored = [warning for warning in complaints(document, "warnings") if "gnoring" in warning.words]
+        ignored = [warning for warning in complaints(document, "warnings") if "gnoring" in warning.text]
         if ignored:
             raise BackendError(f"{what}: {summary(ignored)}")
 

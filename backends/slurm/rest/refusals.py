@@ -39,7 +39,7 @@ class Complaint:
     """An error or a warning in an answer: Slurm's number, None if it has none, and words."""
 
     number: int | None  # slurm's; None if it has none
-    words: str
+    text: str
 
     @property
     def is_refusal(self) -> bool:
@@ -74,7 +74,7 @@ def _complaint(entry: Any) -> Complaint:
 
 def summary(found: list[Complaint]) -> str:
     """Say complaints in a line, in Slurm's words."""
-    return "; ".join(dict.fromkeys(complaint.words for complaint in found if complaint.words)) or "no reason given"
+    return "; ".join(dict.fromkeys(complaint.text for complaint in found if complaint.text)) or "no reason given"
 
 
 def has_unauthorised(found: list[Complaint]) -> bool:
@@ -106,15 +106,15 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
     """Make the error for a submission that was not accepted, or is in doubt."""
     what = summary(found) if found else f"HTTP status {status}"
-    words = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
-    meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}
-    said = (f"Slurm does not accept the job now: {words}", f"Slurm refuses the job: {words}")
+    text = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
+    meanings = {meaning_of(complaint.number, f"{complaint.text} {user_message}") for complaint in found}
+    said = (f"Slurm does not accept the job now: {text}", f"Slurm refuses the job: {text}")
     is_final = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
     if refusal := refusal_of(meanings | ({Meaning.LATER} if status == 429 else set()), said, is_final=is_final):
         return refusal
     if Meaning.AWAY in meanings:
-        return UnavailableError(f"the job was not submitted: {words}")
+        return UnavailableError(f"the job was not submitted: {text}")
     if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by a proxy before it
-        return UnavailableError(f"the job was not submitted: {words}", is_unexplained=True)
+        return UnavailableError(f"the job was not submitted: {text}", is_unexplained=True)
     is_unexplained = bool(found) and meanings <= {Meaning.UNKNOWN}
-    return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}", is_unexplained=is_unexplained)
+    return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {text}", is_unexplained=is_unexplained)

@@ -206,7 +206,7 @@ class Executor(RemoteExecutor):
             printable(
                 f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
                 f" Strategy {plan.strategy}{who}.\n"
-                f"{self._expected.words()}{unheeded}See the run with: asa status {folder.path}"
+                f"{self._expected.text()}{unheeded}See the run with: asa status {folder.path}"
             )
         )
 

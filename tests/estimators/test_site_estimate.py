@@ -7,7 +7,7 @@ import pytest
 
 from asa import QueuedJob
 from asa.estimators.joint import JointForecast
-from asa.estimators.site_word import Lived, assumed_error, blend, blended_together, off_lately
+from asa.estimators.site_estimate import Lived, assumed_error, blend, blended_together, off_lately
 from asa.waits import WaitForecast
 
 HOUR = 3600.0

@@ -1,9 +1,9 @@
 """Blends a batch system's own estimate of a start with a forecast, by the recent errors of both.
 
 Slurm's ``sbatch --test-only`` and a planning system's plan assume that jobs use their whole walltimes and that no later
-jobs come; but they know the queue, which a site may hide, and its priorities. As an input of the estimators this *word*
-helped while little was learned, and did harm later. So the two are blended outside of the estimators, by the errors of
-earlier words. If the queue is visible and simulated, the word adds nothing, and is not used.
+jobs come; but they know the queue, which a site may hide, and its priorities. As an input of the estimators this
+estimate helped while little was learned, and did harm later. So the two are blended outside of the estimators, by the
+errors of earlier estimates. If the queue is visible and simulated, the site's own adds nothing, and is not used.
 
 Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
 "The site's own word" in docs/research/forecasts.md.
@@ -24,9 +24,9 @@ from asa.waits import WaitForecast
 
 _MAX_LIVED = 200
 _KEEP = 0.95  # of what an outcome counts for, at each later one
-_NEAR = 0.8  # decades between two words, at which what became of one counts 1/e for the other
+_NEAR = 0.8  # decades between two estimates, at which what became of one counts 1/e for the other
 _OF_BIAS, _OF_ERROR = 2.0, 4.0  # outcomes that what is assumed beforehand counts for
-_WORD_ERROR = 1.0  # decades that a word is taken to be off, its bias taken out, before any outcome is known
+_SITE_ERROR = 1.0  # decades that it is taken to be off, its bias taken out, before any outcome is known
 _LEARNED_ERROR, _FIRST_ERROR = 0.7, 1.1  # that a forecast is taken to be off
 _FEW_WAITS = 30
 _OF_ASSUMED = 4.0  # outcomes that this counts for
@@ -35,7 +35,7 @@ _LATELY = 50
 
 
 class Lived(NamedTuple):
-    """A word of a batch system, the forecast made with it, and the observed wait; in seconds."""
+    """A start that a batch system estimated, the forecast made with it, and the observed wait; in seconds."""
 
     word_s: float
     forecast_s: float
@@ -43,27 +43,27 @@ class Lived(NamedTuple):
 
 
 def off_lately(lived: Sequence[Lived]) -> tuple[int, float, float]:
-    """Return the number of recent words with an observed wait, their error in decades, and that of the forecasts.
+    """Return the number of recent estimates with an observed wait, their error in decades, and that of the forecasts.
 
     The latter is nan if none is known.
     """
-    words, forecasts, waits = _decades(np.array(lived[-_LATELY:], dtype=np.float64).reshape(-1, 3).T)
-    if not len(words):
+    estimates, forecasts, waits = _decades(np.array(lived[-_LATELY:], dtype=np.float64).reshape(-1, 3).T)
+    if not len(estimates):
         return 0, math.nan, math.nan
-    return len(words), float(np.abs(waits - words).mean()), float(np.abs(waits - forecasts).mean())
+    return len(estimates), float(np.abs(waits - estimates).mean()), float(np.abs(waits - forecasts).mean())
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """A forecast in which a batch system's word counts."""
+    """A forecast in which a batch system's own estimate counts."""
 
     forecast: WaitForecast
-    share: float  # what the word counts for, from 0 to 1
+    share: float  # what that estimate counts for, from 0 to 1
     shift: float  # decades by which the forecast was moved
 
 
 def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
-    """Return the assumed error of a forecast, in decades, before it was ever compared with a word.
+    """Return the assumed error of a forecast, in decades, before it was ever compared with one.
 
     `learned`: from how many waits it was made.
     `lately`: forecasts of that kind and the observed waits, in seconds, oldest first.
@@ -74,21 +74,21 @@ def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
 
 
 def blend(forecast: WaitForecast, word_s: float, lived: Sequence[Lived], assumed: float = _LEARNED_ERROR) -> Blend:
-    """Shift a forecast towards a batch system's word, by the recent errors of both.
+    """Shift a forecast towards a batch system's own estimate, by the recent errors of both.
 
-    `lived`: earlier words and the observed waits, oldest first.
+    `lived`: earlier estimates and the observed waits, oldest first.
     `assumed`: assumed error of the forecast in decades; see `assumed_error`.
     """
     latest = np.array(lived[-_MAX_LIVED:], dtype=np.float64).reshape(-1, 3)
-    words, forecasts, waits = _decades(latest.T)
-    word, stated = _decades(np.array([word_s, forecast.quantiles_s[4]])).tolist()
-    counts = _KEEP ** np.arange(len(words) - 1, -1, -1) * np.exp(-np.abs(words - word) / _NEAR)
+    estimates, forecasts, waits = _decades(latest.T)
+    estimate, stated = _decades(np.array([word_s, forecast.quantiles_s[4]])).tolist()
+    counts = _KEEP ** np.arange(len(estimates) - 1, -1, -1) * np.exp(-np.abs(estimates - estimate) / _NEAR)
     total = float(counts.sum())
-    bias = float(counts @ (waits - words)) / (total + _OF_BIAS)
-    of_word = (float(counts @ np.abs(waits - words - bias)) + _OF_ERROR * _WORD_ERROR) / (total + _OF_ERROR)
+    bias = float(counts @ (waits - estimates)) / (total + _OF_BIAS)
+    of_estimate = (float(counts @ np.abs(waits - estimates - bias)) + _OF_ERROR * _SITE_ERROR) / (total + _OF_ERROR)
     of_forecast = (float(counts @ np.abs(waits - forecasts)) + _OF_ERROR * assumed) / (total + _OF_ERROR)
-    share = 1.0 / (1.0 + math.exp(_SHARPNESS * (of_word - of_forecast)))
-    shift = share * (max(word + bias, math.log10(FLOOR_S)) - stated)
+    share = 1.0 / (1.0 + math.exp(_SHARPNESS * (of_estimate - of_forecast)))
+    shift = share * (max(estimate + bias, math.log10(FLOOR_S)) - stated)
     return Blend(_moved(forecast, shift), share, shift)
 
 
