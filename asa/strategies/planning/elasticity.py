@@ -96,7 +96,7 @@ class Resizing:
         """Give the same where jobs get no more cores."""
         return Resizing(self.shrink_by)
 
-    def held(
+    def core_seconds_of(
         self, cores: int, run_s: float, needs: Sequence[int], lasts_s: Sequence[float]
     ) -> tuple[float, Elasticity]:
         """Count the core-seconds that stages hold one after the other; and say whether their job gives cores back."""
@@ -121,7 +121,7 @@ class RisingJob:
         assert site.more_s is not None
         self._site, self._more_s = site, site.more_s
         self.widths: list[int] = []
-        self.held_s = 0.0  # core-seconds
+        self.core_seconds = 0.0
         self.rises = 0  # how often it gets more
         self._ends_s: list[float] = []
         self._runs_s = self._walltime_s = self._waits_s = 0.0
@@ -140,7 +140,7 @@ class RisingJob:
         self.widths.append(width)
         self._runs_s += run_s
         self._ends_s.append(self._runs_s)
-        self.held_s += width * run_s
+        self.core_seconds += width * run_s
         return True
 
     def _rise(self, name: str, width: int, walltime_s: float) -> None:
@@ -157,7 +157,7 @@ class RisingJob:
         if max(late_s[0], late_s[-1]) > max_s:
             # then another job is asked for, of a queue that is slow now: its wait is a long one, too
             late_s = np.where(late_s > max_s, max_s + self._more_s(name, width, walltime_s), late_s)
-        self.held_s += before * stands_s + cores * early_s
+        self.core_seconds += before * stands_s + cores * early_s
         self._late_s, self.rises = self._late_s + late_s, self.rises + 1
         self._waits_s += float(waits_s[int(_SPARE_LEVEL * len(waits_s))])
 

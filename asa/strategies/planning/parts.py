@@ -228,7 +228,7 @@ class Parts:
         walltime_s = self.workflow.walltime_of(names, one.walltime_s)
         if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
             return None
-        core_seconds, elasticity = self.resizing.held(one.cores, one.run_s, one.needs, one.lasts_s)
+        core_seconds, elasticity = self.resizing.core_seconds_of(one.cores, one.run_s, one.needs, one.lasts_s)
         hours = 0.0 if self.workflow.stages[names[0]].local else core_seconds / 3600
         spread = math.sqrt(one.strays) / one.run_s
         return Block(names, one.cores, walltime_s, one.run_s, hours, elasticity, spread, one.shapes)
@@ -279,7 +279,7 @@ class Parts:
         cores, run_s = max(needs), sum(lasts)
         if run_s > walltime_s:
             return None
-        core_seconds, elasticity = self.resizing.held(cores, run_s, needs, lasts)
+        core_seconds, elasticity = self.resizing.core_seconds_of(cores, run_s, needs, lasts)
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
         return Block(names, cores, walltime_s, run_s, core_seconds / 3600, elasticity, spread)
 
