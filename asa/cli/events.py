@@ -90,7 +90,7 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
 
 
 def _submitted(record: Submitted) -> str:
-    from asa.cli.units import each_of
+    from asa.cli.kinds import each_of
 
     asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}{each_of(record)}"
     again = " again" if record.resubmission else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.kinds.base import duration
 from asa.cli.logs import RunOption, last_words
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
@@ -27,7 +28,6 @@ from asa.cli.runs import (
 )
 from asa.cli.screen import clock, cores
 from asa.cli.shapes import about_shapes
-from asa.cli.units.base import duration
 from asa.core.options import Output, OutputOption
 from asa.units import format_duration
 

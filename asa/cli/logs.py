@@ -92,7 +92,7 @@ def logs(
 
     Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
     """
-    from asa.cli.units import check_unit
+    from asa.cli.kinds import check_unit
 
     folder = open_run(runs, run)
     state, _ = read_state(folder)
@@ -164,7 +164,7 @@ def log_files(
 
     `unit`: of this one alone, where units of the stage have numbers.
     """
-    from asa.cli.units import output_files
+    from asa.cli.kinds import output_files
 
     job = _job_that_ran(state, stage)
     if job is None:

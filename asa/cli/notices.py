@@ -62,7 +62,7 @@ def is_on_hold(status: JobStatus) -> bool:
 
 def _held(status: JobStatus) -> tuple[str, str]:
     """Say what of a job is on hold, in words, and why; empty if nothing is."""
-    from asa.cli.units import held_units
+    from asa.cli.kinds import held_units
 
     if is_on_hold(status):
         return f"job {status.job_id}", status.reason

@@ -9,8 +9,8 @@ import typer
 from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
+from asa.cli.kinds import size_document, size_words
 from asa.cli.runs import print_document
-from asa.cli.units import size_document, size_words
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_CORES, format_duration

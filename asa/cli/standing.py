@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState, JobStatus, StepTimes
+from asa.cli.kinds import unit_standing
+from asa.cli.kinds.base import UnitStanding
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
-from asa.cli.units import unit_standing
-from asa.cli.units.base import UnitStanding
 from asa.core import owned
 from asa.errors import InputError, OwnerError
 from asa.keepers import is_kept_in_private, kept

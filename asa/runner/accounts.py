@@ -14,7 +14,7 @@ from asa.strategies.base import Keep
 from asa.units import core_hours
 
 if TYPE_CHECKING:
-    from asa.runner.units import UnitsOfRun
+    from asa.runner.kinds import UnitsOfRun
 
 NOTICE_S = 120.0
 """A client looks at least once a minute, and a local stage begins and ends."""

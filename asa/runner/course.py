@@ -2,7 +2,7 @@
 
 A stage is attempted until it is done: an attempt is *asked for again* if its job never ran it, is *tried again* if it
 failed and may, is *handed back* to the host of an open run, or *fails* for good. The unit that its job runs decides
-that; see `asa.runner.units`.
+that; see `asa.runner.kinds`.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.runner.jobs import Job
+from asa.runner.kinds import UnitsOfRun
+from asa.runner.kinds.base import HOPELESS
 from asa.runner.stages import Stages
-from asa.runner.units import UnitsOfRun
-from asa.runner.units.base import HOPELESS
 from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.workflow import Stage, Workflow

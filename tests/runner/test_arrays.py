@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from asa.backend import PartitionLimits
 from asa.cli.app import app
-from asa.cli.units.elements import element_standing
+from asa.cli.kinds.elements import element_standing
 from asa.elements import Elements, parse_array
 from asa.metrics import measure
 from asa.records import Ended, Retrying, StageEnded, Submitted

@@ -20,9 +20,9 @@ from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
 from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported, Shaped
+from asa.runner.kinds.rounds import NOTHING_LEFT
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
-from asa.runner.units.rounds import NOTHING_LEFT
 from asa.runtimes import run_times_of
 from asa.shapes import Moldable, RunAt
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy

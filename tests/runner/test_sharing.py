@@ -18,9 +18,9 @@ from asa.records import Ended, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
 from asa.runner.course import RunEnding
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Refused, Reported
+from asa.runner.kinds.rounds import MAX_ROUNDS, NOTHING_LEFT
 from asa.runner.specs import spec_of, token_of
 from asa.runner.state import RunState
-from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT
 from asa.runtimes import RunTime, run_times_of
 from asa.runtimes.widths import as_seen, with_widths
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy

@@ -14,7 +14,7 @@ import pytest
 from slurm_runs import SlurmRun, glancing, process, stage, told_jobs
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 
-from asa.cli.units.elements import element_standing
+from asa.cli.kinds.elements import element_standing
 from asa.elements import parse_array
 from asa.metrics import measure
 from asa.records import Ended, Observed, StageEnded, Submitted

@@ -26,8 +26,8 @@ from asa.runner.arrays import how_they_ended, is_no_array, short
 from asa.runner.course import RunCourse
 from asa.runner.entries import Narrowed
 from asa.runner.jobs import Job, round_of
+from asa.runner.kinds.rounds import MAX_ROUNDS, RoundUnits
 from asa.runner.nodes import moved
-from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits
 from asa.strategies.base import Phase, PlannedJob
 from asa.workflow import Stage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.bags import Bag
-from asa.cli.units.base import Reason, UnitStanding
+from asa.cli.kinds.base import Reason, UnitStanding
 from asa.units import format_duration
 
 if TYPE_CHECKING:

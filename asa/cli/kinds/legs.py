@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
-from asa.cli.units.base import Reason, UnitStanding
+from asa.cli.kinds.base import Reason, UnitStanding
 from asa.units import format_duration
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from asa.keys import terms_of
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
-from asa.runner.units.base import Units
+from asa.runner.kinds.base import Units
 from asa.strategies.base import GrowthView, Phase, PlannedJob
 from asa.workflow import Stage
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.cli.units.base import UnitStanding
-from asa.cli.units.elements import (
+from asa.cli.kinds.base import UnitStanding
+from asa.cli.kinds.elements import (
     check_element,
     each_of,
     element_files,
@@ -19,8 +19,8 @@ from asa.cli.units.elements import (
     size_document,
     size_words,
 )
-from asa.cli.units.legs import leg_standing
-from asa.cli.units.tasks import TaskStanding
+from asa.cli.kinds.legs import leg_standing
+from asa.cli.kinds.tasks import TaskStanding
 
 __all__ = ["check_unit", "each_of", "held_units", "output_files", "size_document", "size_words", "unit_standing"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import ElementEnd, JobStatus
 from asa.bags import Bag
-from asa.cli.units.base import Reason, UnitStanding, duration
-from asa.cli.units.tasks import TaskStanding
+from asa.cli.kinds.base import Reason, UnitStanding, duration
+from asa.cli.kinds.tasks import TaskStanding
 from asa.elements import NONE, Elements
 from asa.errors import InputError
 from asa.records import Submitted

@@ -16,8 +16,8 @@ from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job
-from asa.runner.units.base import cut_short
-from asa.runner.units.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, number_of, ran_out
+from asa.runner.kinds.base import cut_short
+from asa.runner.kinds.rounds import MAX_ROUNDS, RoundUnits, has_completed, is_of_its_round, number_of, ran_out
 from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, RunView, StageView, Strategy
 
 

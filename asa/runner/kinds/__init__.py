@@ -14,11 +14,11 @@ from typing import Any
 from asa.backend import Capabilities, JobSpec
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
-from asa.runner.units.base import Units
-from asa.runner.units.elements import ElementUnits
-from asa.runner.units.growth import GrowthUnits, widths_of
-from asa.runner.units.legs import LegUnits
-from asa.runner.units.tasks import TaskUnits
+from asa.runner.kinds.base import Units
+from asa.runner.kinds.elements import ElementUnits
+from asa.runner.kinds.growth import GrowthUnits, widths_of
+from asa.runner.kinds.legs import LegUnits
+from asa.runner.kinds.tasks import TaskUnits
 from asa.strategies.base import PlannedJob, StageView
 from asa.workflow import Stage, Workflow
 

@@ -15,8 +15,8 @@ from asa.runner.arrays import in_turn
 from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job, round_of
-from asa.runner.units.base import cut_short
-from asa.runner.units.rounds import MAX_ROUNDS, NOTHING_LEFT, RoundUnits, has_completed, number_of, ran_out
+from asa.runner.kinds.base import cut_short
+from asa.runner.kinds.rounds import MAX_ROUNDS, NOTHING_LEFT, RoundUnits, has_completed, number_of, ran_out
 from asa.strategies.base import PlannedJob, StageView
 
 

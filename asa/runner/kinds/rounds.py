@@ -21,7 +21,7 @@ from asa.outcome import JobOutcome
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
-from asa.runner.units.base import Units, cut_short, set_running
+from asa.runner.kinds.base import Units, cut_short, set_running
 from asa.strategies.base import Keep, Phase, PlannedJob, StageView
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
