@@ -26,7 +26,7 @@ _ROOM = 11  # letters to the right of the last place, for those that would overl
 _LABEL = 9
 _BESIDE_PT = 7.0  # between intervals that would hide each other
 _COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinct to colour-blind eyes
-_SHAPES = {"B": "s", "P": "o", "C": "^"}
+_MARKERS = {"B": "s", "P": "o", "C": "^"}
 _BEST_COLOUR = "#555555"
 _CHOSEN_COLOUR = "#cc79a7"
 _TICKS_S = (
@@ -209,7 +209,7 @@ def _draw(panel: Axes, candidate: PlanAmongOthers, aside_pt: float) -> None:
         at[:1],
         [sketch.makespan_s],
         linestyle="none",
-        marker="*" if candidate.is_chosen else _SHAPES.get(candidate.mark, "o"),
+        marker="*" if candidate.is_chosen else _MARKERS.get(candidate.mark, "o"),
         markersize=17 if candidate.is_chosen else 10,
         color=colour,
         markeredgecolor="white",
@@ -218,7 +218,7 @@ def _draw(panel: Axes, candidate: PlanAmongOthers, aside_pt: float) -> None:
         transform=place,
         zorder=5 if candidate.is_chosen else 3,
     )
-    if candidate.mark not in _SHAPES and not candidate.is_chosen:
+    if candidate.mark not in _MARKERS and not candidate.is_chosen:
         panel.text(
             at[0],
             sketch.makespan_s,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from asa.backends.simulated.policies import QueueView
 
-from .network import Evaluator, Floats, NetworkShape
+from .network import Evaluator, Floats, NetworkSize
 from .state import SCALE_S, Encoder, Integers
 
 
@@ -22,7 +22,7 @@ class Actor:
 
     def __init__(
         self,
-        shape: NetworkShape,
+        shape: NetworkSize,
         parameters: Mapping[str, Floats],
         *,
         scale_s: int = SCALE_S,

@@ -33,12 +33,12 @@ _FEW: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkShape:
+class NetworkSize:
     """The size of a network.
 
     Examples
     --------
-    >>> NetworkShape("pg", 4360).parameters, NetworkShape("dql", 4360).parameters
+    >>> NetworkSize("pg", 4360).parameters, NetworkSize("dql", 4360).parameters
     (21890053, 21449004)
     """
 
@@ -91,7 +91,7 @@ class NetworkShape:
         return sum(math.prod(shape) for shape in self.arrays.values())
 
 
-def initial(shape: NetworkShape, rng: np.random.Generator) -> dict[str, Floats]:
+def initial(shape: NetworkSize, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw the initial parameters of training.
 
     Weights are uniform, with a spread that keeps the variance through a leaky rectifier (He et al., 2015); biases are
@@ -116,7 +116,7 @@ class Evaluator:
     are multiplied.
     """
 
-    def __init__(self, shape: NetworkShape, parameters: Mapping[str, Floats]) -> None:
+    def __init__(self, shape: NetworkSize, parameters: Mapping[str, Floats]) -> None:
         self.shape = shape
         self.parameters = parameters
         self._sums = np.zeros((shape.rows + 1, shape.hidden[0]), dtype=np.float32)

@@ -24,7 +24,7 @@ from asa.core.files import replacing
 from asa.errors import StateError
 
 from .agents import Actor
-from .network import Floats, Kind, NetworkShape
+from .network import Floats, Kind, NetworkSize
 from .patient import PATIENCE, WINDOW, Patient
 from .ranking import COLUMNS, RankJudge, rank_arrays
 from .rewards import Cost, Reward
@@ -42,7 +42,7 @@ _DAMAGED: Final = "It was changed or cut off: take another copy, or train anew."
 class Agent:
     """A network that was trained, and what it was trained for."""
 
-    shape: NetworkShape
+    shape: NetworkSize
     parameters: Mapping[str, Floats]
     scale_s: int = SCALE_S  # scale of times in its input
     levels: Literal[1, 2] = 2  # 2 for DRAS; 1 for an agent that never reserves, as Decima-PG
@@ -150,7 +150,7 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
         raise StateError("is no trained agent", where=str(path), hint="Training writes agents as best.npz.")
     try:
         parsed = _Header.model_validate(header)
-        shape = NetworkShape(parsed.kind, parsed.nodes, parsed.window, parsed.hidden)
+        shape = NetworkSize(parsed.kind, parsed.nodes, parsed.window, parsed.hidden)
     except (ValidationError, ValueError) as error:
         raise StateError(f"has a header that makes no sense: {error}", where=str(path), hint=_DAMAGED) from error
     if nodes is not None and shape.nodes != nodes:

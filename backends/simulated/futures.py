@@ -18,7 +18,7 @@ from . import futures_kernel as k
 KEPT = 256
 """Runs of each kind that are remembered, the latest."""
 
-OF_SHAPE, OF_USER, OF_SITE = range(3)
+OF_ALIKE, OF_USER, OF_SITE = range(3)
 """What was expected of a run: what the same user's like jobs took, the user's last jobs, the site's."""
 KINDS = 3
 

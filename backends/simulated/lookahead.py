@@ -45,7 +45,7 @@ from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObserva
 
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
-from .futures import OF_SHAPE, OF_SITE, OF_USER, RunTimeRatios, starting_now, starts
+from .futures import OF_ALIKE, OF_SITE, OF_USER, RunTimeRatios, starting_now, starts
 
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
@@ -149,7 +149,7 @@ class QueueSimulation:
         self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
         self._tickets = 0
         self._in_use, self._max_in_use = 0.0, 0.0
-        self._users, self._shapes = _Habits(), _Habits()
+        self._users, self._alike = _Habits(), _Habits()
         self._partitions: dict[str, int] = {}
         self._used: list[float] = []  # by partition, cores in use
         self._max_used: list[float] = []
@@ -287,12 +287,12 @@ class QueueSimulation:
 
     def _expected(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Say of jobs what part of their request they are expected to use, and what that is taken from."""
-        shape, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
-        kind = np.where(shape >= 0, OF_SHAPE, np.where(user >= 0, OF_USER, OF_SITE))
-        return kind, np.choose(kind, [shape, user, np.full(len(shape), self._site_share)])
+        alike, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
+        kind = np.where(alike >= 0, OF_ALIKE, np.where(user >= 0, OF_USER, OF_SITE))
+        return kind, np.choose(kind, [alike, user, np.full(len(alike), self._site_share)])
 
     def _shares(self) -> tuple[tuple[NDArray[np.float64], int], tuple[NDArray[np.float64], int]]:
-        return (self._shapes.share, k.SHAPE), (self._users.share, k.USER)
+        return (self._alike.share, k.ALIKE), (self._users.share, k.USER)
 
     # ------------------------------------------------------------------ what happens
 
@@ -345,16 +345,16 @@ class QueueSimulation:
                 )
             row[k.SINCE] = row[k.SUBMIT]
         share = min(max(run_s, 1.0) / float(row[k.ASKED]), 1.0)
-        shape, user = int(row[k.SHAPE]), int(row[k.USER])
-        of_shape, of_user = float(self._shapes.share[shape]), float(self._users.share[user])
-        if of_shape >= 0:
-            self._run_times.learn(OF_SHAPE, share / max(of_shape, _LEAST_SHARE))
+        alike, user = int(row[k.ALIKE]), int(row[k.USER])
+        of_alike, of_user = float(self._alike.share[alike]), float(self._users.share[user])
+        if of_alike >= 0:
+            self._run_times.learn(OF_ALIKE, share / max(of_alike, _LEAST_SHARE))
         elif of_user >= 0:
             self._run_times.learn(OF_USER, share / max(of_user, _LEAST_SHARE))
         else:
             self._run_times.learn(OF_SITE, share / max(self._site_share, _LEAST_SHARE))
         self._users.learn(int(row[k.USER]), share)
-        self._shapes.learn(int(row[k.SHAPE]), share)
+        self._alike.learn(int(row[k.ALIKE]), share)
         self._site_share += _SITE_STEP * (share - self._site_share)
         self._pass_time(float(row[k.SINCE]) + run_s)
 
@@ -416,7 +416,7 @@ class QueueSimulation:
         own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
         # anew each time: the one that was returned before must not change
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
-        arrays = (row, self._waiting.flat, running.flat, self._users.share, self._shapes.share)
+        arrays = (row, self._waiting.flat, running.flat, self._users.share, self._alike.share)
         k.foresee(
             k.Visible(*map(seen, (*arrays, self._opinions, self._facts)), *self._scratch),
             float(job.submit_s),
@@ -433,16 +433,16 @@ class QueueSimulation:
     def _row(self, job: QueuedJob, ticket: int = -1) -> NDArray[np.float64]:
         """Make a row of a table from a job; new values get a number that no job has yet."""
         user = self._users.number(job.user) if job.user else _NOBODY
-        shape = self._shapes.number(_shape(job))
+        alike = self._alike.number(_likeness(job))
         partition = self._partitions.get(job.partition, -1)
         cores, asked_s = min(job.cores, k.MAX_CORES), min(job.walltime_s, _LONGEST_S)
-        return np.array([ticket, job.submit_s, _NEVER_S, cores, asked_s, user, shape, partition], dtype=np.float64)
+        return np.array([ticket, job.submit_s, _NEVER_S, cores, asked_s, user, alike, partition], dtype=np.float64)
 
     def _number(self, job: QueuedJob) -> None:
         """Give numbers to what is new about a job."""
         if job.user:
             self._users.add(job.user)
-        self._shapes.add(_shape(job))
+        self._alike.add(_likeness(job))
         if job.partition not in self._partitions:
             self._partitions[job.partition] = len(self._partitions)
             self._used.append(0.0)
@@ -474,7 +474,7 @@ class QueueSimulation:
             "tickets": self._tickets,
             "most_in_use": self._max_in_use,
             "users": self._users.state(),
-            "shapes": self._shapes.state(),
+            "shapes": self._alike.state(),
             "partitions": list(self._partitions),
             "most_used": list(self._max_used),
             "site_share": self._site_share,
@@ -492,8 +492,8 @@ class QueueSimulation:
             made._partitions = {str(name): i for i, name in enumerate(state["partitions"])}
             made._used = [0.0] * len(made._partitions)
             made._max_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
-            made._users, made._shapes = _Habits.from_state(state["users"]), _Habits.from_state(state["shapes"])
-            bounds = (len(made._users), len(made._shapes), len(made._partitions))
+            made._users, made._alike = _Habits.from_state(state["users"]), _Habits.from_state(state["shapes"])
+            bounds = (len(made._users), len(made._alike), len(made._partitions))
             made._waiting, made._running = (_Table.from_state(state[name], bounds) for name in ("waiting", "running"))
             for row in made._running.rows.T:
                 made._use(row, 1)
@@ -710,7 +710,7 @@ class _Advice:
         return np.clip(made, 0.0, _CEILING)
 
 
-def _shape(job: QueuedJob) -> tuple[str, int, float]:
+def _likeness(job: QueuedJob) -> tuple[str, int, float]:
     return job.user, min(job.cores, k.MAX_CORES), min(job.walltime_s, _LONGEST_S)
 
 

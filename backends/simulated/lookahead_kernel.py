@@ -13,7 +13,7 @@ from asa.core.compiled import At, kernel
 from .cores import fast_kernel as engine
 from .cores.heap import BITS, MASK, push
 
-TICKET, SUBMIT, SINCE, CORES, ASKED, USER, SHAPE, PARTITION = range(8)
+TICKET, SUBMIT, SINCE, CORES, ASKED, USER, ALIKE, PARTITION = range(8)
 """Columns of a table of jobs; a table is one vector, column after column. Waiting jobs have `FITS_SINCE` at `SINCE`."""
 FIELDS = 8
 FITS_SINCE = SINCE
@@ -42,8 +42,10 @@ class Visible(NamedTuple):
     target: Any  # tables of jobs: of one job; in order of submission; of those that run
     waiting: Any
     running: Any
-    user_share: Any  # by user and by shape, the part of their requests that they use; negative where unknown
-    shape_share: Any
+    user_share: (
+        Any  # by user, and by user, cores and request, the part of their requests that they use; negative where unknown
+    )
+    alike_share: Any
     opinions: Any
     facts: Any
     s: Any
@@ -111,10 +113,10 @@ def sort_by(key: Any, order: Any, other: Any, count: int) -> None:
 
 @kernel
 def _expected_share(a: Any, table: Any, room: int, row: int, site_share: float) -> float:
-    """Part of its request that a job is expected to use, by the best that is known: its shape, its user, the site."""
-    shape, user = int(table[At(SHAPE * room + row)]), int(table[At(USER * room + row)])
-    if a.shape_share[At(shape)] >= 0.0:
-        return float(a.shape_share[At(shape)])
+    """Part of its request that a job is expected to use, by the best that is known: jobs alike, its user, the site."""
+    alike, user = int(table[At(ALIKE * room + row)]), int(table[At(USER * room + row)])
+    if a.alike_share[At(alike)] >= 0.0:
+        return float(a.alike_share[At(alike)])
     if a.user_share[At(user)] >= 0.0:
         return float(a.user_share[At(user)])
     return float(site_share)
@@ -323,7 +325,7 @@ def _note_facts(a: Any, now: float, waits: int, runs: int, size: int, own_size: 
                 facts[16] = max(facts[16], waited)
         if user > 0.0 and a.waiting[At(USER * w_room + i)] == user:
             facts[18] += 1.0
-        if a.target[SHAPE] > 0.0 and a.waiting[At(SHAPE * w_room + i)] == a.target[SHAPE]:
+        if a.target[ALIKE] > 0.0 and a.waiting[At(ALIKE * w_room + i)] == a.target[ALIKE]:
             facts[21] += 1.0
             facts[22] = max(facts[22], waited)
         if width <= free:

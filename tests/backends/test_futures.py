@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from asa.backends.simulated.engine import Engine
-from asa.backends.simulated.futures import KEPT, OF_SHAPE, OF_USER, RunTimeRatios, starting_now, starts
+from asa.backends.simulated.futures import KEPT, OF_ALIKE, OF_USER, RunTimeRatios, starting_now, starts
 from asa.backends.simulated.lookahead import QueueSimulation
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from hypothesis import given, settings
@@ -62,8 +62,8 @@ def test_who_starts_now_is_who_fits_and_delays_nobody():
 def test_run_times_are_those_seen_of_the_kind():
     times = RunTimeRatios()
     for _ in range(KEPT + 5):
-        times.learn(OF_SHAPE, 0.5)
-    kind = np.array([OF_SHAPE, OF_SHAPE, OF_USER])
+        times.learn(OF_ALIKE, 0.5)
+    kind = np.array([OF_ALIKE, OF_ALIKE, OF_USER])
     asked = np.full(3, 1000.0)
     drawn = times.draw(kind, np.full(3, 800.0), asked, np.array([0.0, 100.0, 0.0]), 50)
     assert (drawn[:, 0] == 400).all()
@@ -76,8 +76,8 @@ def test_run_times_are_those_seen_of_the_kind():
 def test_what_outlived_its_kind_ends_before_its_request():
     times = RunTimeRatios()
     for _ in range(20):
-        times.learn(OF_SHAPE, 1.0)
-    drawn = times.draw(np.array([OF_SHAPE]), np.array([100.0]), np.array([1000.0]), np.array([700.0]), 200)
+        times.learn(OF_ALIKE, 1.0)
+    drawn = times.draw(np.array([OF_ALIKE]), np.array([100.0]), np.array([1000.0]), np.array([700.0]), 200)
     assert drawn.max() <= 300
     assert 100 < drawn.mean() < 200
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backends.dras.agents import draw
-from asa.backends.dras.network import Evaluator, Floats, NetworkShape, forward, initial, pytorch
+from asa.backends.dras.network import Evaluator, Floats, NetworkSize, forward, initial, pytorch
 from asa.backends.dras.state import SCALE_S, Encoder, Integers, State
 from asa.backends.simulated.policies import QueueView
 from asa.errors import InputError
@@ -44,7 +44,7 @@ class Learner(ABC):
 
     def __init__(
         self,
-        shape: NetworkShape,
+        shape: NetworkSize,
         how: Learning | None = None,
         *,
         scale_s: int = SCALE_S,
@@ -160,7 +160,7 @@ class PolicyGradient(Learner):
     the choice.
     """
 
-    def __init__(self, shape: NetworkShape, how: Learning | None = None, **others: Any) -> None:
+    def __init__(self, shape: NetworkSize, how: Learning | None = None, **others: Any) -> None:
         super().__init__(shape, how, **others)
         self._chosen: list[int] = []
         self._among: list[int] = []
@@ -216,7 +216,7 @@ class QLearning(Learner):
     before the next update.
     """
 
-    def __init__(self, shape: NetworkShape, how: Learning | None = None, **others: Any) -> None:
+    def __init__(self, shape: NetworkSize, how: Learning | None = None, **others: Any) -> None:
         super().__init__(shape, how, **others)
         self._best: list[float] = []
 
@@ -245,7 +245,7 @@ class QLearning(Learner):
         return 0.5 * ((values - wanted) ** 2).sum()
 
 
-def learner(shape: NetworkShape, how: Learning | None = None, **others: Any) -> PolicyGradient | QLearning:
+def learner(shape: NetworkSize, how: Learning | None = None, **others: Any) -> PolicyGradient | QLearning:
     """Make the learner that a network is for; see `Learner` for what else can be given."""
     return (PolicyGradient if shape.kind == "pg" else QLearning)(shape, how, **others)
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.dras.network import Kind, NetworkShape
+from asa.backends.dras.network import Kind, NetworkSize
 from asa.backends.dras.patient import Oldest, Patient
 from asa.backends.dras.ranking import RankJudge
 from asa.backends.dras.rewards import Capability, Cost, Reward, Waiting
@@ -213,7 +213,7 @@ class Training:
         if kind == "ppo":
             self._course = _OfProximal(config.proximal, material.usual_s, cost or Waiting(), seed)
         else:
-            shape = NetworkShape(kind, material.nodes, config.window, config.hidden)
+            shape = NetworkSize(kind, material.nodes, config.window, config.hidden)
             self._course = _OfPaper(shape, config, levels, reward or Capability(), seed)
         self._folder = Path(folder) if folder is not None else None
         if self._folder is not None:
@@ -346,7 +346,7 @@ class _Course(Protocol):
 class _OfPaper:
     """DRAS-PG's, DRAS-DQL's and Decima-PG's: learns while it schedules, once."""
 
-    def __init__(self, shape: NetworkShape, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
+    def __init__(self, shape: NetworkSize, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
         self._learner = learner(shape, config.how, scale_s=config.scale_s, seed=seed)
         self._config, self._levels, self._reward = config, levels, reward
         self.words = f"{shape.kind} on {levels} levels for {reward!r}"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from asa.backends.dras.agents import Actor
-from asa.backends.dras.network import NetworkShape, initial
+from asa.backends.dras.network import NetworkSize, initial
 
 from asa.errors import InputError
 from asa.studies.dras.learners import Learning, PolicyGradient, QLearning, learner
@@ -41,14 +41,14 @@ def situation(rng, waiting=WINDOW):
 
 
 def made(kind, **how):
-    return learner(NetworkShape(kind, NODES, WINDOW, (32, 16)), Learning(**how), seed=5)
+    return learner(NetworkSize(kind, NODES, WINDOW, (32, 16)), Learning(**how), seed=5)
 
 
 @pytest.mark.parametrize("kind", ["pg", "dql"])
 def test_learning_improves_what_is_rewarded(kind):
     """Take the larger of two jobs: as often as not at first, nearly always after some hundred updates."""
     rng = np.random.default_rng(0)
-    student = learner(NetworkShape(kind, NODES, 2, (32, 16)), Learning(discount=0.0, epsilon_decay=0.98), seed=6)
+    student = learner(NetworkSize(kind, NODES, 2, (32, 16)), Learning(discount=0.0, epsilon_decay=0.98), seed=6)
 
     def is_right(chooser, pass_):
         sizes = pass_.demand[pass_.queue, 0]
@@ -150,7 +150,7 @@ def test_dql_explores_less_and_less():
 
 def test_pg_draws_by_its_likelihoods():
     """One situation, many draws."""
-    shape = NetworkShape("pg", NODES, WINDOW, (32, 16))
+    shape = NetworkSize("pg", NODES, WINDOW, (32, 16))
     parameters = initial(shape, np.random.default_rng(0))
     parameters["last_bias"][:] = np.log([0.1, 0.2, 0.3, 0.4])
     parameters["last"][:] = 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from asa.backends.dras.network import Evaluator, NetworkShape, forward, initial
+from asa.backends.dras.network import Evaluator, NetworkSize, forward, initial
 from asa.backends.dras.state import State
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +15,12 @@ THETA, CORI = 4360, 12076
 @pytest.mark.parametrize(
     ("shape", "rows", "count"),
     [
-        (NetworkShape("pg", THETA), 4460, 21_890_053),
-        (NetworkShape("dql", THETA), 4362, 21_449_004),
-        (NetworkShape("pg", CORI, hidden=(10000, 4000)), 12176, 161_960_053),
-        (NetworkShape("dql", CORI, hidden=(10000, 4000)), 12078, 160_784_004),
+        (NetworkSize("pg", THETA), 4460, 21_890_053),
+        (NetworkSize("dql", THETA), 4362, 21_449_004),
+        (NetworkSize("pg", CORI, hidden=(10000, 4000)), 12176, 161_960_053),
+        (NetworkSize("dql", CORI, hidden=(10000, 4000)), 12078, 160_784_004),
         # the table's own number, which needs as many rows as DRAS-PG has
-        (NetworkShape("dql", CORI + 98, hidden=(10000, 4000)), 12176, 161_764_004),
+        (NetworkSize("dql", CORI + 98, hidden=(10000, 4000)), 12176, 161_764_004),
     ],
 )
 def test_parameters_are_as_many_as_table_3_says(shape, rows, count):
@@ -40,7 +40,7 @@ def test_parameters_are_as_many_as_table_3_says(shape, rows, count):
 
 def test_what_is_drawn_is_what_is_counted():
     """At full size; weights differ, biases begin at 0."""
-    drawn = initial(NetworkShape("pg", THETA), np.random.default_rng(1))
+    drawn = initial(NetworkSize("pg", THETA), np.random.default_rng(1))
     assert sum(array.size for array in drawn.values()) == 21_890_053
     assert {array.dtype for array in drawn.values()} == {np.dtype(np.float32)}
     assert len(np.unique(drawn["second"])) > 1000
@@ -54,7 +54,7 @@ def test_what_is_drawn_is_what_is_counted():
 def test_sizes_that_cannot_be_are_refused(wrong):
     """Before anything is made of them."""
     with pytest.raises(InputError, match="cannot be"):
-        NetworkShape(*wrong)
+        NetworkSize(*wrong)
 
 
 @st.composite
@@ -63,7 +63,7 @@ def asked(draw):
     kind, window = draw(st.sampled_from(["pg", "dql"])), draw(st.integers(1, 6))
     sizes = draw(st.lists(st.sampled_from([0, 1, 2, 60]), min_size=2, max_size=30).filter(any))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
-    shape = NetworkShape(kind, sum(sizes), window, (draw(st.integers(1, 9)), draw(st.integers(1, 9))))
+    shape = NetworkSize(kind, sum(sizes), window, (draw(st.integers(1, 9)), draw(st.integers(1, 9))))
     parameters = {name: rng.normal(size=size).astype(np.float32) for name, size in shape.arrays.items()}
     jobs = rng.random((draw(st.integers(1, window)), 4)).astype(np.float32)
     groups = rng.random((len(sizes), 2)).astype(np.float32)
@@ -108,7 +108,7 @@ def test_sums_over_groups_of_nodes_give_what_the_layers_give(case):
 
 def test_changed_parameters_count_once_they_are_noted():
     """As while learning."""
-    shape = NetworkShape("pg", 40, 3, (5, 4))
+    shape = NetworkSize("pg", 40, 3, (5, 4))
     rng = np.random.default_rng(0)
     parameters = initial(shape, rng)
     state = State(rng.random((2, 4)).astype(np.float32), np.array([0, 40]), np.ones((1, 2), dtype=np.float32))

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 from asa.backends.dras.agents import Actor
-from asa.backends.dras.network import NetworkShape, initial
+from asa.backends.dras.network import NetworkSize, initial
 from asa.backends.dras.rewards import Capability, Capacity, SelectedJob, Waiting, read_objective, read_reward
 from asa.backends.dras.rivals import AtRandom, Knapsack, Largest, bin_packing, knapsack, pack, random_fit
 from asa.backends.dras.scheduler import First, Mode, OneLevel, TwoLevels
@@ -56,7 +56,7 @@ class Noting:
 
 
 def network(seed, kind="pg", window=4):
-    shape = NetworkShape(kind, NODES, window, (8, 6))
+    shape = NetworkSize(kind, NODES, window, (8, 6))
     parameters = initial(shape, np.random.default_rng(seed))
     parameters["last"] *= 100  # else it hardly has preferences
     return Actor(shape, parameters, scale_s=10, sample=True, seed=seed)

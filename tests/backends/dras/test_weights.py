@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from asa.backends.dras.network import NetworkShape, initial
+from asa.backends.dras.network import NetworkSize, initial
 from asa.backends.dras.patient import Patient
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rivals import dras
@@ -21,7 +21,7 @@ from asa.backends.simulated.table import NEVER, JobTable
 
 from asa.errors import InputError, StateError
 
-SHAPE = NetworkShape("pg", 16, 4, (8, 6))
+SHAPE = NetworkSize("pg", 16, 4, (8, 6))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_an_agent_schedules_by_name(agent, file, tmp_path):
 @pytest.mark.parametrize(("kind", "given"), [("pg", {"seed": 1}), ("dql", {"sample": True}), ("dql", {"seed": 1})])
 def test_settings_that_mean_nothing_to_an_agent_of_a_file_are_refused(kind, given, tmp_path):
     """Draws, where none are made."""
-    shape = NetworkShape(kind, 16, 4, (8, 6))
+    shape = NetworkSize(kind, 16, 4, (8, 6))
     save_agent(Agent(shape, initial(shape, np.random.default_rng(0))), tmp_path / "agent.npz")
     with pytest.raises(InputError, match=r"means nothing for .*agent\.npz, which draws nothing\nLeave it out"):
         dras(weights=str(tmp_path / "agent.npz"), **given)
