@@ -158,8 +158,9 @@ def _placed(
 ) -> Stage:
     """Make a stage follow others, unless it follows another part of its array.
 
-    A part follows another however that ended, as elements do in Slurm. But if the array itself follows a stage, its
-    parts do not run after a failure: else they would also run if that stage failed; unless they run in any case.
+    As with elements in Slurm, a part follows the one before it however that ended. But if the array itself follows a
+    stage, a part only follows one that completed: it would otherwise run even if that stage had failed. Parts of an
+    array that is to run in any case do.
     """
     if not stage.after:
         by_element = [before for before in script.after_matching if _has_all_elements(made[before], stage)]
@@ -445,9 +446,9 @@ class _Translator:
         return stages
 
     def _bag(self, script: Script, stage: Stage, array: ArrayOption, cores: int) -> Stage:
-        """Make one stage of all elements, taken from a bag by as many jobs as hold those that may run at the same time.
+        """Make one stage of all elements, taken from a bag by as many jobs as have room for those that may run at once.
 
-        If not all may, a job's walltime is for several elements one after the other.
+        If not all may run at once, a job's walltime is for several elements one after the other.
         """
         count, at_once = len(array.elements), array.at_once
         jobs = max(math.ceil(at_once / shared(array, cores, self._array_cores)), 2)
@@ -555,7 +556,7 @@ _OF_NAME = re.compile(r"%(%|\d*x)")
 def refuse_options(given: Mapping[str, Directive]) -> None:
     """Refuse a job's options as sbatch and Slurm do on every site.
 
-    Raises `InputError`, with the place of one of them.
+    Raises `InputError`, with file and line of one of them.
     """
     for directive in given.values():
         refuse_value(directive)

@@ -1,4 +1,4 @@
-"""Statements of a shell script, as far as they can be told without running it, and what each may change.
+"""Statements of a shell script, as far as they are known without running it, and what each may change.
 
 It errs on the side of doubt: a submission that may not happen, or may be another, is not certain.
 """

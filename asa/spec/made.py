@@ -31,8 +31,8 @@ class _Makers(NamedTuple):
 class MadeFiles:
     """What the stages of a workflow make.
 
-    Time and memory grow as the file does. Where there are too many patterns to compare each with each path, or too many
-    stages to know what comes before what, a file counts as made, for nothing is said of it then.
+    Time and memory are in proportion to the workflow file. Where there are too many patterns to compare each with each
+    path, or too many stages to know which come before which, every file counts as made, so that none is reported.
     """
 
     def __init__(self, workflow: Workflow) -> None:

@@ -65,7 +65,7 @@ def fill(
     """Put parameters' values into a string, or into all strings of a list or table.
 
     `parameters`: name to value. Values are not expanded again, so one may contain ``{{``.
-    `unknown`: called for each unknown name, with its place and the text that contains it.
+    `unknown`: called for each unknown name, with its location and the text that contains it.
     """
     if isinstance(value, str):
         if _is_script_text(location, value):

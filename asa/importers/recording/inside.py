@@ -3,8 +3,9 @@
     python -I -S inside.py SETTINGS.json
 
 The driver sees the file system as it is, at the same paths; what it writes goes to layers above it (overlayfs), which
-are thrown away after what it made was copied out. It has no network, unless it is to have one. All that needs no
-administrator: a user namespace. It leaves ``ended.json`` beside its settings: how the driver ended, and what it made.
+are thrown away after what it made was copied out. It has no network, unless it is to have one. None of this needs an
+administrator: a user namespace is enough. It leaves ``ended.json`` beside its settings: how the driver ended, and what
+it made.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def _mount(source: str, target: str, kind: str = "", flags: int = 0, options: st
 class PrivateView:
     """The file system as it is, with layers above it that take what is written.
 
-    One layer is above all of a file system where the system allows that. It does not, in a namespace of users, for a
-    folder below which others are mounted: such a folder is made anew, and what is in it gets layers of its own.
+    Where the system allows it, one layer covers a whole file system. In a user namespace it does not allow that for a
+    folder in which other file systems are mounted: such a folder is made anew, and each of its entries gets its own
+    layer.
     """
 
     def __init__(self, keep: str, programs: str, folder: str = "") -> None:
@@ -161,10 +163,10 @@ class PrivateView:
         self.layers.append((where, upper, below))
 
     def _make_ready(self, where: str, upper: str) -> None:
-        """Have what belongs to other users or groups in a layer where the driver may write.
+        """Copy files of other users or groups into a layer beforehand, where the driver may write to them.
 
-        The layer cannot take it on itself once the driver writes there: it would have to give it to its owner, who is
-        unknown in a namespace of users. That holds for folders on the way to the user's own, too, as ``/home/group``.
+        The layer cannot copy them itself when the driver writes: the copy would get the owner of the original, who is
+        unknown in a user namespace. So it is with folders on the way to the user's own, such as ``/home/group``.
         """
         ways = [self._folder, *(os.environ.get(name, "") for name in ("HOME", "TMPDIR")), "/tmp"]
         for way in ways:

@@ -16,9 +16,9 @@ _WHERE: Final = "--as-parameter"
 
 
 def with_parameters(text: str, parameters: Mapping[str, str], kept: Mapping[Path, bytes]) -> str:
-    """Put parameters in the place of values, wherever these stand as a word.
+    """Put parameters in the place of values, wherever a value is a word by itself.
 
-    `text`: of a workflow file. `parameters`: by name, the value that each stands for. `kept`: what the driver made, in
+    `text`: of a workflow file. `parameters`: by name, the value that each replaces. `kept`: what the driver made, in
     which no parameter can stand.
     Raises `InputError`: a value is not there, or cannot be told from other text.
 

@@ -1,7 +1,7 @@
-"""What a driver's processes tell: whether it only waits for an ``sbatch --wait``, and who knows of that one's end.
+"""What a driver's processes show: whether it only waits for an ``sbatch --wait``, and which of them know that it ended.
 
-It does not go by time: on a login node under load a driver may need seconds from one call to the next. A driver waits
-if none of its processes runs, or is about to.
+Times show neither: on a login node under load a driver may need seconds from one call to the next. A driver waits if
+none of its processes runs or is about to run.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class EndOfWait:
     slept: int  # how often the driver had slept by then
 
     def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
-        """Whether a process of that lineage may know of it.
+        """Whether a process of that lineage may know that it has ended.
 
-        First of all its parent does, and once that has ended, the parent of that one, and so on; then processes that
-        these start. One that a driver started before may still wait for it by other means, if it has slept meanwhile.
+        Its nearest ancestor that is still alive knows it, and so does all that this one started after the end. Others
+        of the driver's processes may have waited for it by other means, if the driver has slept since.
         """
         knowing = next((one for one in self.lineage[1:] if one.is_alive()), None)
         if not lineage or knowing is None or slept > self.slept:

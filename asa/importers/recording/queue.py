@@ -1,8 +1,8 @@
 """The jobs of a recording, which nobody runs: what the driver may see of them, and what it has seen.
 
 A job is pending when the driver first asks about it; when it asks again after a sleep, the job runs, and then it has
-completed. One that waits for others is pending until these have ended. So a driver that polls goes on, and it is known
-what it had seen.
+completed. One that waits for others is pending until these have ended. So a driver that polls goes on, and of each
+submission it is known which ends of jobs the driver had seen before.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class RecordedQueue:
     def _go_on(self, named: Sequence[Submission]) -> None:
         """Let jobs begin and end.
 
-        If the driver asks about all, one of them ends first, then two, then four: a driver that keeps no more than some
-        in the queue goes on when there is room, and one that waits for all of them soon sees them end.
+        If the driver asks about all, one of them ends first, then two, then four. So a driver that keeps the number of
+        its jobs in the queue below a bound can go on early, and one that waits for all of them soon sees them end.
         """
         some = self._with_those_before(named) if named else self.jobs
         ending = [job for job in some if job.looks == _ENDED_AT - 1]

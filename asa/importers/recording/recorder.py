@@ -375,9 +375,9 @@ class _Desk:
         send(answer)
 
     def _let_some_end(self, top: int) -> None:
-        """Let a job for which the driver waits end if it does nothing else; if it submits nothing then, two, and so on.
+        """End a job that the driver waits for, if the driver does nothing else; two if it submits nothing after that.
 
-        So what it submits side by side is known before one of these has ended.
+        Each further time twice as many. So all that it submits side by side is known before any of it has ended.
         """
         called_s, waiting = self._called_s, frozenset(lineage[0].number for lineage in self._waiting.copy().values())
         has_slept = self._count_sleeps() - self._slept > _SLEEPS_WITHOUT_A_CALL

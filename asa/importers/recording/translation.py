@@ -67,7 +67,7 @@ def translate(recording: Recording, kept: Path, choices: ImportChoices, *, name:
     """Make a workflow of what was recorded.
 
     `kept`: the folder beside the workflow file in which scripts and files are kept, as a run finds it.
-    Raises `InputError`: nothing was submitted, or what no workflow can say.
+    Raises `InputError`: nothing was submitted, or something that no workflow can express.
     """
     return _Translation(recording, kept).made(choices, name)
 
@@ -563,9 +563,10 @@ class _Translation:
 
 
 def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
-    """Give files that the driver wrote anew, lists or settings of a run, with what was in them.
+    """Give the files that the driver wrote anew, such as lists or settings of a run, with their content before that.
 
-    What it only adds to, such as a log, or submits is none of these: no run may undo what was added since.
+    Left out are those to which it only appended, such as logs, and scripts that it submitted: a run that put these back
+    would undo what was added since.
     """
     made = recording.made
     scripts = {Path(job.path) for job in recording.jobs if job.path}
@@ -616,7 +617,7 @@ def _printable(text: str) -> str:
 
 
 def _of_a_failure(scripts: Sequence[Script]) -> Script:
-    """Make what stands for the failure of one of several others."""
+    """Make a script that runs once one of several others has failed."""
     stems = [one.path.stem if one.path is not None else "wrap" for one in scripts]
     names = [text_of(one.directives, "job-name") or stem for one, stem in zip(scripts, stems, strict=True)]
     where = scripts[0].where
