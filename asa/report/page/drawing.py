@@ -41,11 +41,11 @@ class _Canvas:
     def __init__(self, width: float, height: float, title: str, text: str) -> None:
         self.width, self.height = width, height
         self._label = f"{title}: {text}"
-        self._elements: list[str] = []
+        self._pieces: list[str] = []
         self._legend: list[tuple[str, str]] = []  # a shape, and its meaning
 
-    def add(self, element: str) -> None:
-        self._elements.append(element)
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
 
     def text(self, x: float, y: float, text: str, *, anchor: str = "start", kind: str = "", turn: float = 0) -> None:
         turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
@@ -57,22 +57,22 @@ class _Canvas:
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, text: str = "", more: str = "") -> None:
         tooltip = f"<title>{escape(text)}</title>" if text else ""
-        element = (
+        piece = (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height:.1f}" class="{kind}"{more}>'
         )
-        self.add(f"{element}{tooltip}</rect>")
+        self.add(f"{piece}{tooltip}</rect>")
 
     def svg(self) -> str:
         """Give all as one element: the legend, whose words wrap as the page's do, and the drawing, which scrolls."""
         drawn = (
             f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._label)}">'
-            f"{''.join(self._elements)}</svg>"
+            f"{''.join(self._pieces)}</svg>"
         )
         if not self._legend:
             return drawn
         entries = "".join(
-            f'<li><svg class="swatch" width="20" height="14" aria-hidden="true">{element}</svg>{escape(words)}</li>'
-            for element, words in self._legend
+            f'<li><svg class="swatch" width="20" height="14" aria-hidden="true">{piece}</svg>{escape(words)}</li>'
+            for piece, words in self._legend
         )
         return f'<div class="chart"><ul class="legend">{entries}</ul>{drawn}</div>'
 
@@ -80,14 +80,14 @@ class _Canvas:
         """Add the meaning of each kind of shape."""
         for words, kind in kinds.items():
             if kind.startswith("believed"):
-                element = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
+                piece = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
             elif kind.startswith("mark "):
-                element = _mark(int(kind.removeprefix("mark ")), 10, 7)
+                piece = _mark(int(kind.removeprefix("mark ")), 10, 7)
             elif kind == "published" or kind.startswith("curve"):
-                element = f'<line x1="1" y1="7" x2="19" y2="7" class="{kind}"/>'
+                piece = f'<line x1="1" y1="7" x2="19" y2="7" class="{kind}"/>'
             else:
-                element = f'<rect x="3" y="1" width="14" height="11" class="{kind}"/>'
-            self._legend.append((element, words))
+                piece = f'<rect x="3" y="1" width="14" height="11" class="{kind}"/>'
+            self._legend.append((piece, words))
 
 
 def _ticks(least: float, most: float, many: int = 6) -> list[float]:
@@ -219,12 +219,12 @@ def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[
     assert lane.belief is not None
     name, time_s = lane.belief
     label = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
-    element = f"M{x(time_s):.1f} {y:.1f} {_DIAMOND}"
+    piece = f"M{x(time_s):.1f} {y:.1f} {_DIAMOND}"
     if time_s > most:
         label += ", beyond this chart"
-        element = f"M{x(most):.1f} {y:.1f} l10 6 l-10 6 z"
+        piece = f"M{x(most):.1f} {y:.1f} l10 6 l-10 6 z"
     canvas.add(
-        f'<path d="{element}" class="{_kind(name)}" role="img" tabindex="0" '
+        f'<path d="{piece}" class="{_kind(name)}" role="img" tabindex="0" '
         f'aria-label="{escape(f"{_lane_name(lane.stages)}: {label}")}"><title>{escape(label)}</title></path>'
     )
 
@@ -583,14 +583,14 @@ def strips(
 
 
 def _mark(place: int, x: float, y: float, text: str = "") -> str:
-    element = (
+    piece = (
         f'<path d="{_SYMBOLS[place % len(_SYMBOLS)]}" transform="translate({x:.1f} {y:.1f})" '
         f'class="bar c{place % _PALETTE}"'
     )
     if not text:
-        return f"{element}/>"
+        return f"{piece}/>"
     label = escape(text)
-    return f'{element} role="img" tabindex="0" aria-label="{label}"><title>{label}</title></path>'
+    return f'{piece} role="img" tabindex="0" aria-label="{label}"><title>{label}</title></path>'
 
 
 def _scales(

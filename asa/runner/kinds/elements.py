@@ -98,7 +98,7 @@ class ElementUnits(RoundUnits):
                     failures |= dict.fromkeys(end.elements, end)
             for number in [number for number in failures if number in done]:
                 del failures[number]
-            if told.completed:
+            if reported.completed:
                 run.stages.note_release(job.planned.stages[0])
         RoundUnits.heard(self, run, job, is_anew=is_anew)
 
