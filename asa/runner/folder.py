@@ -342,7 +342,7 @@ class RunFolder:
         Raises
         ------
         OwnerError
-            It is so, and the user does not trust the place.
+            It is so, and the user does not trust that folder.
         InputError
             It cannot be looked at.
         """

@@ -23,7 +23,7 @@ PAYLOAD_COMPLETED = "EndedWell"
 
 
 def round_of(spec: JobSpec) -> str:
-    """Name the jobs that share a stage with one since it was asked for last: by their tokens' common beginning.
+    """Name the round of a job: by what the tokens of all its jobs begin with; empty for a job by itself.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def round(self) -> str:
-        """Names the jobs that share a stage since it was asked for last; empty for a job by itself."""
+        """The name of its round: of all that run its stage since its last submission; empty for a job by itself."""
         return round_of(self.spec)
 
     def step_of(self, stage: str) -> int:

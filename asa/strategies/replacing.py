@@ -1,7 +1,7 @@
 """When a queued job is replaced by one of another shape.
 
-It is if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five minutes,
-though it comes last in the queue while the first keeps its place. So the first one's age is fully taken into account.
+A job is replaced if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five
+minutes, though it comes last in the queue while the first keeps its position: the first one's age counts in full.
 As in plans, a job is judged by its end and by the price of its core-hours.
 
 That needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a job on which others depend, that is

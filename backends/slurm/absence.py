@@ -91,7 +91,7 @@ class Evidence:
 
 
 class Inquiry:
-    """Questions of a look before a job counts as gone: to the controller for it alone, and to all sources for its name.
+    """What a look asks before a job counts as gone: the controller for it alone, and all sources for its name.
 
     `denies`: asks for a job by its number; returns whether the controller says explicitly that it does not know it. A
     few are asked for one by one; their result holds for all.

@@ -156,7 +156,7 @@ class TrackedArray(TrackedJob):
     ) -> bool:
         """Process that the controller does not show some elements; see `TrackedJob.miss`.
 
-        It forgets pending elements that were cancelled individually at once, while it still shows the others.
+        Pending elements that were cancelled one by one it forgets at once, while it still shows the others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
         if self._is_known:  # so it no longer knows it

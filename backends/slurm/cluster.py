@@ -12,7 +12,7 @@ The client stops, without touching anything, if one of these shows that the run 
 - the number of the run's first job is another job's;
 - a job there has a higher number than the run's first and was submitted before it, or a lower one and was submitted
   after it;
-- no source there knows a job of the run, and the cluster was reached at another place.
+- no source there knows a job of the run, and the cluster was reached at another address.
 
 A controller that lost only its latest state reuses numbers above the run's first: the run goes on. It also goes on when
 numbers have passed ``MaxJobId`` and begin again at the lowest: then known jobs have higher numbers than later ones. A
@@ -97,7 +97,7 @@ class HomeCluster:
     def confirm(self, is_known: Callable[[], bool], *, before: bool = False) -> None:
         """Compare by small questions, since answers from elsewhere must not be believed.
 
-        `is_known`: see `doubt`; called only if the controller is reached at another place.
+        `is_known`: see `doubt`; called only if the controller is reached at another address.
         `before`: this is before an action, where a comparison a moment ago is enough.
         Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
         """

@@ -113,8 +113,8 @@ class Resizing:
 class RisingJob:
     """A job that more and more stages share, and that gets more cores as they need them.
 
-    Each time that it grows, the cores are asked for their usual wait ahead, as `Growth` does, with the job's remaining
-    walltime; here that is taken as its whole walltime so far.
+    Each time that it grows, the cores are asked for ahead by what they usually wait, as `Growth` does, and for the
+    rest of the job's walltime. That rest is taken here to be as long as its whole walltime so far.
     """
 
     def __init__(self, site: Resizing) -> None:
