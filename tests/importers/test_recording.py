@@ -105,6 +105,54 @@ def test_drivers_of_any_language_become_the_same_workflow(place, name):
     assert (stages["a_s1"].cores, stages["a_s1"].walltime_s) == (2, 600.0)
 
 
+CSH = """#!/bin/csh
+setenv S s1
+set ids=""
+foreach s ($argv)
+  set j=`sbatch --parsable -J a_$s a.sh $s`
+  set ids="${ids}:$j"
+end
+sbatch -J sum -d afterok${ids} b.sh
+"""
+R = """for (s in commandArgs(trailingOnly=TRUE)) {
+  ids <- c(if (exists("ids")) ids, system(paste0("sbatch --parsable -J a_", s, " a.sh ", s), intern=TRUE))
+}
+Sys.setenv(S="s1")
+system2("sbatch", c("-J", "sum", paste0("--dependency=afterok:", paste(ids, collapse=":")), "b.sh"))
+"""
+MAKE = """S = s1
+export S
+sum: s1 s2
+\t@sbatch -J sum -d afterok:`cat ids | paste -sd:` b.sh
+s1 s2:
+\t@sbatch --parsable -J a_$@ a.sh $@ >> ids
+"""
+INTERPRETERS = {
+    "csh": (CSH, ["csh", "-f", "FILE", "s1", "s2"]),
+    "Rscript": (R, ["Rscript", "--vanilla", "FILE", "s1", "s2"]),
+    "make": (MAKE, ["make", "-f", "FILE", "-s"]),
+}
+
+
+@pytest.mark.parametrize("program", INTERPRETERS)
+def test_an_interpreter_has_no_part_in_what_its_driver_says(place, monkeypatch, program):
+    """Variables that it sets for all that it starts are none of the driver's."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    for name in ("USER", "LOGNAME", "HOST", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    text, words = INTERPRETERS[program]
+    Path("driver").write_text(text)
+    for one in ("a.sh", "b.sh"):
+        Path(one).write_text(JOB)
+    stages, _, _ = flow_of(record([word.replace("FILE", "driver") for word in words]))
+    stages.pop("driver-files", None)
+    assert {name: set(stage.after) - {"driver-files"} for name, stage in stages.items()} == {
+        "a_s1": set(), "a_s2": set(), "sum": {"a_s1", "a_s2"},
+    }  # fmt: skip
+    assert dict(stages["sum"].environment).keys() - {"LD_LIBRARY_PATH"} == {"S"}  # which R itself needs
+
+
 def test_a_makefile_is_a_driver_too(place):
     """Any command is: nothing is known of it but what it calls."""
     Path("Makefile").write_text("all:\n\tsbatch -J a a.sh\n\tsbatch -J b -d singleton b.sh\n")
@@ -627,6 +675,7 @@ REFUSED = {
     "printf '#!/bin/sh\\r\\n' > dos.sh; sbatch dos.sh": "DOS line breaks",
     ": > empty.sh; sbatch empty.sh": "Batch script is empty",
     "sbatch --mam=4G a.sh x y": None,
+    "sbatch --nonsense a.sh < /dev/null": "was taken to have the value 'a.sh': there is no script",
     "sbatch -d afterwards:1 a.sh": "dependency problem",
     "sbatch --array=1- a.sh": "lists no elements",
     "sbatch --time=12hours a.sh": "time",

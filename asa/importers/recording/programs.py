@@ -16,6 +16,7 @@ from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.importers.scripts import rows_of
 from asa.requests.directives import Directive, by_name
+from asa.requests.options import KNOWN
 from asa.requests.variables import with_variables
 
 from .own_job import options_of_text, variables_of
@@ -131,6 +132,9 @@ class Programs:
             check_text(text)
         else:
             text = str(talk({"input": True})["text"])
+            if not text and (odd := [option for name, option in given.items() if name not in KNOWN and option.value]):
+                said = f"--{odd[0].name} is no option of plain Slurm, and was taken to have the value {odd[0].value!r}"
+                raise RefusedBySbatchError(f"{said}: there is no script. Write --{odd[0].name}=VALUE")
             check_text(text)
         name = Path(path).name or "standard input"
         options = with_variables(options_in(text, name), asked.environment, given, "sbatch")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -31,8 +32,17 @@ _OWN: Final = frozenset(
     ["_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV", "PS1", "PS2"]
 )
 """Variables that a shell sets and takes away by itself, or that are looked at apart."""
-_OF_SHIM = re.compile(r"_(?:PY|RB|NOD)ENV_INSTALL_PREFIX|(?:PY|RB|NOD)ENV_(?:DIR|HOOK_PATH)")
-"""Variables by which a shim tells of a call."""
+_OF_INTERPRETERS: Final = {
+    ("PYENV_HOOK_PATH",): r"PYENV_(?:DIR|HOOK_PATH)|_PYENV_INSTALL_PREFIX",  # a shim tells of a call
+    ("RBENV_HOOK_PATH",): r"RBENV_(?:DIR|HOOK_PATH)",
+    ("R_SESSION_TMPDIR", "R_HOME"): r"_?R_(?!LIBS$)\w+|EDITOR|PAGER|LN_S|MAKE|SED|TAR",
+    ("VENDOR", "MACHTYPE", "HOSTTYPE", "OSTYPE"): (  # csh
+        "GROUP|HOST|HOSTTYPE|LOGNAME|MACHTYPE|NLSPATH|OSTYPE|REMOTEHOST|USER|VENDOR"
+    ),
+    ("MAKELEVEL",): r"MAKE(?:FLAGS|LEVEL|OVERRIDES|FILES|_TERMOUT|_TERMERR)|MFLAGS",
+    ("LC_CTYPE",): "LC_CTYPE",  # Python, where nothing says UTF-8
+}
+"""Variables that an interpreter sets by itself for all that it starts: by which one knows it, and which these are."""
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
 _MAX_BYTES_BEFORE: Final = 1 << 20
 _AS_RECORDED = """\
@@ -379,10 +389,11 @@ class _Translation:
         """Give the variables that the driver had set when it submitted a job."""
         found = []
         before = self._recording.environment
+        is_of_interpreter = _of_interpreters(job.environment.keys() - before.keys())
         for key, value in job.environment.items():
             if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
                 continue
-            if (key.startswith("SLURM_") and (self._first or job.submitted_by)) or _OF_SHIM.fullmatch(key):
+            if (key.startswith("SLURM_") and (self._first or job.submitted_by)) or is_of_interpreter(key):
                 continue
             if not _is_text(value):
                 self._notes.add(f"${key} is no UTF-8, and left out", job.where)
@@ -582,6 +593,20 @@ def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
 def _is_text(value: str) -> bool:
     """Whether it has no bytes that are no UTF-8."""
     return value.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in value)
+
+
+def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
+    """Say which of the variables that are new an interpreter has set by itself.
+
+    Examples
+    --------
+    >>> is_own = _of_interpreters({"MAKELEVEL", "MFLAGS", "VENDOR"})
+    >>> [is_own(name) for name in ("MFLAGS", "VENDOR")]
+    [True, False]
+    """
+    patterns = [pattern for marks, pattern in _OF_INTERPRETERS.items() if set(marks) <= new]
+    is_own = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)").fullmatch
+    return lambda name: name in new and is_own(name) is not None
 
 
 def _without_shim(path: str, before: str, environment: Mapping[str, str]) -> str:
