@@ -19,7 +19,7 @@ _SPREAD = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class WindowedQueue:
     """Makes such a machine; a `asa.backends.simulated.policies.CoreMaker`.
 
     Nodes are counted as cores. Some background jobs ask for burst buffer: per core from an eighth to eight times as
@@ -87,12 +87,12 @@ def bbsched(
     gb_per_core: int = 4,
     share: float = 0.5,
     seed: int = 0,
-) -> Queue:
+) -> WindowedQueue:
     """Select from a window at the head of the queue so that cores and burst buffer are used well (BBSched).
 
     Parameters
     ----------
     method, solver, order, window, starvation_bound, gb_per_core, share, seed
-        As for `Queue`.
+        As for `WindowedQueue`.
     """
-    return Queue(method, solver, order, window, starvation_bound, gb_per_core, share, seed)
+    return WindowedQueue(method, solver, order, window, starvation_bound, gb_per_core, share, seed)

@@ -126,12 +126,12 @@ def starting_now(
     return begun
 
 
-def _queue(running: _Jobs, waiting: _Jobs) -> k.FuturesQueue:
+def _queue(running: _Jobs, waiting: _Jobs) -> k.Queue:
     """Lay jobs out for the kernel."""
     arrays = (
         running[0].astype(np.int64), *map(_flat, running[1:]), waiting[0].astype(np.int64), *map(_flat, waiting[1:])
     )  # fmt: skip
-    return k.FuturesQueue(*map(seen, arrays))
+    return k.Queue(*map(seen, arrays))
 
 
 def _flat(values: NDArray[np.float64]) -> NDArray[np.float64]:

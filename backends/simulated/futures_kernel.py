@@ -13,7 +13,7 @@ from asa.core.compiled import At, kernel
 NEVER_S = 1e300
 
 
-class FuturesQueue(NamedTuple):
+class Queue(NamedTuple):  # the name is in what was compiled and kept, which could not be read under another
     """What runs and waits; ends of running jobs and run times of waiting ones are those of a future, a row each."""
 
     running_cores: Any
