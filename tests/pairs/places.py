@@ -50,11 +50,15 @@ class Place:
             (self.root / f"{stage.name}.tasks").write_text("".join(lines))
             (self.root / f"{stage.name}.sh").write_text("#!/bin/sh\n" + lines[0])
 
-    def check(self, row):
-        """Run a row by each command; raises AssertionError where one ends otherwise than the plain model says."""
+    def check(self, row, *, looks=True):
+        """Run a row; raises AssertionError where a command ends otherwise than the plain model says.
+
+        `looks`: whether each command that shows the workflow or the run is tried as well.
+        """
         self.write(row)
-        self.asa("check", "row.toml")
-        self.asa("show", "row.toml")
+        if looks:
+            self.asa("check", "row.toml")
+            self.asa("show", "row.toml")
         how = ("row.toml", *self.options, "--strategy", row.strategy)
         if row.gives_back:
             back = f"gives-back:of={row.strategy}:stage={row.tried[-1]}:how={GIVEN_BACK[row.gives_back]}"
@@ -75,6 +79,8 @@ class Place:
             lines = (self.root / "did").read_text().splitlines()
             assert wrong_in(row.stages, ending, lines) == []
         self.asa("resume", code=code)
+        if not looks:
+            return
         self.asa("status")
         self.asa("report", "--out", "page.html")
         self.asa("report", "--csv", "jobs.csv", "--trace", "trace.json")
@@ -84,12 +90,15 @@ class Place:
                 self.asa("logs", name)
 
 
-def check_all(rows, place_of, at_once=4):
-    """Run rows, some at a time, each in a place of its own; raises AssertionError with all that are wrong."""
+def check_all(rows, place_of, at_once=4, looked_at=None):
+    """Run rows, some at a time, each in a place of its own; raises AssertionError with all that are wrong.
+
+    `looked_at`: how many of them each command that shows one is tried on, if not on all.
+    """
 
     def wrong_in(number, row):
         try:
-            place_of(number).check(row)
+            place_of(number).check(row, looks=looked_at is None or number < looked_at)
         except (AssertionError, TimeoutExpired) as error:
             return [f"{row}: {error}"]
         return []
