@@ -351,9 +351,10 @@ class Stage(StageKeys):
             raise self._error("has a start_delay, but no after_start", "Name stages in `after_start`.")
         if self.after_matching and self.array is None:
             raise self._error("has an after_matching, but is no job array", "Give it an `array`, or leave that out.")
-        if self.after_matching and self.when == "any":
+        if self.after_matching and self.when != "success":
             raise self._error(
-                "has an after_matching, and runs when one of several has completed", "Leave one of them out."
+                f"has an after_matching, and is to run when {self.when!r}",
+                "Leave one of them out: elements run one by one only after those that completed.",
             )
 
     def _check_payload(self) -> None:

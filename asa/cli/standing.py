@@ -357,8 +357,7 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
     rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
         after = state.workflow.stages[one.stage].after
-        views = [state.stages[name] for name in after if not state.stages[name].phase.is_settled]
-        until = [view.stage.name for view in views if view.stage.has_unknown_last_job]
+        until = [name for name in after if state.has_unknown_end(name)]
         if until and one.planned_s is not None and one.job_id is None:
             one = replace(one, planned_s=None, plan=f"submitted once {until[0]} has completed")  # noqa: PLW2901
         if one.put_off_s is not None:

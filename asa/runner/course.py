@@ -61,7 +61,7 @@ class RunCourse:
         self.stages = Stages(self.workflow, self.has_released)
         self.nodes = Nodes(self.capabilities)
 
-    def has_released(self, stage: Stage, before: str) -> bool:  # noqa: ARG002
+    def has_released(self, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:  # noqa: ARG002
         """Whether a stage may run some of its units, since those of another that they need have completed."""
         return False
 

@@ -25,11 +25,14 @@ class Stages(Mapping[str, StageView]):
     A stage that may begin before those end that it follows no longer follows them once it has its turn.
 
     `workflow`: their graph.
-    `has_released`: whether a stage, an array, may run a part of it as those of another that they need have completed.
+    `has_released`: whether a stage, an array, may run a part of it, as those that it needs of others have completed; or
+    may yet, if the one that is named has ended.
     """
 
     def __init__(
-        self, workflow: Workflow, has_released: Callable[[Stage, str], bool] = lambda _stage, _before: False
+        self,
+        workflow: Workflow,
+        has_released: Callable[[Mapping[str, StageView], Stage, str], bool] = lambda _stages, _stage, _before: False,
     ) -> None:
         self._has_released = has_released
         self._order = workflow.order
@@ -47,6 +50,7 @@ class Stages(Mapping[str, StageView]):
         self._left, self._first = len(self._views), 0
         self._left_out: set[str] = set()
         self._paused: set[str] = set()
+        self._delayed: dict[str, Stage] = {}  # that begin a while after others have, as their workflow has them
         self._pauses_s: dict[str, float] | None = None  # as they were found; None since something changed
         self._ahead: set[str] = set()
         self._kept_back: set[str] = set()
@@ -266,27 +270,28 @@ class Stages(Mapping[str, StageView]):
             return counted[0], 0, 0, 0
         if before in stage.after_start:
             return int(counted[0] and view.started_s is None), 0, 0, 0
-        has_released = before in stage.after_matching and self._has_released(stage, before)
+        has_released = before in stage.after_matching and self._has_released(self._views, stage, before)
         return (0, 0, 0, 0) if has_released else counted
 
     def _freed(self, view: StageView) -> StageView:
-        """Have a stage follow no longer what need not end first; it begins once what began has run for long enough."""
-        stage, since_s = view.stage, view.not_before_s
+        """Have a stage follow no longer what need not end first."""
+        stage = view.stage
+        if stage.start_delay_s:
+            self._delayed[stage.name] = stage
         follows: list[str] = []
         for before in self._before[stage.name]:
             other = self._views[before]
             has_done = not any(self._part_of(stage, before))
             if before in stage.after_start and not other.phase.is_settled:
-                if other.started_s is not None:
-                    since_s = max(since_s, other.started_s + stage.start_delay_s)
-            elif other.phase is Phase.DONE if before in stage.after_matching else stage.when != "any" or has_done:
+                continue
+            if other.phase is Phase.DONE if before in stage.after_matching else stage.when != "any" or has_done:
                 follows.append(before)
         for before in self._before[stage.name]:
             if before not in follows:
                 self._after[before].remove(stage.name)
         self._before[stage.name] = tuple(follows)
         self._counts[stage.name] = self._counted_early(freed := stage.following(follows))
-        return replace(view, stage=freed, not_before_s=since_s)
+        return replace(view, stage=freed)
 
     def _kinds_of(self, name: str, before: str) -> range:
         """Say what is counted for a stage of one before it: only that it is open, if it only has to end."""
@@ -320,16 +325,27 @@ class Stages(Mapping[str, StageView]):
 
     def _find_pauses_s(self) -> dict[str, float]:
         self._paused = {name for name in self._paused if self._views[name].not_before_s > -math.inf}
-        if not any(self._views[name].phase is Phase.WAITING for name in self._paused):
+        if not any(self._views[name].phase is Phase.WAITING for name in (*self._paused, *self._delayed)):
             return {}
         pauses: dict[str, float] = {}
         for name in self._order:
             view = self._views[name]
             if view.phase is Phase.WAITING:
-                until_s = max([view.not_before_s, *(pauses.get(one, -math.inf) for one in self._before[name])])
+                began_s = self._since_s(self._delayed[name]) if name in self._delayed else -math.inf
+                until_s = max([view.not_before_s, began_s, *(pauses.get(one, -math.inf) for one in self._before[name])])
                 if until_s > -math.inf:
                     pauses[name] = until_s
         return pauses
+
+    def _since_s(self, stage: Stage) -> float:
+        """Say from when a stage may run that others must have begun so long before; endless if they begin anew."""
+        starts_s, others = [], [one for one in stage.after if one not in stage.after_start]
+        for view in (self._views[before] for before in stage.after_start):
+            begun_s = math.inf if view.started_s is None else view.started_s + stage.start_delay_s
+            starts_s.append(-math.inf if view.phase.is_settled else begun_s)
+        if stage.when != "any":
+            return max(starts_s)
+        return min(starts_s) if all(any(self._part_of(stage, one)) for one in others) else -math.inf
 
     def in_order(self, name: str, at_s: float) -> float:
         """Shift a stage's time so that it is consistent with the stages before and after it.

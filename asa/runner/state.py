@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import JobState, JobStatus
@@ -97,9 +97,14 @@ class RunState(RunCourse):
         RunCourse.__post_init__(self)
         self.accounts = Accounts(self.line_of, self.units)
 
-    def has_released(self, stage: Stage, before: str) -> bool:
-        """Whether a stage may run some of its units, since those of another that they need have completed."""
-        return self.units.of_stage(stage).has_released(self, stage, before)
+    def has_released(self, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
+        """Whether a stage may run some of its units, since those of others that they need have completed."""
+        return self.units.of_stage(stage).has_released(self, stages, stage, before)
+
+    def has_unknown_end(self, name: str) -> bool:
+        """Whether it is not known yet which job of a stage is the last: what follows it is submitted after that."""
+        view = self.stages[name]
+        return not view.phase.is_settled and self.units.of_stage(view.stage).has_unknown_end(self, view.stage)
 
     def end_if_settled(self, at_s: float) -> Iterator[Record]:
         """End the run once nothing is left to do."""

@@ -140,8 +140,7 @@ def before(state: RunState, stages: Sequence[str]) -> list[str]:
 
 def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
     """Whether some stages follow one of which it is not known yet which job is the last, for whose end to wait."""
-    views = (state.stages[name] for name in before(state, stages))
-    return any(view.stage.has_unknown_last_job and not view.phase.is_settled for view in views)
+    return any(state.has_unknown_end(name) for name in before(state, stages))
 
 
 def earliest_s(state: RunState, planned: PlannedJob) -> float:

@@ -47,6 +47,41 @@ def test_a_client_begins_once_its_server_has_run_for_a_while(tmp_path, strategy)
     assert measured["client"] < measured["server"]
 
 
+@pytest.mark.parametrize("when", ["success", "any"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_delay_is_over_when_what_began_has_ended_or_something_else_is_enough(tmp_path, strategy, when):
+    more = {"when": when, "after_start": ("server",), "start_delay_s": 3000.0}
+    stages = (
+        stage("other", 200),
+        stage("server", 400),
+        stage("client", 5, "other server" if when == "any" else "server", **more),
+    )
+    world = World(tmp_path, stages, strategy=strategy)
+    assert world.drive().outcome == "completed"
+    found = times(world)
+    assert 0 <= found["client"][0] - found["other" if when == "any" else "server"][1] <= 120
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_delay_begins_anew_with_what_began(tmp_path, strategy):
+    """The server's node fails before the client may run."""
+    stages = (stage("server", 3000), stage("client", 5, "server", after_start=("server",), start_delay_s=600.0))
+    world = World(tmp_path, stages, strategy=strategy)
+
+    tick = world.link._tick
+
+    def fails(job):
+        tick(job)
+        if stage_of(job) == "server" and not job.restarts and job.start_s == world.link._now_s - 300:
+            job.state, job.start_s, job.eligible_s, job.payload_s, job.restarts = "PENDING", None, None, None, 1
+
+    world.link._tick = fails
+    assert world.drive().outcome == "completed"
+    found = times(world)
+    assert next(iter(world.link.all.values())).restarts
+    assert 600 <= found["client"][0] - found["server"][0] <= 720
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_first_that_completes_is_enough(tmp_path, strategy):
     """A failure is none, and what is slower runs on."""
@@ -70,16 +105,16 @@ def test_the_first_that_completes_is_enough(tmp_path, strategy):
 class Rows(World):
     """Arrays `a` and `b`, of which each element of `b` needs the same of `a`."""
 
-    def __init__(self, path, elements, own, *, rng, bad=(), retries=0, at_once=0, strategy="chained", site=SITE):
+    def __init__(self, path, elements, own, *, rng, bad=(), retries=0, at_once=0, when="always", **run):
         self.lasts_s = {number: rng.randint(20, 3000) for number in elements}
         self.bad = {number: list(codes) for number, codes in bad}
         theirs = parse_array(str(Elements.of(elements)) + (f"%{at_once}" if at_once else ""))
         stages = (
             stage("a", 1000, array=theirs, retries=retries),
             stage("b", 7, "a", array=parse_array(str(Elements.of(own))), after_matching=("a",)),
-            stage("c", 5, "b", when="always"),
+            stage("c", 5, "b", when=when),
         )
-        super().__init__(path, stages, strategy=strategy, site=site)
+        super().__init__(path, stages, **run)
 
     def _of_element(self, number, run_s, code):
         if run_s != 1000:
@@ -132,6 +167,43 @@ def test_what_could_not_run_runs_once_its_counterpart_has(tmp_path):
     assert world.of("b")[-1].number == 2
 
 
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "elastic"])
+def test_what_follows_elements_is_submitted_only_with_the_last_of_them(tmp_path, strategy):
+    """Else it would hold its cores while the first array goes on."""
+    world = Rows(tmp_path, [1, 2, 3], [1, 2, 3], rng=random.Random(3), strategy=strategy, when="success")
+    assert max(world.lasts_s.values()) - min(world.lasts_s.values()) > 1000
+    assert world.drive().outcome == "completed"
+    assert sum(not one.array for one in world.link.submitted) == 1
+    [last] = (job for job in world.link.all.values() if not job.array_id)
+    assert last.payload_s - last.start_s <= 5
+    assert last.submit_s <= max(job.start_s for job in world.of("b")) + 60
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_element_waits_for_its_counterparts_in_all_arrays(tmp_path, strategy, fails):
+    """Even where other elements of each completed first, or one of the arrays has failed by then."""
+    lasts_s = {(1000, 1): 30, (1000, 2): 400, (1100, 1): 900, (1100, 2): 30}
+
+    class Two(World):
+        def _of_element(self, number, run_s, code):
+            return lasts_s.get((run_s, number), run_s), int(fails and (run_s, number) == (1000, 2))
+
+    array = parse_array("1-2")
+    stages = (
+        stage("a", 1000, array=array),
+        stage("b", 1100, array=array),
+        stage("c", 5, "a b", array=array, after_matching=("a", "b")),
+    )
+    world = Two(tmp_path, stages, strategy=strategy)
+    assert world.drive().outcome == ("failed" if fails else "completed")
+    ran = [job for job in world.link.all.values() if stage_of(job) == "c"]
+    assert sorted(job.number for job in ran) == ([1] if fails else [1, 2])
+    ends = {(stage_of(job), job.number): job.end_s for job in world.link.all.values() if job.array_id}
+    for job in ran:
+        assert 0 <= job.start_s - max(ends["a", job.number], ends["b", job.number]) <= 200
+
+
 def test_a_site_without_arrays_runs_them_one_array_after_the_other(tmp_path):
     world = Rows(tmp_path, [1, 2, 3], [1, 3], rng=random.Random(1), site=replace(SITE, arrays=False))
     result = world.drive()
@@ -147,7 +219,7 @@ def test_what_contradicts_itself_is_refused():
         ("'a' is in its after_any and its after_start", {"after_any": ("a",), "after_start": ("a",)}),
         ("has a start_delay, but no after_start", {"start_delay_s": 5.0}),
         ("has an after_matching, but is no job array", {"after_matching": ("a",)}),
-        ("and runs when one of several has completed", {"after_matching": ("a",), "array": array, "when": "any"}),
+        ("and is to run when 'any'", {"after_matching": ("a",), "array": array, "when": "any"}),
     ):
         with pytest.raises(WorkflowError, match=says):
             stage("x", 5, "a", **more)

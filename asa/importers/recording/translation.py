@@ -664,7 +664,7 @@ def _following(script: Script, befores: Mapping[int, _For], *, any_will_do: bool
         after_any=of_each.get("always", ()) if when != "always" else (),
         after_start=(after_start := of_each.get("begun", ())),
         start_delay_s=delay_s if after_start else 0.0,
-        after_matching=of_each.get("elements", ()) if when != "any" else (),
+        after_matching=of_each.get("elements", ()) if when == "success" else (),
     )
 
 

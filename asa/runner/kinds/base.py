@@ -6,7 +6,7 @@ Stages in one job run one after the other, or side by side in waves: each is an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from asa.runner.entries import Intended, Narrowed
 from asa.runner.jobs import Job
 from asa.runner.nodes import moved
 from asa.runner.retries import idled_out, is_short, may_retry, why
-from asa.strategies.base import Forecast, Phase, PlannedJob, RunView, Strategy
+from asa.strategies.base import Forecast, Phase, PlannedJob, RunView, StageView, Strategy
 from asa.workflow import Stage
 
 HOPELESS = "DependencyNeverSatisfied"
@@ -94,9 +94,13 @@ class Units:
         """Say why a job was asked for."""
         return job.planned.reason
 
-    def has_released(self, run: RunCourse, stage: Stage, before: str) -> bool:
-        """Whether a stage may run some of its units, since those of another that they need have completed."""
+    def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
+        """Whether a stage may run some of its units, since those of others that they need have completed."""
         return False
+
+    def has_unknown_end(self, run: RunCourse, stage: Stage) -> bool:
+        """Whether it is not known yet which of a stage's jobs is the last: what follows it is submitted after that."""
+        return stage.has_unknown_last_job
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
         """Decide what becomes of stages that waited for more units of others, of which none will complete now."""

@@ -28,7 +28,7 @@ from asa.runner.entries import Narrowed
 from asa.runner.jobs import Job, round_of
 from asa.runner.kinds.rounds import MAX_ROUNDS, RoundUnits
 from asa.runner.nodes import moved
-from asa.strategies.base import Phase, PlannedJob
+from asa.strategies.base import Phase, PlannedJob, StageView
 from asa.workflow import Stage
 
 _UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # reasons of elements that ran nothing
@@ -141,8 +141,8 @@ class ElementUnits(RoundUnits):
         run.may_have_lost = True
         if (array := view.stage.array) is None or self.hand_over(run, job):
             return
-        never = self._never(run, name)
-        can_go_on = not job.giving_up or not self._released(run, name, self.open(bag, array))
+        never = self._never(run, run.stages, name)
+        can_go_on = not job.giving_up or not self._released(run, run.stages, name, self.open(bag, array))
         if self.unasked(job.round, array) - never and can_go_on and run.outcome is None:
             return  # the next part is to be asked for
         parts = [one.status for one in self.parts(job.round)]
@@ -172,26 +172,35 @@ class ElementUnits(RoundUnits):
 
     # ------------------------------------------------------------------ elements that need those of other arrays
 
-    def has_released(self, run: RunCourse, stage: Stage, before: str) -> bool:
-        """Whether some of a stage's elements may run, as the same ones of another stage have completed."""
-        return stage.array is not None and any(
-            one in self.completed_of(run.post(before)) for one in stage.array.elements
-        )
+    def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
+        """Whether some of a stage's elements may run, as the same ones of others have completed; or may yet."""
+        if stage.array is None:
+            return False
+        if stages[before].phase.is_settled:
+            return bool(stage.array.elements - self._never(run, stages, stage.name))
+        return bool(self._released(run, stages, stage.name, stage.array.elements))
 
-    def _released(self, run: RunCourse, stage: str, elements: Elements) -> Elements:
+    def _released(self, run: RunCourse, stages: Mapping[str, StageView], stage: str, elements: Elements) -> Elements:
         """Give those of a stage's elements whose counterparts in other arrays have completed."""
         for before in run.workflow.stages[stage].after_matching:
-            if run.stages[before].phase is not Phase.DONE:
+            if stages[before].phase is not Phase.DONE:
                 elements &= self.completed_of(run.post(before))
         return elements
 
-    def _never(self, run: RunCourse, stage: str) -> Elements:
+    def _never(self, run: RunCourse, stages: Mapping[str, StageView], stage: str) -> Elements:
         """Give those of a stage's elements whose counterparts will not complete any more."""
-        array, never = run.stages[stage].stage.array, NONE
+        array, never = stages[stage].stage.array, NONE
         for before in run.workflow.stages[stage].after_matching:
-            if array is not None and run.stages[before].phase.is_settled and run.stages[before].phase is not Phase.DONE:
+            if array is not None and stages[before].phase.is_settled and stages[before].phase is not Phase.DONE:
                 never |= array.elements - self.completed_of(run.post(before))
         return never
+
+    def has_unknown_end(self, run: RunCourse, stage: Stage) -> bool:
+        """Whether it has elements that wait for their counterparts: it is not known which of its jobs is the last."""
+        if stage.array is None or stage.name not in run.workflow.by_element:
+            return False
+        left = self.unasked(run.token_of([stage.name]), stage.array)
+        return bool(left - self._released(run, run.stages, stage.name, left) - self._never(run, run.stages, stage.name))
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
         """Decide what becomes of stages that waited for more elements of others, of which none will complete now."""
@@ -199,7 +208,7 @@ class ElementUnits(RoundUnits):
             lead = run.jobs.get(run.stages[name].job_id or "")
             if lead is None or run.stages[name].phase.is_settled or self.live(lead.round):
                 continue
-            if run.outcome is None and self.parts(lead.round) and self._never(run, name):
+            if run.outcome is None and self.parts(lead.round) and self._never(run, run.stages, name):
                 yield from self.left(run, lead, at_s)
 
     # ------------------------------------------------------------------ parts
@@ -217,7 +226,8 @@ class ElementUnits(RoundUnits):
         """Give what the next part of a stage's round asks for."""
         if (array := run.stages[stage].stage.array) is None:
             return None
-        site, left = run.capabilities, self._released(run, stage, self.unasked(run.token_of([stage]), array))
+        site, unasked = run.capabilities, self.unasked(run.token_of([stage]), array)
+        left = self._released(run, run.stages, stage, unasked)
         limits = [self.sizes.get(stage), site.max_array_size, site.max_queued]
         part = array.only(left.take(max(min((size for size in limits if size is not None), default=len(left)), 1)))
         is_beyond = site.max_array_size is not None and part.elements.last >= site.max_array_size
@@ -239,7 +249,9 @@ class ElementUnits(RoundUnits):
         name = lead.planned.stages[0]
         array = run.stages[name].stage.array
         is_leaving = lead.giving_up and not lead.status.state.is_final
-        if array is not None and not is_leaving and self._released(run, name, self.unasked(lead.round, array)):
+        if array is None or is_leaving:
+            return
+        if self._released(run, run.stages, name, self.unasked(lead.round, array)):
             further = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
             yield self.another(run, lead, further, "more elements of its array", now_s)
 
