@@ -305,6 +305,7 @@ never opt.c Cannot specify both --burst-buffer and --bbf
 never opt.c to use --resv-ports for job allocations
 never opt.c Unmatched `*` in [
 never opt.c Invalid --bbf specification
+never opt.c Invalid --nodefile node file
 never sbatch.c Unable to open file
 never sbatch.c,26.05 Batch script is empty!
 never sbatch.c,26.05 This does not look like a batch script
