@@ -23,11 +23,16 @@ _IN_SHORT = {"test_backend", "test_contract", "test_doctor", "test_killed", "tes
 _WITHOUT_DAEMONS = {"test_fake", "test_faults", "test_imported", "test_live_forecasts", "test_testbed", "test_words"}
 
 
+_LEFT_BY_HTTPCORE = r"ignore:unclosed <socket\.socket fd=\d+, family=1\b:ResourceWarning"
+"""A unix socket to which it cannot connect, as to a busy daemon, is closed by whoever collects garbage."""
+
+
 def pytest_itemcollected(item):
     """Mark what starts daemons, and what of it takes long."""
     is_slurm = "slurm" in getattr(item, "fixturenames", ())
     if is_slurm:
         item.add_marker(pytest.mark.slurm)
+        item.add_marker(pytest.mark.filterwarnings(_LEFT_BY_HTTPCORE))
     if item.path.stem not in (_IN_SHORT if is_slurm else _IN_SHORT | _WITHOUT_DAEMONS):
         item.add_marker(pytest.mark.full)
 
