@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from asa.cli.advise import advise
 from asa.errors import AsaError
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.runtimes import RunTime, RunTimes
 from asa.waits import QueuedJob, exactly
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from asa.cli.bank import app
 from asa.errors import AsaError
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.waits import QueuedJob, at_least, at_most, exactly
 
 NOW_S = time.time()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from asa import QueuedJob, WaitStore
 from asa.backend import Capabilities
 from asa.cli.predict import predict
-from asa.estimators.store import WaitRecord
+from asa.estimators.stored import WaitRecord
 from asa.sites import OpenedSite
 from asa.waits import QueueEvent, exactly
 

@@ -20,7 +20,8 @@ from told_link import ToldLink
 
 from asa.backend import Capabilities
 from asa.errors import AsaError, SubmitRejectedError
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.printable import acts, on_one_line, printable, printable_in_colours, printable_json
 from asa.runner import RunFolder, RunPlan, drive
 from asa.spec.model import StageSpec

@@ -720,7 +720,8 @@ def test_a_bank_is_its_users_alone(accounts, project):
 
 
 def _bank(folder):
-    from asa.estimators.store import WaitRecord, WaitStore
+    from asa.estimators.store import WaitStore
+    from asa.estimators.stored import WaitRecord
     from asa.waits import QueuedJob, exactly
 
     with WaitStore(folder) as store:

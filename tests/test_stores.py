@@ -15,7 +15,8 @@ from asa.backends.openccs.system import CcsSystem, Node
 
 from asa.core.store import LineFile, SegmentFolder, read_lines
 from asa.errors import AsaError, StateError
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.runner import Journal, read_journal
 from asa.runner.entries import Begun
 from asa.runtimes import RunTime, RunTimes

@@ -48,7 +48,8 @@ from asa.continuation import Continuation
 from asa.core.plugins import names
 from asa.elements import parse_array
 from asa.errors import SubmitDeferredError
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.runner import Journal, RunFolder, RunPlan, drive
 from asa.runner.beside import with_local_stages
 from asa.runner.entries import Accepted, Again, GivingUp, Intended, read_entries

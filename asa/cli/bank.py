@@ -17,7 +17,8 @@ from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
-    from asa.estimators.store import WaitRecord, WaitStore
+    from asa.estimators.store import WaitStore
+    from asa.estimators.stored import WaitRecord
     from asa.geometry import JobGeometry
 
 app = typer.Typer(help="Show, export, import and delete the queue waits that were learned.", no_args_is_help=True)

@@ -237,7 +237,7 @@ class _QueueLook:
 
 
 def _hashed(user: str) -> str:
-    from asa.estimators.store import user_in_store
+    from asa.estimators.stored import user_in_store
 
     return user_in_store(user)
 

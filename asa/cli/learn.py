@@ -23,7 +23,7 @@ from asa.errors import InputError, TraceError
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
-    from asa.estimators.store import WaitRecord
+    from asa.estimators.stored import WaitRecord
     from asa.history import JobHistory
 
 _WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --option."

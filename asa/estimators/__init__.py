@@ -24,7 +24,8 @@ from asa.estimators.base import (
     exactly,
 )
 from asa.estimators.joint import JointEstimator, JointForecast
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 
 __all__ = [
     "OWN_USER",

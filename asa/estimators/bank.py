@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, together
-from asa.estimators.store import WaitRecord, WaitStore, user_in_store
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
     QueuedJob,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from asa.estimators.store import user_in_store
+from asa.estimators.stored import user_in_store
 from asa.waits import QueueEvent
 
 AUTO = "auto"

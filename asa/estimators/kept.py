@@ -26,7 +26,8 @@ from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
 from asa.estimators.choice import SEEING
 from asa.estimators.site_estimate import Lived
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
 _VERSION = 2

@@ -17,112 +17,57 @@ from __future__ import annotations
 
 import errno
 import gc
-import heapq
 import math
 import os
-import re
 import secrets
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from hashlib import blake2s
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from sys import intern
 from tempfile import SpooledTemporaryFile, TemporaryFile
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
+from typing import IO, NamedTuple, Self
 
-from asa.core.documents import open_file
 from asa.core.files import compressed
 from asa.core.locks import FileLock
 from asa.core.reading import (
-    BANK_RECORDS,
-    EXPORT_BYTES,
-    EXPORT_RECORDS,
     LINE_BYTES,
-    UNPACKING_ERRORS,
-    Stream,
-    TooManyError,
-    bound,
-    read_blocks,
-    read_lines,
-    unpacked,
 )
-from asa.core.safe import followed, look_at, writing
-from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
+from asa.core.safe import followed, writing
+from asa.core.store import LineFile, Segment, SegmentFolder, encode, saying
 from asa.errors import InputError, StateError
 from asa.estimators.pseudonyms import Pseudonyms
-from asa.waits import LEVELS, QueuedJob, WaitObservation
 
-_FORMAT = "asa-waits"
-_VERSION = 1
-_FIELDS = (
-    "id", "submit_s", "wait_s", "kind", "cores", "walltime_s", "user", "system", "partition", "run_s", "estimator",
-    "source", "forecast_s",
-)  # fmt: skip
-_USER, _SYSTEM, _PARTITION, _CORES = map(_FIELDS.index, ("user", "system", "partition", "cores"))
-_KINDS = get_args(get_type_hints(WaitObservation)["kind"])
-_ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
-_HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are of an export
-# A batch system's own word is appended to the estimator's name, so that earlier versions can read a record, which an
-# additional field would prevent.
-_WORD_BEHIND = "; the batch system said "
-_WORD = re.compile(rf"{_WORD_BEHIND}(\d+\.?\d*(?:e[+-]?\d+)?)\Z", re.ASCII)
-_WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
+from .ordering import LOWEST, NewestRows, SortedRows
+from .stored import (
+    CORES,
+    DAMAGED,
+    FIELDS,
+    FORMAT,
+    PARTITION,
+    SYSTEM,
+    TORN,
+    USER,
+    VERSION,
+    WITHDRAWAL,
+    Row,
+    SegmentLines,
+    WaitRecord,
+    exported_records,
+    header_of,
+    is_record,
+    line_of,
+    record_of,
+    row_of,
+    taken_of,
+)
 
 _IDLE_S = 3600.0  # silent for so long, a process begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
-_BLOCK_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 1 << 24  # of new records: of very many there is no memory for all
-_SORTED_ROWS = 50_000  # that are sorted at once
-_HINT_DAMAGED = "Restore it, or name another file."
-
-_Row = list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitRecord:
-    """A queue wait in a store: the job, the observation of its wait, the prediction.
-
-    Parameters
-    ----------
-    job
-        The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That distinguishes users without
-        showing their names; but those who know the names can still tell whose is which.
-    observation
-        The observation of its wait.
-    forecast
-        The predicted quantiles in seconds at `LEVELS`, p10 to p90, when it was submitted; None if there are none.
-    estimator
-        Name of the estimator; may be empty.
-    run_s
-        Seconds that it ran; -1 if not known.
-    source
-        Empty for the user's own run; else the source, such as the name of a log.
-    id
-        Identifies it for ever. Empty for a new record; a store gives it one.
-    word_s
-        The wait in seconds that the batch system itself estimated at submission; None if it was not asked.
-    """
-
-    job: QueuedJob
-    observation: WaitObservation
-    forecast: tuple[float, ...] | None = None
-    estimator: str = ""
-    run_s: float = -1.0
-    source: str = ""
-    id: str = ""
-    word_s: float | None = None
-
-    @property
-    def known_s(self) -> float:
-        """When its wait became known, in seconds of the scheduler's clock."""
-        return self.job.submit_s + self.observation.wait_s
 
 
 def default_folder() -> Path:
@@ -204,7 +149,7 @@ class WaitStore:
         self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
         self._done: dict[str, int] = {}  # bytes of each segment that were handed out
         self._seen: set[str] = set()
-        self._floor = _LOWEST
+        self._floor = LOWEST
         self._begin_as(os.getpid())
 
     def _begin_as(self, pid: int) -> None:
@@ -259,7 +204,7 @@ class WaitStore:
         """
         self._heed_fork()
         name = record.id or self._new_id()
-        line = _line(_row(record, name))
+        line = line_of(row_of(record, name))
         for _ in range(3):
             if self._write(line):
                 self._seen.add(name)
@@ -291,7 +236,7 @@ class WaitStore:
             for record in records:
                 given |= bool(record.id)
                 name = record.id or self._new_id()
-                line = _line(_row(record, name))
+                line = line_of(row_of(record, name))
                 if name not in wanted:
                     names.append(name)
                     wanted.add(name)
@@ -301,7 +246,7 @@ class WaitStore:
             if wanted:
                 lines.seek(0)
                 new = (line for name, line in zip(names, lines, strict=True) if name in wanted)
-                self._own.add(self._files.add("kept", chain([_header()], new)).token)
+                self._own.add(self._files.add("kept", chain([header_of()], new)).token)
                 self._seen = self._seen | wanted if self._seen else wanted
         return len(wanted)
 
@@ -331,7 +276,7 @@ class WaitStore:
         if len(self._segments()) > _MANY_SEGMENTS:
             with suppress(StateError):  # it is only for tidiness, and another may be at it
                 self._compact(beyond=_MANY_SEGMENTS, wait_s=0.0)
-        segment, self._live = self._files.begin(_header(), withdrawal=_WITHDRAW, durable=self.durable)
+        segment, self._live = self._files.begin(header_of(), withdrawal=WITHDRAWAL, durable=self.durable)
         self._own.add(segment.token)
         self._written_s = _now_s()
         return self._live
@@ -359,7 +304,7 @@ class WaitStore:
         """
         if latest is not None and latest < 0:
             raise InputError(f"{latest} records cannot be read", where="latest", hint="Ask for 0 or more.")
-        self._floor = _LOWEST
+        self._floor = LOWEST
         found = self._collect({})
         self._settle(found)
         self._seen = {row[0] for row in found.rows}
@@ -433,12 +378,12 @@ class WaitStore:
         self._floor = found.floor
         self.oddities = {words: count for words, count in found.oddities.items() if count}
 
-    def _records(self, rows: list[_Row]) -> list[WaitRecord]:
+    def _records(self, rows: list[Row]) -> list[WaitRecord]:
         records = []
         rows.reverse()
         with _no_collector():
             while rows:  # each row goes as its record comes: of very many they are never there twice
-                records.append(_record(rows.pop()))
+                records.append(record_of(rows.pop()))
         return records
 
     def _segments(self) -> dict[str, Segment]:
@@ -460,9 +405,9 @@ class WaitStore:
         """
         known: dict[str, bool] = {}
 
-        def take(row: _Row) -> None:
+        def take(row: Row) -> None:
             if row[0] not in known:
-                known[row[0]] = matching(_record(row))
+                known[row[0]] = matching(record_of(row))
 
         self._visit(lambda: take)
         return sum(known.values()), len(known)
@@ -471,9 +416,9 @@ class WaitStore:
         """Say how many cores the widest job of each of a system's partitions had, of however many records there are."""
         found: dict[str, int] = {}
 
-        def take(row: _Row) -> None:
-            if row[_SYSTEM] == system:
-                found[row[_PARTITION]] = max(row[_CORES], found.get(row[_PARTITION], 0))
+        def take(row: Row) -> None:
+            if row[SYSTEM] == system:
+                found[row[PARTITION]] = max(row[CORES], found.get(row[PARTITION], 0))
 
         self._visit(lambda: take)
         return found
@@ -481,11 +426,11 @@ class WaitStore:
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
         """Gather the newest of what lies beyond the bytes that are done, from a folder that others change meanwhile."""
         seen = seen if isinstance(seen, set) else set(seen)
-        newest = _Newest(seen, self._floor)
+        newest = NewestRows(seen, self._floor)
 
-        def begin() -> Callable[[_Row], None]:
+        def begin() -> Callable[[Row], None]:
             nonlocal newest
-            newest = _Newest(seen, self._floor)
+            newest = NewestRows(seen, self._floor)
             return newest.take
 
         after, oddities = self._visit(begin, done, own)
@@ -495,7 +440,7 @@ class WaitStore:
 
     def _visit(
         self,
-        begin: Callable[[], Callable[[_Row], object]],
+        begin: Callable[[], Callable[[Row], object]],
         done: Mapping[str, int] | None = None,
         own: Iterable[str] = (),
     ) -> tuple[dict[str, int], dict[str, int]]:
@@ -514,11 +459,11 @@ class WaitStore:
         segments: Mapping[str, Segment],
         done: Mapping[str, int],
         own: frozenset[str],
-        take: Callable[[_Row], object],
+        take: Callable[[Row], object],
     ) -> tuple[dict[str, int], dict[str, int]]:
         took = self._taken(segments)
         after = {token: end for token, end in done.items() if token in segments or token in took}
-        oddities = dict.fromkeys((_TORN, _DAMAGED), 0)
+        oddities = dict.fromkeys((TORN, DAMAGED), 0)
         with _no_collector():
             for token, segment in segments.items():
                 if token in own or (token in done and segment.kind != "live"):
@@ -528,16 +473,16 @@ class WaitStore:
                     after[token] = segment.path.stat().st_size  # it was handed out from where it was before
                     continue
                 with segment.path.open("rb", buffering=0) as file:
-                    reading = _Reading(file, max(done.get(token, 0), took.get(token, 0)))
+                    reading = SegmentLines(file, max(done.get(token, 0), took.get(token, 0)))
                     for _, found in reading:
                         for row in found:
-                            if _is_record(row):
+                            if is_record(row):
                                 take(row)
                             else:
                                 reading.damaged += 1
                 after[token] = reading.sound_end if segment.kind == "live" else reading.end
-                oddities[_TORN] += reading.torn
-                oddities[_DAMAGED] += reading.damaged
+                oddities[TORN] += reading.torn
+                oddities[DAMAGED] += reading.damaged
         return after, oddities
 
     def _taken(self, segments: Mapping[str, Segment]) -> dict[str, int]:
@@ -549,7 +494,7 @@ class WaitStore:
                     line = file.readline(LINE_BYTES)
                 if not line.endswith(b"\n"):
                     continue  # it is being written, or its writer was killed
-                self._took[token] = _took(line, segment.path)
+                self._took[token] = taken_of(line, segment.path)
             for part, end in self._took[token].items():
                 taken[part] = max(end, taken.get(part, 0))
         for token in self._took.keys() - segments.keys():
@@ -653,14 +598,14 @@ class WaitStore:
         out: set[str] = set()
         for token in sources:
             with segments[token].path.open("rb", buffering=0) as file:
-                reading = _Reading(file, took.get(token, 0))
+                reading = SegmentLines(file, took.get(token, 0))
                 for found_lines, found in reading:
                     lock.beat()
                     for line, row in zip(found_lines, found, strict=True):
                         if row[0] in names:
                             continue
                         names.add(row[0])
-                        if matching is not None and matching(_record(row)):
+                        if matching is not None and matching(record_of(row)):
                             out.add(row[0])
                         else:
                             lines.write(line + b"\n")
@@ -672,7 +617,7 @@ class WaitStore:
         for token, end in ends.items():
             held[token] = max(end, held.get(token, 0))
         lines.seek(0)
-        self._files.add("all", chain([_header(held)], lines), before=lock.check)
+        self._files.add("all", chain([header_of(held)], lines), before=lock.check)
         # what grew meanwhile has a writer after all; its file stays, and only what it grew by is read
         grew = {token for token in sources if segments[token].path.stat().st_size != sizes[token]}
         self._files.delete(segments[token] for token in sources if token in closed and token not in grew)
@@ -706,23 +651,23 @@ class WaitStore:
         int
             How many records.
         """
-        sorting = _Sorting()
+        sorting = SortedRows()
 
-        def begin() -> Callable[[_Row], None]:
+        def begin() -> Callable[[Row], None]:
             nonlocal sorting
-            sorting = _Sorting()
+            sorting = SortedRows()
             return sorting.take
 
         self._visit(begin)
         names, count, file = Pseudonyms.of(self.folder), 0, followed(Path(path))
         with saying(file, "cannot be written"), TemporaryFile() as lines:
             for row in sorting:
-                row[_USER] = names.user(row[_USER])
+                row[USER] = names.user(row[USER])
                 row[0] = names.id(row[0])
                 lines.write(f"{encode(row[:-1])}\n".encode())
                 count += 1
             lines.seek(0)
-            header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": count}
+            header = {"format": FORMAT, "version": VERSION, "fields": FIELDS, "records": count}
             with writing(file) as raw, compressed(raw, file) as stream:
                 stream.write(f"{encode(header)}\n".encode())
                 shutil.copyfileobj(lines, stream)
@@ -749,15 +694,15 @@ class WaitStore:
         StateError
             The file cannot be read, is no bank, is damaged or of a later version.
         """
-        given, names = _exported(Path(path)), Pseudonyms.before(self.folder)
+        given, names = exported_records(Path(path)), Pseudonyms.before(self.folder)
         if names is None:
             return self.extend(given)
         exported: set[str] = set()
         users: dict[str, str] = {}  # which are this bank's own again
 
-        def take(row: _Row) -> None:
+        def take(row: Row) -> None:
             exported.add(names.id(row[0]))
-            users[names.user(row[_USER])] = row[_USER]
+            users[names.user(row[USER])] = row[USER]
 
         self._visit(lambda: take)
         return self.extend(
@@ -770,312 +715,10 @@ class WaitStore:
 class _Found(NamedTuple):
     """What was read: rows in order, the bytes that are done now, what was left out, the newest that was too old."""
 
-    rows: list[_Row]
+    rows: list[Row]
     done: dict[str, int]
     oddities: dict[str, int]
     floor: tuple[float, str]
-
-
-_LOWEST = (-math.inf, "")
-
-
-def _age(row: _Row) -> tuple[float, str]:
-    """When a record became known; ties by its id."""
-    return row[1] + row[2], row[0]
-
-
-class _Newest:
-    """Keeps the newest rows of any number, as many as there is memory for; each once, and none that was `seen`."""
-
-    def __init__(self, seen: set[str], floor: tuple[float, str]) -> None:
-        self.rows: list[_Row] = []
-        self.floor = floor  # the newest that was too old
-        self.left_out = 0
-        self.max_count = bound(BANK_RECORDS)
-        self._slack = self.max_count // 8 + 1
-        self._seen = seen
-        self._names: set[str] = set()
-
-    def take(self, row: _Row) -> None:
-        """Keep a row, unless it is too old."""
-        if row[0] in self._seen or row[0] in self._names:
-            return
-        if self.floor is not _LOWEST and _age(row) <= self.floor:
-            self.left_out += 1
-            return
-        self._names.add(row[0])
-        self.rows.append(row)
-        if len(self.rows) >= self.max_count + self._slack:
-            self.trim()
-
-    def trim(self) -> None:
-        """Put the rows in order, and drop those that are too old."""
-        self.rows.sort(key=_age)
-        surplus = len(self.rows) - self.max_count
-        if surplus > 0:
-            self.floor = _age(self.rows[surplus - 1])
-            self.left_out += surplus
-            self._names.difference_update(row[0] for row in self.rows[:surplus])
-            del self.rows[:surplus]
-
-
-class _Sorting:
-    """Puts any number of rows in order, each once: what is sorted already waits on the disk."""
-
-    def __init__(self) -> None:
-        self._rows: list[_Row] = []
-        self._files: list[IO[bytes]] = []
-
-    def take(self, row: _Row) -> None:
-        """Add a row."""
-        self._rows.append(row)
-        if len(self._rows) >= _SORTED_ROWS:
-            self._rows.sort(key=_age)
-            file = TemporaryFile()  # noqa: SIM115 - until all are merged
-            file.writelines(f"{encode(one)}\n".encode() for one in self._rows)
-            self._files.append(file)
-            self._rows = []
-
-    def __iter__(self) -> Iterator[_Row]:
-        for file in self._files:
-            file.seek(0)
-        parts: list[Iterable[_Row]] = [map(decode, file) for file in self._files]
-        last = ""
-        for row in heapq.merge(*parts, sorted(self._rows, key=_age), key=_age):
-            if row[0] != last:
-                last = row[0]
-                yield row
-        for file in self._files:
-            file.close()
-
-
-# ------------------------------------------------------------------------------------------------- lines
-
-_TORN = "line cut off, as by a writer that was killed, or is writing: left out"
-_DAMAGED = "damaged line: left out"
-
-
-def _line(row: _Row) -> bytes:
-    """Write a row, with a checksum of its text as last value."""
-    body = encode(row)[:-1]
-    return f"{body},{zlib.crc32(body.encode())}]\n".encode()
-
-
-def _is_whole(line: bytes, value: Any) -> bool:
-    """Whether the line is as `_line` wrote it."""
-    return (
-        type(value) is list
-        and len(value) == len(_FIELDS) + 1
-        and value[-1] == zlib.crc32(line[: line.rfind(b",")])
-        and type(value[0]) is str
-    )
-
-
-def _is_record(row: _Row) -> bool:
-    """Whether a row has texts and numbers in their places; its texts become the same ones as in other rows."""
-    try:
-        row[3], row[6], row[7] = intern(row[3]), intern(row[6]), intern(row[7])
-        row[8], row[10], row[11] = intern(row[8]), intern(row[10]), intern(row[11])
-        return bool(row[1] + row[2] + row[4] + row[5] + row[9] < math.inf)
-    except TypeError:
-        return False
-
-
-def _header(took: Mapping[str, int] | None = None) -> bytes:
-    content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "fields": [*_FIELDS, "check"]}
-    if took is not None:
-        content["took"] = took
-    body = encode(content)[:-1]
-    return f'{body},"check":{zlib.crc32(body.encode())}}}\n'.encode()
-
-
-def _took(line: bytes, path: Path) -> dict[str, int]:
-    """Read what a segment took from its header; nothing if that is damaged."""
-    header = decode(line)
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        return {}
-    refuse_later_version(header, path, _VERSION)
-    sound = header.get("check") == zlib.crc32(line[: line.rfind(b",")])
-    return dict(header.get("took", {})) if sound else {}
-
-
-class _Reading:
-    """Reads the whole lines of a segment from some byte on, block by block, and counts what is not whole."""
-
-    def __init__(self, file: IO[bytes], start: int) -> None:
-        self._file = file
-        self._start = start
-        self.end = start  # of the last whole line
-        self.rest = 0  # bytes after it
-        self.damaged = 0
-        self.torn = 0
-        self._hole = -1
-
-    @property
-    def sound_end(self) -> int:
-        """Return up to where the file is final.
-
-        On a network file system the bytes of another host may arrive out of order, with zeros in place of missing ones.
-        What follows is read again next time.
-        """
-        return self.end if self._hole < 0 else self._hole
-
-    def __iter__(self) -> Iterator[tuple[list[bytes], list[_Row]]]:
-        self._file.seek(self._start)
-        first = self._start == 0
-        for block in read_blocks(self._file, self._file.name, block_bytes=_BLOCK_BYTES):
-            if not block.endswith(b"\n"):
-                self.rest = len(block)
-                self.torn += 1
-                return
-            yield self._rows(block, first=first)
-            first = False
-            self.end += len(block)
-
-    def _rows(self, block: bytes, *, first: bool) -> tuple[list[bytes], list[_Row]]:
-        lines = block.split(b"\n")[:-1]
-        if first:
-            header = decode(lines[0])
-            if isinstance(header, dict):
-                del lines[0]
-        values = decode(b"[" + b",".join(lines) + b"]")
-        if type(values) is list and len(values) == len(lines) and all(map(_is_whole, lines, values)):
-            return lines, values
-        return self._one_by_one(lines, block)
-
-    def _one_by_one(self, lines: list[bytes], block: bytes) -> tuple[list[bytes], list[_Row]]:
-        whole_lines, rows = [], []
-        for line in lines:
-            if line.endswith(_WITHDRAW[:-1]):
-                self.torn += len(line) > 1
-                continue
-            # Where a line end is lost, the next record is found by what every record begins with.
-            for part in [line] if _is_whole(line, decode(line)) else re.split(rb'(?=\[")', line):
-                text = part[: part.rfind(b"]") + 1]
-                value = decode(text)
-                if _is_whole(text, value):
-                    whole_lines.append(text)
-                    rows.append(value)
-                else:
-                    self.damaged += bool(part.strip())
-        hole = block.find(b"\0")
-        if self._hole < 0 <= hole:
-            self._hole = self.end + block.rfind(b"\n", 0, hole) + 1
-        return whole_lines, rows
-
-
-def _row(record: WaitRecord, name: str) -> _Row:
-    """Turn a record into what is written; refuse what could not be read back or used."""
-    job, seen, quantiles = record.job, record.observation, record.forecast
-    texts = (job.user, job.system, job.partition, record.estimator, record.source)
-    try:
-        times = (float(job.submit_s), float(seen.wait_s), float(job.walltime_s), float(record.run_s))
-        forecast = None if quantiles is None else [float(value) for value in quantiles]
-        sound = (
-            all(map(math.isfinite, times))
-            and times[1] >= 0
-            and times[2] > 0
-            and job.cores == int(job.cores) >= 1
-            and seen.kind in _KINDS
-            and all(isinstance(text, str) for text in texts)
-            and (record.word_s is None or 0 <= record.word_s < math.inf)
-            and _WORD.search(record.estimator) is None
-            and (forecast is None or (len(forecast) == len(LEVELS) and all(map(math.isfinite, forecast))))
-        )
-    except (TypeError, ValueError, OverflowError):
-        sound = False
-    if not sound:
-        raise InputError(
-            f"no job is like {record}",
-            where=record.source or "bank",
-            hint=f"Times are finite, cores and walltime above 0, forecasts {len(LEVELS)} waits.",
-        )
-    if not _ID.fullmatch(name):
-        raise InputError(
-            f"{name!r} is not an id of a record", hint="Use at most 64 letters, digits, dots, dashes, underscores."
-        )
-    user, system, partition, estimator, source = texts
-    if record.word_s is not None:
-        estimator = f"{estimator}{_WORD_BEHIND}{float(record.word_s)!r}"
-    user = user_in_store(user)
-    submit_s, wait_s, walltime_s, run_s = times
-    return [
-        name, submit_s, wait_s, seen.kind, int(job.cores), walltime_s, user, system, partition, run_s, estimator,
-        source, forecast,
-    ]  # fmt: skip
-
-
-def _record(row: _Row) -> WaitRecord:
-    name, submit_s, wait_s, kind, cores, walltime_s, user, system, partition, run_s, estimator, source, *more = row
-    word_s = None
-    if _WORD_BEHIND in estimator and (said := _WORD.search(estimator)) is not None:
-        estimator, word_s = estimator[: said.start()], float(said[1])
-    return WaitRecord(
-        QueuedJob(submit_s, cores, walltime_s, user, system, partition),
-        WaitObservation(wait_s, kind),
-        tuple(more[0]) if more[0] else None,
-        estimator,
-        run_s,
-        source,
-        name,
-        word_s,
-    )
-
-
-def user_in_store(user: str) -> str:
-    """Name a user as stores do: by a short hash, which names itself."""
-    return user if not user or _HASHED.fullmatch(user) else _hash_of(user)
-
-
-@lru_cache(maxsize=1 << 14)
-def _hash_of(user: str) -> str:
-    return "~" + blake2s(user.encode(errors="surrogatepass"), digest_size=4).hexdigest()
-
-
-def _exported(path: Path) -> Iterator[WaitRecord]:
-    """Read what `WaitStore.export` wrote, or refuse it with file and line, at its end at the latest."""
-    look_at(path)
-    try:
-        with open_file(path) as raw, unpacked(raw) as stream:
-            yield from _exported_lines(path, stream)
-    except UNPACKING_ERRORS as error:
-        raise StateError("is cut off or no gzip file", where=str(path), hint="Fetch it again.") from error
-    except OSError as error:
-        raise StateError(
-            f"cannot be read: {error.strerror or error}", where=str(path), hint="Check the path."
-        ) from error
-
-
-def _exported_lines(path: Path, stream: Stream) -> Iterator[WaitRecord]:
-    """Read the first line of an exported bank, and its records."""
-    lines = read_lines(stream, path, max_bytes=EXPORT_BYTES)
-    header = decode(next(lines, b""))
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise StateError("is not a bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
-    refuse_later_version(header, path, _VERSION)
-    if header.get("fields") != list(_FIELDS):
-        raise StateError("has other fields than an exported bank", where=f"{path}:1", hint=_HINT_DAMAGED)
-    count = 0
-    for number, line in enumerate(lines, start=2):
-        if not line.strip():
-            continue
-        try:
-            record = _record(decode(line))
-            _row(record, record.id)
-        except (InputError, TypeError, ValueError, IndexError) as error:
-            raise StateError(
-                f"is no record: {line[:80].decode(errors='replace')}", where=f"{path}:{number}", hint=_HINT_DAMAGED
-            ) from error
-        count += 1
-        if count > bound(EXPORT_RECORDS):
-            raise TooManyError("observations", bound(EXPORT_RECORDS), path)
-        yield record
-    expected = header.get("records", count)
-    if expected != count:
-        raise StateError(f"has {count} of its {expected} records", where=str(path), hint="Fetch it again.")
-
-
-# ------------------------------------------------------------------------------------------------- the system
 
 
 @contextmanager

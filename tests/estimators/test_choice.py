@@ -6,7 +6,7 @@ from asa import QueuedJob, WaitBank, WaitStore
 from asa.estimators import choice
 from asa.estimators.choice import choose
 from asa.estimators.kept import bank_of
-from asa.estimators.store import WaitRecord, user_in_store
+from asa.estimators.stored import WaitRecord, user_in_store
 from asa.waits import QueueEvent, exactly
 
 

@@ -9,7 +9,8 @@ import pytest
 from asa.estimators import kept
 from asa.estimators.contextual import ContextualAsa
 from asa.estimators.queue_aware import QueueAwareAsa, queue_aware_asa
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.waits import QueuedJob, Surroundings, at_least, exactly
 
 
@@ -35,7 +36,7 @@ def filled(folder, count=600):
 
 def learned(folder, until_s=None, make=ContextualAsa, settings="s", system="x"):
     store = WaitStore(folder, create=False)
-    file = kept.place_of(folder, "test")
+    file = kept.file_of(folder, "test")
     queue = make is not ContextualAsa
     from_state = QueueAwareAsa.from_state if queue else ContextualAsa.from_state
     return kept.learn(store, file, lambda _: (system, settings, make), from_state, until_s), file

@@ -25,8 +25,10 @@ from asa.cli.learn import _records
 from asa.core import locks
 from asa.core import store as files
 from asa.errors import InputError, StateError
+from asa.estimators import ordering, stored
 from asa.estimators import store as module
-from asa.estimators.store import WaitRecord, WaitStore, default_folder
+from asa.estimators.store import WaitStore, default_folder
+from asa.estimators.stored import WaitRecord
 from asa.history import JobHistory
 from asa.waits import QueuedJob, WaitObservation, at_least, exactly
 
@@ -65,7 +67,8 @@ def script(code, *arguments):
         "from pathlib import Path\n"
         "from asa.core import locks\n"
         "from asa.estimators import store as module\n"
-        "from asa.estimators.store import WaitRecord, WaitStore\n"
+        "from asa.estimators.store import WaitStore\n"
+        "from asa.estimators.stored import WaitRecord\n"
         "from asa.waits import QueuedJob, exactly\n"
         "def record(number):\n"
         "    return WaitRecord(QueuedJob(float(number), 1, 60.0), exactly(1.0))\n"
@@ -135,7 +138,7 @@ def test_a_list_of_users_tells_nothing_of_an_exported_bank(tmp_path):
     bank.export(tmp_path / "two")
     text = (tmp_path / "one").read_text()
     assert text == (tmp_path / "two").read_text()
-    assert not any(module._hash_of(name) in text or name in text for name in names)
+    assert not any(stored._hash_of(name) in text or name in text for name in names)
     assert not any(one.id in text for one in learned)
     assert (tmp_path / "a" / ".export-secret").stat().st_mode & 0o777 == 0o600
     other = WaitStore(tmp_path / "b")
@@ -158,7 +161,7 @@ def test_a_bank_knows_its_own_users_in_what_it_exported(tmp_path):
     assert bank.import_(tmp_path / "file") == 0
     assert bank.forget(lambda one: one.job.submit_s == 1.0) == 1
     assert bank.import_(tmp_path / "file") == 1
-    assert {one.job.user for one in bank.read()} == {module.user_in_store("ada")}
+    assert {one.job.user for one in bank.read()} == {stored.user_in_store("ada")}
 
 
 def test_no_user_is_named_in_any_file(tmp_path):
@@ -933,14 +936,14 @@ def test_news_reads_no_byte_twice(tmp_path, monkeypatch):
     bank.extend(map(record, range(200, 300)))
     assert len(reader.news()) == 200
     read = []
-    real = module._Reading._rows
+    real = stored.SegmentLines._rows
 
     def counted(self, block, **named):
         read.append(len(block))
         return real(self, block, **named)
 
     bank.compact()
-    monkeypatch.setattr(module._Reading, "_rows", counted)
+    monkeypatch.setattr(stored.SegmentLines, "_rows", counted)
     assert reader.news() == []
     assert read == []
     bank.append(record(400))
@@ -1186,7 +1189,7 @@ def test_what_the_batch_system_said_is_kept_where_earlier_versions_read_past_it(
         ours.export(tmp_path / "file")
     lines = [json.loads(line) for path in segments(tmp_path / "a") for line in path.read_text().splitlines()]
     rows = [line for line in lines if isinstance(line, list)]
-    assert {len(row) for row in rows} == {len(module._FIELDS) + 1}
+    assert {len(row) for row in rows} == {len(stored.FIELDS) + 1}
     other = WaitStore(tmp_path / "b")
     assert other.import_(tmp_path / "file") == 4
     assert {kept.word_s for kept in other.read()} == {None, 0.0, 1e17, 90.25}
@@ -1204,8 +1207,8 @@ def test_what_no_batch_system_says_is_refused(tmp_path, word_s):
 @pytest.fixture
 def small_memory(monkeypatch):
     """There is memory for 100 observations, and for 30 to be sorted."""
-    monkeypatch.setattr(module, "BANK_RECORDS", 100)
-    monkeypatch.setattr(module, "_SORTED_ROWS", 30)
+    monkeypatch.setattr(ordering, "BANK_RECORDS", 100)
+    monkeypatch.setattr(ordering, "_SORTED_ROWS", 30)
 
 
 def _numbered(count):
@@ -1249,7 +1252,7 @@ def test_an_export_is_the_same_in_whatever_pieces_it_is_sorted(tmp_path, monkeyp
     bank = WaitStore(tmp_path / "bank")
     bank.extend(_numbered(500))
     bank.export(tmp_path / "whole")
-    monkeypatch.setattr(module, "_SORTED_ROWS", 30)
+    monkeypatch.setattr(ordering, "_SORTED_ROWS", 30)
     bank.export(tmp_path / "parts")
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
 
@@ -1257,7 +1260,7 @@ def test_an_export_is_the_same_in_whatever_pieces_it_is_sorted(tmp_path, monkeyp
 def test_of_many_jobs_that_are_learned_little_is_kept(tmp_path, monkeypatch):
     """So that those of a large site take less than 300 MB; before, each took a kilobyte."""
     monkeypatch.setattr(module, "_IN_MEMORY_BYTES", 1 << 14)
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(stored, "_BLOCK_BYTES", 1 << 14)
     jobs = 4000
     numbers = np.arange(jobs, dtype=np.float64)
     history = JobHistory(numbers, numbers % 97, np.full(jobs, 4), numbers + 60.0, numbers >= 0)
@@ -1288,7 +1291,7 @@ def test_jobs_that_are_alike_are_learned_each_and_once(tmp_path):
 def test_an_exported_bank_has_no_more_observations_than_there_is_memory_for(tmp_path, monkeypatch):
     WaitStore(tmp_path / "bank").extend(_numbered(50))
     WaitStore(tmp_path / "bank").export(tmp_path / "file")
-    monkeypatch.setattr(module, "EXPORT_RECORDS", 49)
+    monkeypatch.setattr(stored, "EXPORT_RECORDS", 49)
     with pytest.raises(StateError, match=r"more than 49 observations.*ASA_READ_FACTOR"):
         WaitStore(tmp_path / "other").import_(tmp_path / "file")
     assert not (tmp_path / "other").exists()

@@ -7,7 +7,8 @@ import pytest
 from slurm_runs import SlurmRun, site, stage
 
 from asa.backend import JobState
-from asa.estimators.store import WaitRecord, WaitStore
+from asa.estimators.store import WaitStore
+from asa.estimators.stored import WaitRecord
 from asa.metrics import measure
 from asa.records import Ended, Resized, Submitted
 from asa.runner.specs import spec_of
