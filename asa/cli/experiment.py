@@ -50,6 +50,10 @@ _Cores = Annotated[
 _Estimator = Annotated[
     str, typer.Option(help="What predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
 ]
+_Age = Annotated[Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")]
+_Starts = Annotated[
+    int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
+]
 _Plot = Annotated[
     Path | None,
     typer.Option(help="Draw makespans and core-hours, one point per strategy (.png, .svg).", metavar="FILE"),
@@ -65,7 +69,7 @@ def strategies(
     starts: Annotated[
         int, typer.Option(help="Number of replications, each from another time of the log.", min=1, max=MAX_RUNS)
     ] = 40,
-    age: Annotated[Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")] = Age.BOTH,
+    age: _Age = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
     ] = True,
@@ -120,10 +124,8 @@ def shapes(
     workflows: Annotated[
         str, typer.Option(help="Moldable workflows, comma-separated: the paper's, and a chain of NAS benchmarks.")
     ] = "montage,blast,statistics,benchmarks",
-    starts: Annotated[
-        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
-    ] = 40,
-    age: Annotated[Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")] = Age.BOTH,
+    starts: _Starts = 40,
+    age: _Age = Age.BOTH,
     estimator: Annotated[
         str, typer.Option(help="What predicts waits; `asa list` shows all. `asa-queue` sees the queue, `asa` does not.")
     ] = "asa-queue",
@@ -154,9 +156,7 @@ def bags(
     hours: Annotated[
         str, typer.Option(help="Sizes, comma-separated: hours that all jobs together take for all tasks.")
     ] = "1,12",
-    starts: Annotated[
-        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
-    ] = 40,
+    starts: _Starts = 40,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
@@ -187,9 +187,7 @@ def legs(
     rivals: Annotated[
         str | None, typer.Option(help="Who is compared, comma-separated. [default: all]", show_default=False)
     ] = None,
-    starts: Annotated[
-        int, typer.Option(help="Number of replications, each from another time of the log.", min=2, max=MAX_RUNS)
-    ] = 24,
+    starts: _Starts = 24,
     since: Annotated[
         str | None,
         typer.Option(help="Day of the first hand-over, as in 2023-03-01; starts are drawn if not given."),

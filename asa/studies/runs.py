@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 from asa.backend import Backend, Site
+from asa.core import plugins
 from asa.errors import InputError, RunError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
@@ -17,6 +19,12 @@ from asa.workflow import Workflow
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
+
+
+@lru_cache(maxsize=4)  # a log is read once for the cells that follow each other
+def simulated(**how: Any) -> Site:
+    """Give a simulated site; see `asa.backends.simulated.SimulatedSite`."""
+    return cast("Site", plugins.load("asa.backends", "simulated")(**how))
 
 
 def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _T]) -> list[_T]:
@@ -86,6 +94,13 @@ def figures(workflow: Workflow, run: RunMetrics) -> tuple[float, float, float, f
     return run.makespan_s, run.core_hours, run.overhead_core_hours, between_s, run.twt_s
 
 
+def completed(workflow: Workflow, result: RunResult, where: str) -> RunMetrics:
+    """Give what a run took and cost, which must have completed."""
+    if result.outcome != "completed":
+        raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
+    return measure(workflow, result.records)
+
+
 def measured(
     workflow: Workflow, result: RunResult, where: str, *, age_accrues: bool = True
 ) -> tuple[RunMetrics, Timeline]:
@@ -93,9 +108,8 @@ def measured(
 
     `age_accrues`: whether at its site a job gains priority while a dependency keeps it back.
     """
-    if result.outcome != "completed":
-        raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
-    return measure(workflow, result.records), timeline(result.records, workflow, age_accrues=age_accrues)
+    metrics = completed(workflow, result, where)
+    return metrics, timeline(result.records, workflow, age_accrues=age_accrues)
 
 
 def typical(makespans_s: Mapping[_K, float]) -> _K:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Unpack, cast
+from typing import Unpack
 
 from asa.backend import Site
-from asa.core import plugins
-from asa.errors import InputError, RunError
-from asa.metrics import measure
+from asa.errors import InputError
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.others import Lot, beside, lot_of
-from asa.studies.runs import one_by_one
+from asa.studies.runs import completed, one_by_one, simulated
 from asa.workflow import Stage, Workflow
 
 SIZES = (112, 56)
@@ -80,7 +77,7 @@ class BagQuestion:
         code = code_digest([("asa.strategies", _STRATEGY)])
         cells = []
         for trace in self.traces:
-            _cores(_site(str(trace)), str(trace))
+            _cores(simulated(trace=str(trace)), str(trace))
             cells += [BagCell(str(trace), hours, self.starts, digest([trace]), code) for hours in self.hours]
         return cells
 
@@ -107,14 +104,9 @@ def compare_ways(question: BagQuestion, kept: Path | None = None, **how: Unpack[
     return [run for runs in outcomes.values() for run in runs]
 
 
-@lru_cache(maxsize=4)
-def _site(trace: str) -> Site:
-    return cast("Site", plugins.load("asa.backends", "simulated")(trace=trace))
-
-
 def run_cell(cell: BagCell) -> list[BagRun]:
     """Run all replications."""
-    site = _site(cell.trace)
+    site = simulated(trace=cell.trace)
     counts = [jobs for jobs in COUNTS if _cores(site, cell.trace) % jobs == 0]
     site.prepare(range(cell.starts))
 
@@ -132,10 +124,7 @@ def _run(cell: BagCell, site: Site, seed: int, jobs: int, without: Lot) -> BagRu
     world, flow = site.open(seed), bag(cell.hours, cores, jobs)
     began_s = world.now()
     [result] = run_all(world, [Run(flow, load_strategy(_STRATEGY))])
-    if result.outcome != "completed":
-        where = f"{cell.trace}, {jobs} jobs, start {seed}"
-        raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
-    took = measure(flow, result.records)
+    took = completed(flow, result, f"{cell.trace}, {jobs} jobs, start {seed}")
     others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
     name = site.capabilities.system
     return BagRun(name, cores, cell.hours, jobs, seed, took.makespan_s, took.core_hours, others.longer_wait_s)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Unpack, cast
+from typing import Unpack
 
-from asa.backend import Backend, Site
+from asa.backend import Backend
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
-from asa.metrics import measure
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, digest, fill
-from asa.studies.runs import figures, one_by_one, put_together, refuse_wider
+from asa.studies.runs import completed, figures, one_by_one, put_together, refuse_wider, simulated
 from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
 from asa.studies.standings import standings as side_by_side
 
@@ -89,7 +87,7 @@ class Contest:
             load_strategy(name)
         cells = []
         for trace in self.traces:
-            machine = _site(str(trace), age_accrues=True, shrink=True).capabilities.max_cores
+            machine = simulated(trace=str(trace), age_accrues=True, shrink=True).capabilities.max_cores
             sizes = self.cores or peak_sizes(machine)
             refuse_wider(sizes, machine, str(trace))
             log = digest([trace])
@@ -121,15 +119,9 @@ def compare_ways(contest: Contest, kept: Path | None = None, **how: Unpack[How])
     return [trial for trials in outcomes.values() for trial in trials]
 
 
-@lru_cache(maxsize=4)
-def _site(trace: str, *, age_accrues: bool, shrink: bool) -> Site:
-    make = plugins.load("asa.backends", "simulated")
-    return cast("Site", make(trace=trace, age_accrues=age_accrues, shrink=shrink))
-
-
 def run_cell(cell: LogCell) -> list[LogRun]:
     """Run all replications of one strategy in the order of the log's time, with one estimator."""
-    site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
+    site = simulated(trace=cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
     if lack := lacking(load_strategy(cell.strategy), site.capabilities):
         raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")
     workflow = workflow_maker(cell.workflow)(cell.cores)
@@ -137,12 +129,9 @@ def run_cell(cell: LogCell) -> list[LogRun]:
 
     def run(start: int, world: Backend) -> LogRun:
         [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=cell.history)
-        if result.outcome != "completed":
-            where = f"{cell.trace}, {cell.strategy}, start {start}"
-            raise InputError(f"a run did not complete: {result.reason}", where=where)
-        system, took = site.capabilities.system, figures(workflow, measure(workflow, result.records))
+        took = figures(workflow, completed(workflow, result, f"{cell.trace}, {cell.strategy}, start {start}"))
         rules = (cell.age_accrues, cell.shrink, cell.strategy)
-        return LogRun(system, cell.workflow, cell.cores, *rules, start, *took)
+        return LogRun(site.capabilities.system, cell.workflow, cell.cores, *rules, start, *took)
 
     site.prepare(range(cell.starts))
     return one_by_one(site, range(cell.starts), run)

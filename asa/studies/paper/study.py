@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from asa.strategies import load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, fill
 from asa.studies.paper.published import NAIVE, PROBES, SIZES, STRATEGIES, TABLE_2, WORKFLOWS
-from asa.studies.runs import measured
+from asa.studies.runs import measured, simulated
 from asa.timeline import Timeline
 from asa.waits import exactly
 from asa.workflow import Stage, Workflow
@@ -152,14 +151,9 @@ def _outcome(**fields: Any) -> Outcome:
     return Probes(**{**fields, "real_s": tuple(fields["real_s"]), "predicted_s": tuple(fields["predicted_s"])})
 
 
-@lru_cache(maxsize=4)
-def _site(system: str, *, age_accrues: bool) -> Site:
-    return cast("Site", plugins.load("asa.backends", "simulated")(system, age_accrues=age_accrues))
-
-
 def run_cell(cell: PaperCell) -> list[Outcome]:
     """Run all that shares an estimator, seed after seed."""
-    site = _site(cell.system, age_accrues=cell.age_accrues)
+    site = simulated(system=cell.system, age_accrues=cell.age_accrues)
     bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
     seeds = range(cell.seed, cell.seed + cell.seeds)
     if cell.what == _SUBMISSIONS:
@@ -176,7 +170,7 @@ def run_cell(cell: PaperCell) -> list[Outcome]:
 
 
 def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], bank: WaitBank) -> list[PaperRun]:
-    world = _site(cell.system, age_accrues=cell.age_accrues).open(seed)
+    world = simulated(system=cell.system, age_accrues=cell.age_accrues).open(seed)
     workflows = [workflow_maker(name)(cores) for name in names]
     strategy = load_strategy(cell.strategy)
     runs = [Run(flow, strategy, bank=bank, delay_s=_BETWEEN_S * index) for index, flow in enumerate(workflows)]

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Unpack, cast
 
-from asa.backend import Site
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
-from asa.metrics import measure
 from asa.runner import Run, run_all
 from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.others import Lot, beside, lot_of
 from asa.studies.programs import BENCHMARKS
-from asa.studies.runs import Known, each_knowing
+from asa.studies.runs import Known, completed, each_knowing, simulated
 from asa.workflow import Stage, Workflow
 
 CHOSEN = 0
@@ -91,7 +88,7 @@ class ShapeQuestion:
         code = code_digest((f"asa.{kind}", name) for kind, name in named)
         cells: list[ShapeCell] = []
         for trace in self.traces:
-            machine = _site(str(trace), age_accrues=True).capabilities.max_cores
+            machine = simulated(trace=str(trace), age_accrues=True).capabilities.max_cores
             widths = _widths(machine)
             if len(widths) < 2:
                 raise InputError("its machine is too small", where=str(trace), hint="Give the log of a larger one.")
@@ -154,15 +151,9 @@ def compare_ways(question: ShapeQuestion, kept: Path | None = None, **how: Unpac
     return [run for runs in outcomes.values() for run in runs]
 
 
-@lru_cache(maxsize=4)
-def _site(trace: str, *, age_accrues: bool) -> Site:
-    make = plugins.load("asa.backends", "simulated")
-    return cast("Site", make(trace=trace, age_accrues=age_accrues))
-
-
 def run_cell(cell: ShapeCell) -> list[ShapeRun]:
     """Run all replications in the order of the log's time; what is compared begins each with the same knowledge."""
-    site = _site(cell.trace, age_accrues=cell.age_accrues)
+    site = simulated(trace=cell.trace, age_accrues=cell.age_accrues)
     machine = site.capabilities.max_cores
     workflows = {name: moldable_workflow(name, machine) for name in cell.workflows.split(",")}
     bank = WaitBank(cell.estimator, machine_cores=machine)
@@ -189,10 +180,7 @@ def _run(
     began_s = world.now()
     asked = workflow if width == CHOSEN else workflow.fixed(width)
     [result] = run_all(world, [Run(asked, load_strategy(strategy), bank=bank)], history=cell.history, is_followed=True)
-    if result.outcome != "completed":
-        where = f"{cell.trace}, {name}, start {known.seed}"
-        raise InputError(f"a run did not complete: {result.reason}", where=where)
-    took = measure(asked, result.records)
+    took = completed(asked, result, f"{cell.trace}, {name}, start {known.seed}")
     others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
     of = (known.site.capabilities.system, name, cell.age_accrues, strategy, width, known.seed)
     return ShapeRun(*of, took.makespan_s, took.core_hours, others.jobs, others.longer_wait_s)
