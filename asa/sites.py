@@ -35,7 +35,7 @@ from typing import Any
 from asa.backend import Facility, Setting
 from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
-from asa.core.files import replacing
+from asa.core.files import in_words, replacing
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import parse_duration
 from asa.workflow import MAX_INPUT_PATIENCE_S
@@ -535,7 +535,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file as a whole, so that nobody ever reads half of it."""
-    try:
+    with in_words("cannot be written", path, "Save elsewhere."):
         place = safe.followed(path)  # a link of the user's own stays one
         safe.provide_folder(place.parent)
         with replacing(place) as file:
@@ -544,5 +544,3 @@ def _write(path: Path, text: str) -> None:
                 shutil.copymode(place, file.name)
             else:  # others may be allowed to read it, and not to change it
                 os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o755)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Save elsewhere.") from error

@@ -13,6 +13,7 @@ import typer
 from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
+from asa.core.files import in_words
 from asa.core.options import Output, OutputOption
 from asa.core.safe import writing_text
 from asa.errors import AsaError, InputError
@@ -277,13 +278,9 @@ def _write_csv(scores: Sequence[Score], path: Path) -> None:
     import csv
 
     rows = [score.as_dict() for score in scores]
-    try:
-        with writing_text(path, newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror or error}", where=f"--csv {path}", hint="Name another file."
-        ) from error
+    refused = in_words("cannot be written", f"--csv {path}", "Name another file.")
+    with refused, writing_text(path, newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     sys.stderr.write(f"Scores written to {path}\n")

@@ -27,7 +27,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.cli.terminal import write_bytes
-from asa.core.files import open_file
+from asa.core.files import in_words, open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import JournalError, RunError
 from asa.printable import on_one_line, printable, printable_in_colours
@@ -296,14 +296,9 @@ def _read(file: Path, lines: int) -> Iterator[bytes]:
 
 
 def _all_of(file: Path) -> Iterator[bytes]:
-    try:
-        with open_file(file) as stream:
-            while chunk := stream.read(_BLOCK_BYTES):
-                yield chunk
-    except OSError as error:
-        raise JournalError(
-            f"cannot be read: {error.strerror}", where=str(file), hint="Check its permissions."
-        ) from error
+    with in_words("cannot be read", file, "Check its permissions.", JournalError), open_file(file) as stream:
+        while chunk := stream.read(_BLOCK_BYTES):
+            yield chunk
 
 
 def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | None) -> Iterator[tuple[str, bytes]]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from asa.cli.runs import RunsOption, open_run, read_state
+from asa.core.files import in_words
 from asa.core.safe import writing_text
 from asa.errors import InputError
 
@@ -284,9 +285,5 @@ def _replaces(file: Path) -> str:
 
 @contextmanager
 def _writing(path: Path, option: str) -> Iterator[None]:
-    try:
+    with in_words("cannot be written", f"{option} {path}", "Name another file."):
         yield
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"{option} {path}", hint="Name another file."
-        ) from error

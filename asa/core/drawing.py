@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.core import safe
+from asa.core.files import in_words
 from asa.errors import InputError, MissingExtraError
 from asa.printable import printable
 
@@ -79,10 +80,6 @@ def check_figure_path(path: Path, option: str = "--plot") -> None:
 
 def make_figure_folder(folder: Path, option: str = "--plot") -> None:
     """Make a folder for figures, and refuse early what `save_figure` could not write there."""
-    try:
+    with in_words("cannot be made a folder", f"{option} {folder}", "Name another."):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be made a folder: {error.strerror}", where=f"{option} {folder}", hint="Name another."
-        ) from error
     check_figure_path(folder / "figure.png", option)

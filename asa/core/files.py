@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from asa.core.reading import DOCUMENT_BYTES, SMALL_BYTES, read_whole
+from asa.errors import AsaError, InputError
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -47,6 +48,15 @@ def read_file(path: Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = SMALL_BYTES) -> str:
     """Read a few words or numbers, as `read_file` does."""
     return read_file(path, max_bytes).decode(encoding, errors)
+
+
+@contextmanager
+def in_words(what: str, where: object, hint: str, kind: type[AsaError] = InputError) -> Iterator[None]:
+    """Say what cannot be done, and in the system's words why not, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}", where=str(where), hint=hint) from error
 
 
 @contextmanager

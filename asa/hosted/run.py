@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core import temporary
-from asa.core.files import open_file, put
+from asa.core.files import in_words, open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
 from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
@@ -156,12 +156,9 @@ class HostedRun:
             if why := self._verdicts.on(asked):
                 self._impossible[stage] = why
         path = command_path(self.folder.path, stage)
-        try:
+        with in_words("cannot be written", path, "Free disk space, or fix the permissions.", JournalError):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             put(path, command.encode(), is_private=True, is_durable=True)
-        except OSError as error:
-            hint = "Free disk space, or fix the permissions."
-            raise JournalError(f"cannot be written: {error.strerror}", where=str(path), hint=hint) from error
         why = self._impossible.get(stage, "")
         impossible = f"could never start on {self.folder.plan.capabilities.system}: {why}" if why else ""
         self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again, impossible))

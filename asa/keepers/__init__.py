@@ -19,7 +19,7 @@ from pathlib import Path
 
 from asa.core import python, safe, variables
 from asa.core.documents import read_json
-from asa.core.files import put
+from asa.core.files import in_words, put
 from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.keepers import cron, timer
@@ -214,11 +214,5 @@ def note(folder: Path, now: KeptRun) -> None:
     `now`: the keeper.
     Raises `InputError`: it cannot be written.
     """
-    try:
+    with in_words("cannot be written", str(folder / _FILE), "Free disk space, or fix its rights."):
         put(folder / _FILE, json.dumps(asdict(now), indent=1).encode(), is_private=True, is_durable=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}",
-            where=str(folder / _FILE),
-            hint="Free disk space, or fix its rights.",
-        ) from error

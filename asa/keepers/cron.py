@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from asa.core import safe
-from asa.core.files import put, read_text
+from asa.core.files import in_words, put, read_text
 from asa.core.locks import FileLock
 from asa.core.reading import run_command
 from asa.errors import InputError, OwnerError
@@ -43,10 +43,8 @@ def begin(command: list[str], mark: str) -> None:
     script = _script(mark)
     _check_text(script)
     _provide_folder()
-    try:
+    with in_words("cannot be written", script, _HINT):
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(script), hint=_HINT) from error
     line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
     _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
 
@@ -58,12 +56,10 @@ def _provide_folder() -> None:
     """
     folder = scripts_folder()
     _check_text(folder)
-    try:
+    with in_words("cannot be made", folder, _HINT):
         safe.provide_folder(folder)
         safe.check(folder)  # cron runs what is in it
         safe.check_way(folder)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=_HINT) from error
 
 
 def _check_text(path: Path) -> None:

@@ -34,7 +34,7 @@ from rich.table import Table
 from asa.backend import Facility
 from asa.core import safe
 from asa.core.console import Console
-from asa.core.files import put
+from asa.core.files import in_words, put
 from asa.errors import InputError
 from asa.estimators.store import default_folder
 from asa.sites import open_facility
@@ -533,13 +533,11 @@ def _pools() -> Path:
 
 def _made(folder: Path) -> Path:
     hint = "Name a folder of your own with folder=, or in ASA_POOLS one for all pools: export ASA_POOLS=.../$USER."
-    try:
+    with in_words("cannot be made", folder, hint):
         safe.provide_above(folder)
         safe.check_fixed(folder.parent, "pool", lambda _: hint)
         safe.provide_folder(folder)
         safe.check(folder)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint=hint) from error
     return folder.absolute()
 
 

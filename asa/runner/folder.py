@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned, safe
-from asa.core.files import append_to, open_file, put, read_file, sync_folder
+from asa.core.files import append_to, in_words, open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
@@ -304,7 +304,7 @@ class RunFolder:
         """
         path = cls.path_of(runs, plan)
         is_shared = plan.share == GROUP
-        try:
+        with in_words("cannot be made", path, "Nothing was submitted. Name another folder with --runs or ASA_RUNS."):
             safe.provide_above(path, is_shared=is_shared)
             if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and owned.of_another(runs):
                 return cls.create(owned.own_beside(runs), plan)
@@ -315,9 +315,6 @@ class RunFolder:
                 safe.make_folder(path / _TASKS)  # else jobs make it, as their umask says
                 _make_readable(path)
             _write_plan(path, plan)
-        except OSError as error:
-            hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
-            raise InputError(f"cannot be made: {error.strerror}", where=str(path), hint=hint) from error
         return cls(path)
 
     @staticmethod
@@ -346,7 +343,7 @@ class RunFolder:
         InputError
             It cannot be looked at.
         """
-        try:
+        with in_words("cannot be looked at", self.path, _UNREADABLE):
             safe.check_links(self.path)
             hint = f"Only {self.owner} can go on with this run, or cancel it. Look at it: asa status {self.path.name}"
             safe.check(self.path, if_theirs=hint)
@@ -355,10 +352,6 @@ class RunFolder:
                 inside = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) or e.name == _JOURNAL]
             for part in sorted(inside):
                 safe.check(part)
-        except OSError as error:
-            raise InputError(
-                f"cannot be looked at: {error.strerror}", where=str(self.path), hint=_UNREADABLE
-            ) from error
 
     @contextmanager
     def driven(self) -> Iterator[Journal]:
@@ -496,14 +489,10 @@ class RunFolder:
             It cannot be written.
         """
         plan = replace(self.plan, **changes)
-        try:
+        with in_words(
+            "cannot be written", str(self.path / _PLAN), "Fix its permissions, or free disk space.", JournalError
+        ):
             _write_plan(self.path, plan)
-        except OSError as error:
-            raise JournalError(
-                f"cannot be written: {error.strerror}",
-                where=str(self.path / _PLAN),
-                hint="Fix its permissions, or free disk space.",
-            ) from error
         self.plan = plan
 
     # ------------------------------------------------------------------ for everybody

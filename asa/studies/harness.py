@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
+from asa.core.files import in_words
 from asa.core.parallel import Processes, Progress, available_cores, pool, silent
 from asa.core.reading import LOG_BYTES
 from asa.core.safe import look_at
 from asa.core.store import LineFile
-from asa.errors import InputError, JournalError, StateError
+from asa.errors import JournalError, StateError
 from asa.pool.executors import Elsewhere
 
 Workers = Processes | Elsewhere
@@ -147,11 +148,8 @@ def digest(files: Iterable[Path]) -> str:
     """Give a digest of what is in some files."""
     hasher = hashlib.sha256()
     for file in files:
-        try:
+        with in_words("cannot be read", file, "Check the path, its owner, and its permissions."):
             hasher.update(read_file(file, LOG_BYTES))
-        except OSError as error:
-            hint = "Check the path, its owner, and its permissions."
-            raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
     return hasher.hexdigest()[:16]
 
 

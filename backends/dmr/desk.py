@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asa.core.documents import read_json
+from asa.core.files import in_words
 from asa.core.peers import stranger_at_socket
 from asa.dmr.protocol import MAX_BYTES
 from asa.errors import InputError
@@ -55,11 +56,9 @@ class ManagerDesk:
         if _is_served(path):
             raise InputError("another resource manager serves it", where=str(path), hint="End that one, or use it.")
         self.path = path
-        try:
+        with in_words("cannot be a socket", path, "Name another."):
             path.unlink(missing_ok=True)
             self._server = _Server(path, clerk)
-        except OSError as error:
-            raise InputError(f"cannot be a socket: {error.strerror}", where=str(path), hint="Name another.") from error
         path.chmod(0o600)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), daemon=True)
         self._thread.start()

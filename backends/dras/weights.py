@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from asa.core.documents import read_json
-from asa.core.files import replacing
+from asa.core.files import in_words, replacing
 from asa.errors import StateError
 
 from .agents import Actor
@@ -194,11 +194,8 @@ def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str,
     """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once."""
     file = Path(path)
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header})
-    try:
-        with replacing(file) as stream:
-            np.savez(stream, **{_HEADER: np.frombuffer(text.encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
-    except OSError as error:
-        raise StateError(f"cannot be written: {error.strerror}", where=str(file), hint="Name another file.") from error
+    with in_words("cannot be written", file, "Name another file.", StateError), replacing(file) as stream:
+        np.savez(stream, **{_HEADER: np.frombuffer(text.encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
 
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from asa.core.documents import read_file, read_json
+from asa.core.files import in_words
 from asa.core.safe import look_at, writing_text
 from asa.errors import InputError
 
@@ -29,11 +30,8 @@ def save_model(model: FittedWorkload, path: str | Path) -> None:
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(model)}, indent=1)
     # lists of numbers are on one line
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
-    try:
-        with writing_text(Path(path)) as file:
-            file.write(text + "\n")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Name another file.") from error
+    with in_words("cannot be written", path, "Name another file."), writing_text(Path(path)) as file:
+        file.write(text + "\n")
 
 
 def load_model(path: str | Path) -> FittedWorkload:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from asa.core.documents import print_json
+from asa.core.files import in_words
 from asa.core.options import Output, OutputOption
 from asa.core.safe import writing_text
 from asa.errors import InputError
@@ -281,17 +282,12 @@ def _began(done: Schedule) -> tuple[NDArray[np.int64], ...]:
 
 
 def _write_starts(path: Path, log: Trace, start: NDArray[np.int64]) -> None:
-    try:
-        with writing_text(path) as file:
-            file.write("job_id,start\n")
-            for first in range(0, len(start), _ROWS_AT_ONCE):
-                part = slice(first, first + _ROWS_AT_ONCE)
-                rows = zip(log.job_ids[part].tolist(), start[part].tolist(), strict=True)
-                file.write("".join(f"{job},{begin}\n" for job, begin in rows))
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--starts {path}", hint="Name another file."
-        ) from error
+    with in_words("cannot be written", f"--starts {path}", "Name another file."), writing_text(path) as file:
+        file.write("job_id,start\n")
+        for first in range(0, len(start), _ROWS_AT_ONCE):
+            part = slice(first, first + _ROWS_AT_ONCE)
+            rows = zip(log.job_ids[part].tolist(), start[part].tolist(), strict=True)
+            file.write("".join(f"{job},{begin}\n" for job, begin in rows))
 
 
 def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

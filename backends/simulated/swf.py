@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core.files import compressed
+from asa.core.files import compressed, in_words
 from asa.core.reading import LOG_BYTES, LOG_JOBS, Stream, TooManyError, bound, read_pieces
 from asa.core.safe import followed, writing
 from asa.errors import InputError, TraceError
@@ -630,13 +630,9 @@ def write_swf(
     optional += [("queues", queues), ("partitions", partitions)]
     extra = [_optional_column(file, name, given, len(table)) for name, given in optional]
     file = followed(file)
-    try:
-        with writing(file) as raw, compressed(raw, file) as stream:
-            _write(stream, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror or error}", where=str(file), hint="Name another file."
-        ) from error
+    refused = in_words("cannot be written", file, "Name another file.")
+    with refused, writing(file) as raw, compressed(raw, file) as stream:
+        _write(stream, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
 
 
 def _refuse_what_would_not_return(file: Path, table: JobTable, cores: int) -> None:

@@ -14,7 +14,7 @@ from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
 from asa.core.documents import read_text
-from asa.core.files import put
+from asa.core.files import in_words, put
 from asa.core.safe import look_at
 from asa.errors import InputError
 from asa.facts import Away, PartitionFacts
@@ -91,7 +91,7 @@ class Twin:
         Raises `InputError`: the folder cannot be made or written to.
         """
         jobs = self.jobs
-        try:
+        with in_words("cannot be written", folder, "Name another folder."):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _ABOUT).unlink(missing_ok=True)
             write_swf(
@@ -105,10 +105,6 @@ class Twin:
                 notes=["A twin made by asa: users are numbers, and nobody keeps whose."],
             )
             put(folder / _ABOUT, _adapter().dump_json(self.about, indent=1) + b"\n")
-        except OSError as error:
-            raise InputError(
-                f"cannot be written: {error.strerror}", where=str(folder), hint="Name another folder."
-            ) from error
 
     @classmethod
     def read(cls, folder: Path) -> Twin:

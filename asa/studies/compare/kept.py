@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.core.documents import read_text
+from asa.core.files import in_words
 from asa.core.safe import look_at
 from asa.errors import InputError
 from asa.report.page import Page
@@ -39,10 +40,8 @@ class KeptComparison:
         """
         where = str(file)
         look_at(file)
-        try:
+        with in_words("cannot be read", where, "Name another file."):
             text = unsealed(read_text(file, errors="replace").strip())
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", where=where, hint="Name another file.") from error
         if text is None:
             hint = "Name a run, or compare anew: asa compare --results FILE.json."
             raise InputError("is damaged, or no comparison that this version kept", where=where, hint=hint)

@@ -20,6 +20,7 @@ import typer
 
 from asa.core import safe, temporary
 from asa.core.documents import read_json
+from asa.core.files import in_words
 from asa.core.peers import stranger_at_socket
 from asa.core.variables import secrets_of
 from asa.errors import InputError, UnavailableError
@@ -150,10 +151,8 @@ def beside(
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
     """Run a program, pass on to it the signals that this process gets, and return its exit code as a shell does."""
-    try:
+    with in_words("cannot be started", command[0], "Name a program."):
         program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
-    except OSError as error:
-        raise InputError(f"cannot be started: {error.strerror}", where=command[0], hint="Name a program.") from error
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda signum, _: program.send_signal(signum))
     code = program.wait()
@@ -178,14 +177,10 @@ def _default_folder() -> Path:
 def _made(folder: Path | None) -> Path:
     """Make the folder, which others are not to write to."""
     path = (folder or _default_folder()).absolute()
-    try:
+    with in_words("cannot be made a folder", f"--folder {path}", "Name another."):
         safe.provide_folder(path)
         with _own_folder(path):
             return path
-    except OSError as error:
-        raise InputError(
-            f"cannot be made a folder: {error.strerror}", where=f"--folder {path}", hint="Name another."
-        ) from error
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from asa.backends.dras.weights import Agent, Ranked, load_agent, read_file, save
 from asa.backends.simulated.policies import PassScheduler
 from asa.backends.simulated.table import JobTable
 from asa.core.documents import read_json
+from asa.core.files import in_words
 from asa.errors import InputError, StateError
 
 from .learners import Learning, learner
@@ -283,10 +284,8 @@ class Training:
 
     def _go_on(self, folder: Path) -> None:
         """Take up what the folder holds."""
-        try:
+        with in_words("cannot be made", folder, "Name another.", StateError):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"cannot be made: {error.strerror}", where=str(folder), hint="Name another.") from error
         file = folder / "training.npz"
         if not file.exists():
             return
