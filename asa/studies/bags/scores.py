@@ -33,10 +33,6 @@ class BagVerdict:
     core_hours: float  # its over one job's: of sums over starts
     others_wait_s: Interval  # by how many seconds the mean wait of others is longer than with the one job
 
-    def as_dict(self) -> dict[str, Any]:
-        """Give its figures as JSON-ready data."""
-        return asdict(self)
-
 
 def judged(runs: Sequence[BagRun]) -> list[BagVerdict]:
     """Judge each size on each log."""
@@ -75,7 +71,7 @@ class BagVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Give every figure, and every run."""
-        return {"verdicts": [one.as_dict() for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+        return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
 
     def __rich__(self) -> Group:
         """Lay it out."""

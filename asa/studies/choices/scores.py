@@ -32,10 +32,6 @@ class ChoiceScore:
     closed: Interval  # share of the gap between these two that is closed
     brier: float  # mean squared error of the probability that one width ends before another
 
-    def as_dict(self) -> dict[str, Any]:
-        """Give its figures as JSON-ready data."""
-        return asdict(self)
-
 
 def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
     """Say how good choices were: a row for each log and estimator; and over all logs, if there are several."""
@@ -113,8 +109,8 @@ class Choices:
     def as_dict(self) -> dict[str, Any]:
         """Give every figure: by log and estimator, by program, and how often what was said to be probable came true."""
         return {
-            "choices": [one.as_dict() for one in judged(self.found)],
-            "by_program": [{"program": program, **one.as_dict()} for program, one in by_program(self.found)],
+            "choices": [asdict(one) for one in judged(self.found)],
+            "by_program": [{"program": program, **asdict(one)} for program, one in by_program(self.found)],
             "calibration": calibration(self.found),
         }
 

@@ -37,10 +37,6 @@ class LegStandings:
     hand_overs: float  # a run
     makespan_over_reactive: Interval | None  # geometric mean over starts; None for one start
 
-    def as_dict(self) -> dict[str, Any]:
-        """Give its figures as JSON-ready data."""
-        return asdict(self)
-
 
 def judged(found: Sequence[HandOver]) -> list[LegStandings]:
     """Judge each rival in each setting, at all starts and by load class."""
@@ -96,7 +92,7 @@ class LegVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Give every figure, and every hand-over."""
-        standings = [one.as_dict() for one in judged(self.found)]
+        standings = [asdict(one) for one in judged(self.found)]
         return {"standings": standings, "hand_overs": [asdict(one) for one in self.found]}
 
     def __rich__(self) -> Group:

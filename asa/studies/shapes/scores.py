@@ -38,10 +38,6 @@ class ShapeVerdict:
     # by how many seconds the mean wait of others is longer with it than with the Big Job; a mean over starts
     others_wait_s: Interval
 
-    def as_dict(self) -> dict[str, Any]:
-        """Give its figures as JSON-ready data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
@@ -127,7 +123,7 @@ class ShapeVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Give every figure, and every run."""
-        return {"verdicts": [one.as_dict() for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+        return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
 
     def __rich__(self) -> Group:
         """Lay it out, a table for each rule of age."""
