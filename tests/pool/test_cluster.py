@@ -248,7 +248,7 @@ def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
             client.gather(tasks)
             ends(lone)
             ended(lone)
-            assert names(pool) == [KEEPER]
+            until(lambda: names(pool) == [KEEPER], what="what keeps results")
             assert client.gather(tasks) == list(range(turn * 10, turn * 10 + 10))
             waiting = client.submit(sum, tasks)  # the one that keeps them is no worker
             time.sleep(0.2)

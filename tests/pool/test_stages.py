@@ -380,7 +380,11 @@ def test_a_list_of_which_a_task_was_lost_has_failed_once_the_others_have_ended(t
         return really(order)
 
     monkeypatch.setattr(stages, "_run", run)
-    two = Stage("a", cores=2, tasks=("no-such-thing", f"sleep 1; touch '{tmp_path}/ran'"))
+    two = Stage(
+        "a",
+        cores=2,
+        tasks=("no-such-thing", f"until [ -e '{tmp_path}/go' ]; do sleep 0.1; done; touch '{tmp_path}/ran'"),
+    )
     backend = _backend(tmp_path, two, Stage("b", cores=1, command="true", after=("a",)))
     room = {"cores": 4.0}
     with LocalCluster(1, threads_per_worker=4, processes=False, dashboard_address="", resources=room) as cluster:
@@ -392,6 +396,7 @@ def test_a_list_of_which_a_task_was_lost_has_failed_once_the_others_have_ended(t
         )
         until(lambda: backend._jobs[second].futures[-1].status == "error", what="the failure")
         assert backend.status([first])[first].state is not JobState.FAILED
+        (tmp_path / "go").touch()
         until(lambda: backend.status([first])[first].state is JobState.FAILED, what="the end")
         assert (tmp_path / "ran").exists()
         waits = backend.status([second])[second]

@@ -126,11 +126,11 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
 def test_the_manager_dies_while_a_program_waits(serving):
     """The program goes on, at once. The next manager does not know it."""
     manager = serving("--nodes", 4)
-    manager.submit("sleep", 5)
+    manager.submit("sleep", 30)
     asking = manager.program(1, 2, expand_s=30.0)
     assert not asking.icheck_status(1, 4)
     until(lambda: asking._asked.reply(1.0))
-    manager.submit("sleep", 5)  # takes the nodes of the expansion
+    manager.submit("sleep", 30)  # takes the nodes of the expansion
     killer = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -KILL {manager.process.pid}"])
     begun_s = time.monotonic()
     answer = asking.icheck_status(1, 4)
