@@ -22,6 +22,7 @@ from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import ImportNotes, near_or_all, read_text
+from .guards import Guards, word_of
 from .statements import (
     SBATCH,
     ScriptContext,
@@ -55,6 +56,7 @@ _CHANGES_FILES = re.compile(r"\b(?:tee|cp|mv|ln|sed|perl|python\d?|ed|install|pa
 _EXPORTS_ALL = re.compile(r"\s*set\s+(?:-\w*a\w*|-o\s+allexport)\s*")
 _SEVERAL_EXPORTED = re.compile(r"""\s*export((?:\s+\w+=(?:[^\s"'`($]|"[^"`(]*"|'[^']*'|\$\w+|\$\{\w+\})*){2,})\s*""")
 _ONE_EXPORTED = re.compile(r"""(?<!\w)\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
+_OTHER_BRANCH = re.compile(r"(?:^|;)\s*(?:else|elif)\b")
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
@@ -178,8 +180,9 @@ def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
     """
     driver = _Driver(path, notes)
     for number, line in lines(read_text(path)):
+        has_else = bool(_OTHER_BRANCH.search(line))
         for statement in statements(line):
-            driver.statement(statement, f"{path}:{number}")
+            driver.statement(statement, f"{path}:{number}", has_else=has_else)
     return driver.scripts
 
 
@@ -198,17 +201,18 @@ class _Driver:
         self._exports_all = False
         self._written: list[str] = []  # statements that may change files
         self._waited = ""  # where it waits for a job, so that what it submits later comes after that
-        self._ended = ""  # where it may have ended
+        self._guards = Guards(self._text_in_test)
 
     @property
     def _hint(self) -> str:
         return to_record(self._path, "; or write it without what is known only then.")
 
-    def statement(self, line: str, where: str) -> None:
-        """Take in a command."""
+    def statement(self, line: str, where: str, *, has_else: bool) -> None:
+        """Take in a command; `has_else`: whether another branch begins in its line."""
         several = _SEVERAL_EXPORTED.fullmatch(line)
         for one in [f"export {one}" for one in _ONE_EXPORTED.findall(several[1])] if several else [line]:
             self._take_in(one, where)
+        self._guards.enter(line, where, has_else=has_else)
 
     def _take_in(self, line: str, where: str) -> None:
         match = SBATCH.search(line)
@@ -247,8 +251,6 @@ class _Driver:
             self._written.append(self._filled(line, ""))
         if self._around.loops and _WAITS.search(line):
             self._waited = where
-        if self._around.is_certain and re.fullmatch(r"\s*exit(?:\s+\S+)?\s*", line):
-            self._ended = where
 
     def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
         """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
@@ -257,11 +259,30 @@ class _Driver:
         if match is not None and (doubt := self._around.doubt(line, match.start(1))):
             hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else self._hint
             raise InputError(f"sbatch {doubt}", where=where, hint=hint)
-        if match is not None and self._ended:
-            raise InputError(f"sbatch comes after an exit: see {self._ended}", where=where, hint=self._hint)
+        if match is not None and self._guards.ended:
+            raise InputError(f"sbatch comes after an exit: see {self._guards.ended}", where=where, hint=self._hint)
+        if match is not None and self._guards.doubtful:
+            message = f"sbatch is called unless the script ends before: see {self._guards.doubtful}"
+            raise InputError(message, where=where, hint=self._hint)
         if match is not None and self._waited:
             message = f"sbatch is called once the script has waited: see {self._waited}"
             raise InputError(message, where=where, hint=self._hint)
+
+    def _text_in_test(self, word: str) -> str | None:
+        """Give the text that a word of a test stands for, where it is known; a job's number is some text."""
+        bare = word.strip("\"'")
+        variable = _VARIABLE.fullmatch(bare)
+        if variable and (variable[1] or variable[2]) in self._jobs:
+            return "1"
+        if self._around.moved:
+            return None
+        return (
+            word_of(word)
+            if "$" not in word
+            else word_of(f'"{text}"')
+            if "$" not in (text := self._filled(bare, ""))
+            else None
+        )
 
     def _forget(self, line: str, assigned: str, where: str) -> None:
         """Forget variables that a statement may change; what is assigned for certain is known anew."""

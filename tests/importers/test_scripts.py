@@ -637,6 +637,47 @@ def test_what_a_script_reads_is_kept(here):
     assert note.startswith(str(c))
 
 
+ENDS = {
+    "test -f x || exit 1": "comes after an exit",
+    "[[ -f x ]] || { echo no; exit 1; }": "comes after an exit",
+    "if [ ! -f x ]; then\n  echo no\n  exit 1\nfi": "comes after an exit",
+    "test -f there && exit": "comes after an exit",
+    "D=there\n[ -s $D ] && exit": "comes after an exit",
+    '[ -z "$1" ] && exit 1': "unless the script ends before",
+    "[ $# -eq 1 ] || { echo usage; exit 1; }": "unless the script ends before",
+    "usage() { echo hi; exit 1; }\n[ $# -gt 3 ] && usage": "unless the script ends before",
+    "usage() {\n  exit 1\n}\nif [ $# -gt 3 ]; then usage; fi": "unless the script ends before",
+    "grep -q x there || exit 1": "unless the script ends before",
+    "if [ -f there ]; then echo ok; else exit 1; fi": "unless the script ends before",
+    "for i in a; do test -f $i || exit; done": "unless the script ends before",
+    "case $1 in\n  a) x=1;;\n  *) echo usage; exit 1;;\nesac": "unless the script ends before",
+    "case $1 in a) exit;; esac": "unless the script ends before",
+    'read -p sure? x\n[ "$x" = y ] || exit': "unless the script ends before",
+}
+GOES_ON = [
+    "test -f there || exit 1", "[[ -f there ]] || { echo no; exit 1; }", "test -f x && exit 0",
+    "if [ ! -f there ]; then echo no; exit 1; fi", "if [ ! -f there ]; then\n  exit 1\nfi", "mkdir -p out || exit 1",
+    "command -v sbatch > /dev/null || exit 1", "usage() { exit 1; }", "case $1 in\n  a) x=1;;\nesac",
+    "j=$(sbatch --parsable b.sh) || exit 1", 'j=$(sbatch --parsable b.sh)\n[ -z "$j" ] && exit 1',
+    "j=$(sbatch b.sh)\nif [ $? -ne 0 ]; then echo bad; exit 1; fi", "test -f x || (echo none; exit 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*ENDS, *GOES_ON])
+def test_a_driver_that_may_end_before_it_submits_is_refused(here, text):
+    """Unless a test that names files says today that it goes on; a command that does something is taken to succeed."""
+    for name in ("a.sh", "b.sh"):
+        here(name, "#SBATCH -t 5")
+    Path("there").write_text("y\n")
+    driver = here("submit.sh", *text.split("\n"), "sbatch a.sh")
+    if text in ENDS:
+        with pytest.raises(InputError, match=ENDS[text]) as error:
+            import_scripts([driver])
+        assert "asa import scripts --record -- " in error.value.hint
+    else:
+        assert "a" in import_scripts([driver]).workflow.stages
+
+
 @pytest.fixture
 def scripts(here):
     for name in "abcd":
