@@ -203,23 +203,17 @@ class FakeLink:
         known = self.controller
         return {i: self.record(known[i]) for i in job_ids if i in known and self._is_listed(known[i])}
 
-    def arrays(self, job_ids):
-        self._call("arrays")
-        self.looks_s.append(self.clock())
-        known = self.controller
-        found = {i: [known[e] for e in self.arrays_of[i] if e in known] for i in job_ids if i in self.arrays_of}
-        return {i: self._together(jobs) for i, jobs in found.items() if jobs}
-
     def denies(self, job_id):
         self._call("denies")
         known = {*self.controller, *(job.array_id for job in self.controller.values())}
         return job_id not in known | {record.job_id for record in self.foreign}
 
-    def past_arrays(self, job_ids):
-        self._call("past_arrays")
+    def past_holders(self, job_ids):
+        self._call("past_holders")
         if not self.has_accounting:
-            return {}
-        return {i: self._together([self.all[e] for e in self.arrays_of[i]]) for i in job_ids if i in self.arrays_of}
+            return []
+        of = [[self.all[e] for e in self.arrays_of[i]] for i in job_ids if i in self.arrays_of]
+        return [record for elements in of for record in self._together(elements)]
 
     def _together(self, jobs):
         """Tell of elements as Slurm does: of those that have begun one by one, of the others as one."""
@@ -288,8 +282,10 @@ class FakeLink:
 
     def _of_numbers(self, job_ids):
         known = {i: job for i, job in self.controller.items() if self._is_listed(job)}
-        ours = [job for i, job in known.items() if i in job_ids or job.array_id in job_ids]
+        ours = [job for i, job in known.items() if i in job_ids and job.array_id not in job_ids]
         told = [self._element(job) if job.array_id else self.record(job) for job in ours]
+        for array_id in dict.fromkeys(i for i in job_ids if i in self.arrays_of):
+            told += self._together([known[i] for i in self.arrays_of[array_id] if i in known])
         return told + [record for record in self.foreign if record.job_id in job_ids]
 
     def cancel(self, jobs):

@@ -18,7 +18,7 @@ from asa.elements import NONE, Elements, parse_elements
 from asa.outcome import JobOutcome
 
 from .absence import NOTHING_ASKED, PRESENT, Absence, Inquiry
-from .link import SlurmRecord
+from .link import SlurmLink, SlurmRecord
 from .states import MAX_NODES, ended_as, reason_of, waits_held
 from .tracking import DUPLICATE, VANISHED, TrackedJob
 
@@ -331,6 +331,20 @@ def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[st
         else:
             jobs.append(record)
     return jobs, arrays
+
+
+def known_of(link: SlurmLink, array_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+    """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
+    return _of(array_ids, link.holders(array_ids)) if array_ids else {}
+
+
+def past_of(link: SlurmLink, array_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
+    """Ask accounting for the elements of some arrays, the latest of each number, by array."""
+    return _of(array_ids, link.past_holders(array_ids)) if array_ids else {}
+
+
+def _of(array_ids: Collection[str], records: Iterable[SlurmRecord]) -> dict[str, list[SlurmRecord]]:
+    return {array_id: elements for array_id, elements in by_array(records)[1].items() if array_id in array_ids}
 
 
 def has_ended(records: Iterable[SlurmRecord]) -> bool:

@@ -31,7 +31,7 @@ from asa.waits import QueueEvent
 
 from . import explanations
 from .absence import Inquiry
-from .arrays import TrackedArray, by_array, has_ended
+from .arrays import TrackedArray, by_array, has_ended, known_of, past_of
 from .clock import ClockOffset
 from .cluster import HomeCluster
 from .defaults import JobDefaults
@@ -527,7 +527,7 @@ class SlurmBackend:
             job = self._track(array_id, self._kept_of(replace(elements[0], job_id=array_id)))
         if job.is_live or not has_ended(elements):
             try:
-                current = self._link.arrays([array_id]).get(array_id, [])
+                current = known_of(self._link, [array_id]).get(array_id, [])
             except BackendError as error:
                 self._trouble = _in_words(error)
                 return job
@@ -657,7 +657,7 @@ class SlurmBackend:
         """
         try:
             records = self._link.jobs(job_ids) if job_ids or not arrays else {}
-            elements = self._link.arrays([job.job_id for job in arrays]) if arrays else {}
+            elements = known_of(self._link, [job.job_id for job in arrays])
         except BackendError as error:
             self._pacer.looked(self._clock(), heard=False)
             self._trouble = _in_words(error)
@@ -698,8 +698,7 @@ class SlurmBackend:
         live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
         arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
         reported = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
-        if arrays:
-            reported += [(job_id, one) for job_id, of in self._link.arrays(arrays).items() for one in of]
+        reported += [(job_id, one) for job_id, of in known_of(self._link, arrays).items() for one in of]
         is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in reported)
         return not live or is_shown or self._is_reported({job_id: job.kept for job_id, job in live.items()})
 
@@ -756,7 +755,7 @@ class SlurmBackend:
         """Find out what became of elements that the controller does not show."""
         certain = True
         try:
-            past = self._link.past_arrays([job.job_id]).get(job.job_id, [])
+            past = past_of(self._link, [job.job_id]).get(job.job_id, [])
         except AccessError:
             past = []
         except UnavailableError as error:
@@ -854,7 +853,7 @@ class SlurmBackend:
             present |= {one.job_id for one in records if ended_as(one) not in (None, JobState.CANCELLED)}
         there = {record.name: record.job_id for record in records if record.job_id in present}
         live = {array_id: elements[0].name for array_id, elements in arrays.items() if not has_ended(elements)}
-        found = self._link.arrays(list(live)) if live else {}
+        found = known_of(self._link, list(live))
         past = {of[0].name: array_id for array_id, of in arrays.items() if ended and array_id not in live}
         there |= past | {name: array_id for array_id, name in live.items() if not has_ended(found.get(array_id, ()))}
         return there
@@ -958,7 +957,7 @@ class SlurmBackend:
         """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
         live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
         arrays = [job for job in live if isinstance(job, TrackedArray)]
-        self._hear_arrays(arrays, self._link.arrays([job.job_id for job in arrays]) if arrays else {})
+        self._hear_arrays(arrays, known_of(self._link, [job.job_id for job in arrays]))
         live = [job for job in live if not isinstance(job, TrackedArray)]
         records = self._link.jobs([job.job_id for job in live]) if live or not arrays else {}
         for job in live:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from asa.elements import Elements, parse_elements
@@ -19,6 +19,12 @@ from asa.requests import beside
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
+_OPTION = "sbatch"
+
+
+def _in_words(option: str) -> Any:
+    """Make a field that has the value of an option as Slurm takes it."""
+    return field(default="", metadata={_OPTION: option})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,20 +42,25 @@ class SlurmJob(JobKeys):
     stdout: str  # absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them
     stderr: str
     nodes: int = 0  # exactly so many, 0 for any number
-    partition: str = ""  # empty for the site's default
-    qos: str = ""
-    constraint: str = ""
-    dependency: str = ""  # in Slurm's words, as in `afterok:12:13,after:14+2`; empty for none
+    partition: str = _in_words("partition")  # empty for the site's default
+    qos: str = _in_words("qos")
+    constraint: str = _in_words("constraint")
+    dependency: str = _in_words("dependency")  # in Slurm's words, as in `afterok:12:13,after:14+2`; empty for none
     begin_s: int | None = None  # not before this time, seconds since 1970
     held: bool = False
     # variables of the job; a link adds nothing of its own process to it
     environment: Mapping[str, str] = field(default_factory=dict)
-    comment: str = ""
+    comment: str = _in_words("comment")
     cpus_per_task: int = 1  # CPUs of each task, on one node; `cores` is a multiple
     # further options of sbatch, as in `--exclusive` or `--nice=10`; they override `qos` and `constraint`
     options: tuple[str, ...] = ()
     # of a job array, its numbers as sbatch takes them, as in `1-200%20`; its elements' output is in files of their own
-    array: str = ""
+    array: str = _in_words("array")
+
+    @property
+    def in_words(self) -> Iterator[tuple[str, str]]:
+        """What it has in Slurm's own words already: options and their values."""
+        return ((one.metadata[_OPTION], getattr(self, one.name)) for one in fields(self) if _OPTION in one.metadata)
 
     def output_of(self, path: str) -> str:
         """Write the path of an output for Slurm, which replaces nothing in it but the number of an element."""
@@ -314,10 +325,6 @@ class SlurmLink(Protocol):
         """Ask the controller for some jobs, in one call; those that it does not know are missing."""
         ...
 
-    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
-        ...
-
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller afresh what some numbers are now: of jobs, of arrays, of elements by their own numbers."""
         ...
@@ -326,8 +333,8 @@ class SlurmLink(Protocol):
         """Ask the controller what one number is now, whosever job it is: of an array, its elements."""
         ...
 
-    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask accounting for the elements of some arrays, the latest of each number, by array."""
+    def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask accounting the same, in the order in which they were submitted."""
         ...
 
     def denies(self, job_id: str) -> bool:

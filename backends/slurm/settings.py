@@ -23,6 +23,7 @@ from asa.units import parse_duration
 from .resizing import ResizingSettings
 
 DEFAULT_POLL_S = 2.0
+_USUAL_ARRAY_SIZE = 1001
 
 _YES_OR_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SECRETIVE = re.compile(r"token|jwt|password|secret|bearer", re.IGNORECASE)
@@ -164,6 +165,16 @@ class SlurmSettings(ResizingSettings):
     def says_all(self) -> bool:
         """Whether it says what is else read of Slurm's configuration."""
         return self.age_accrues is not None and self.max_array_size is not None
+
+    def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
+        """Say of job arrays whether it has them, and below which bound numbers are, Slurm's own if that is not known.
+
+        As fields of `asa.backend.Capabilities`.
+        """
+        told = config.get("MaxArraySize", "")
+        own = int(told) if told.isdecimal() else _USUAL_ARRAY_SIZE
+        size = own if self.max_array_size is None else self.max_array_size
+        return {"arrays": size > 0, "max_array_size": size}
 
     @property
     def longest_poll_s(self) -> float:

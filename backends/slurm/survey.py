@@ -11,7 +11,6 @@ from asa.errors import InputError
 from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
-_USUAL_ARRAY_SIZE = 1001
 _UNTOLD: Mapping[str, str] = {}
 
 
@@ -119,22 +118,13 @@ def capabilities(
         age_accrues=accrues,
         **settings.resizability(cores_per_node, changeable),
         max_queued=settings.max_queued,
-        arrays=max_array_size(config, settings) > 0,
-        max_array_size=max_array_size(config, settings),
+        **settings.kinds_of_jobs(config),
         charges=settings.charges,
         partition=default,
         partitions=limits,
         accounts=tuple(accounts),
         whole_nodes=bool(limits) and all(one.whole_nodes for one in limits.values()),
     )
-
-
-def max_array_size(config: Mapping[str, str], settings: SlurmSettings) -> int:
-    """Return the bound below which element numbers must be; Slurm's default if not known."""
-    if settings.max_array_size is not None:
-        return settings.max_array_size
-    limit = config.get("MaxArraySize", "")
-    return int(limit) if limit.isdecimal() else _USUAL_ARRAY_SIZE
 
 
 def _common_width(partition: str, nodes: Sequence[SlurmNode]) -> int:

@@ -795,12 +795,12 @@ def test_an_array_that_is_not_shown_goes_on(world, accounting):
     backend = site.client()
     job = backend.submit(spec(1000.0, token="a", array=parse_array("1-4%2")))
     running(backend, job)
-    arrays, site.link.arrays = site.link.arrays, lambda _: {}
+    holders, site.link.holders = site.link.holders, lambda _: []
     backend.wait(backend.now() + 400)
     [status] = backend.status([job]).values()
     assert (status.state, str(status.elements.running)) == (JobState.RUNNING, "1-2")
     assert not status.elements.ended
-    site.link.arrays = arrays
+    site.link.holders = holders
     assert ended(backend, job).state is JobState.COMPLETED
 
 

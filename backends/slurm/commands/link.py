@@ -15,7 +15,6 @@ from asa.core.reading import TooLargeError
 from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..arrays import by_array
 from ..link import (
     IdentifiedJob,
     SlurmAbout,
@@ -214,11 +213,6 @@ class CommandLink:
         wanted = _numbers(job_ids)
         return {record.job_id: record for record in self._queued("jobs", wanted) if record.job_id in wanted}
 
-    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask the controller for the elements of some of this user's arrays."""
-        wanted = _numbers(job_ids)
-        return by_array(one for one in self._queued("arrays", wanted) if one.array_id in wanted)[1]
-
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
         wanted = _numbers(job_ids)
@@ -239,11 +233,11 @@ class CommandLink:
         done = self._squeue("of_anybody", form, "-j", job_id, mine=False)
         return [] if refusals.is_unknown_job(done) else list(_understood(form, done))
 
-    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask accounting for the elements of some of this user's arrays."""
+    def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask accounting which of this user's jobs had some numbers."""
         wanted = _numbers(job_ids)
-        records = (one for one in self._recorded("past_arrays", wanted) if one.array_id in wanted)
-        return by_array(sorted(records, key=lambda record: record.submit_s))[1]
+        records = (one for one in self._recorded("past_holders", wanted) if one.numbers & wanted.keys())
+        return sorted(records, key=lambda record: record.submit_s)
 
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for all users' jobs."""

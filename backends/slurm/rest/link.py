@@ -21,7 +21,6 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..arrays import by_array
 from ..link import (
     IdentifiedJob,
     SlurmAbout,
@@ -249,11 +248,6 @@ class RestLink:
             and (record := fresh.get(job_id) if job_id in stale else self._memory.get(job_id)) is not None
         }
 
-    def arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask the controller for the elements of some arrays, one request for each array."""
-        found = {job_id: self._elements(job_id) for job_id in dict.fromkeys(job_ids)}
-        return {job_id: records for job_id, records in found.items() if records}
-
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller what some numbers are now, whosever they are."""
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
@@ -273,15 +267,14 @@ class RestLink:
         """Ask the controller what one number is now."""
         return self._answered("of_anybody", job_id)
 
-    def past_arrays(self, job_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-        """Ask accounting for the elements of some arrays, the latest of each number."""
-        wanted = list(dict.fromkeys(job_ids))
+    def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
+        """Ask accounting what some numbers were, the latest of each job."""
         found = list[SlurmRecord]()
-        for some in _pieces(wanted, _MAX_NAMES):
-            records = self._accounted("past_arrays", self._versions.get().past(some), reading.accounted) or ()
-            found += [record for record in records if record.array_id in some]
+        for some in _pieces(list(dict.fromkeys(job_ids)), _MAX_NAMES):
+            records = self._accounted("past_holders", self._versions.get().past(some), reading.accounted) or ()
+            found += [record for record in records if not record.numbers.isdisjoint(some)]
         latest = {record.job_id: record for record in sorted(found, key=lambda record: record.submit_s)}
-        return by_array(latest.values())[1]
+        return list(latest.values())
 
     def queue(self) -> list[SlurmRecord]:
         """Ask the controller for all users' jobs that it knows."""
@@ -510,10 +503,6 @@ class RestLink:
             return []
         self._checked(answer, f"job {job_id} cannot be read")
         return listing.found
-
-    def _elements(self, job_id: str) -> list[SlurmRecord]:
-        """Read the elements of one array; none if the controller does not know it."""
-        return [record for record in self._answered("arrays", job_id) if record.array_id == job_id]
 
     def _states(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
         """Read the states of some jobs; None where that is not served."""
