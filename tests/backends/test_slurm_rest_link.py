@@ -370,6 +370,13 @@ def test_a_refused_token_is_renewed_once_and_the_job_sent_again(status):
     assert desk.asked[0].headers["X-SLURM-USER-NAME"] == "me"
 
 
+def test_for_whom_a_token_is_is_said_as_well():
+    """Where nobody says who asks: slurmrestd of 22.05 refuses a token without a name."""
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": (200, {"job_id": 7, "errors": []})})
+    link(desk, token=TokenSource(lambda: token(sun="ada"), name="a test")).submit(JOB)
+    assert desk.asked[0].headers["X-SLURM-USER-NAME"] == "ada"
+
+
 def test_a_token_that_stays_refused_is_no_doubt():
     desk = Desk(table={"POST /slurm/v0.0.42/job/submit": (511, {"errors": [{"error_number": 1007, "error": "Auth"}]})})
     with pytest.raises(AccessError, match="does not let us in") as error:

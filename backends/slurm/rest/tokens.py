@@ -139,6 +139,7 @@ class TokenSource:
         token = self.current()
         if self._bearer:
             return {"Authorization": f"Bearer {token}"}
+        user = user or self.user  # 22.05 does not look for it in the token
         return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
 
     def hidden(self, said: bytes) -> bytes:
