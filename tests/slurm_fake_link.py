@@ -170,7 +170,7 @@ class FakeLink:
             words, _, either = clause.partition("?")
             kind, _, other = words.partition(":")
             other, _, minutes = other.partition("+")
-            if other in self.controller:
+            if any(one in self.controller for one in (other, *self.arrays_of.get(other, ()))):
                 assert either in ("", f"afterany:{other}"), "one of these alone is understood here"
                 needs.append((kind, other, 60 * int(minutes or 0), bool(either)))
             elif not self.drops_unknown:

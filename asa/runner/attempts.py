@@ -97,7 +97,7 @@ class Attempts:
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
         """Return the first job that may be sent and was not deferred before."""
-        may = (job for job in jobs if self.again_s(job, now_s) <= now_s)
+        may = (job for job in jobs if max(job.submit_s, self.again_s(job, now_s)) <= now_s)
         return next((job for job in may if self.state.deferrals.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, blocked: set[str]) -> bool:

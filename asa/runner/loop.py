@@ -351,7 +351,10 @@ def _follow_plan(one: Active) -> float | None:
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
             continue  # what was given back is asked for again, unless it ended meanwhile
         missing = list(missing_jobs(one))  # all jobs of a stage come before what depends on them
-        jobs, planned_s = [*missing, *submissions], [*([now] * len(missing)), *times_of(one.state, submissions)]
+        jobs, planned_s = (
+            [*missing, *submissions],
+            [*(job.submit_s for job in missing), *times_of(one.state, submissions)],
+        )
         times = one.attempts.times(jobs, planned_s, now, plan.choices)
         due = [job for job, time in zip(jobs, times, strict=True) if time <= now]
         if not due:

@@ -179,6 +179,18 @@ def test_what_follows_elements_is_submitted_only_with_the_last_of_them(tmp_path,
     assert last.submit_s <= max(job.start_s for job in world.of("b")) + 60
 
 
+def test_many_elements_that_complete_one_by_one_are_gathered(tmp_path):
+    """A submission twice a minute, not one for each; the last ones are not waited for."""
+    world = Rows(tmp_path, range(1, 101), range(1, 101), rng=random.Random(5))
+    world.lasts_s = {number: 60 + 6 * number for number in range(1, 101)}
+    assert world.drive().outcome == "completed"
+    ends_s = {job.number: job.end_s for job in world.of("a")}
+    assert max(job.start_s - ends_s[job.number] for job in world.of("b")) <= 40
+    assert sum(bool(one.array) for one in world.link.submitted) <= 2 + 600 / 30
+    [last] = (job for job in world.of("b") if job.number == 100)
+    assert last.start_s - ends_s[100] <= 20
+
+
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_element_waits_for_its_counterparts_in_all_arrays(tmp_path, strategy, fails):

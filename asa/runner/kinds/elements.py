@@ -8,6 +8,7 @@ array, a part has those for which that has completed, and the round goes on unti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ from asa.runner.nodes import moved
 from asa.strategies.base import Phase, PlannedJob, StageView
 from asa.workflow import Stage
 
+_GATHER_S = 30.0
+"""For how long those are gathered that may run as their counterparts complete, from one submission to the next."""
 _UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # reasons of elements that ran nothing
 
 
@@ -251,9 +254,14 @@ class ElementUnits(RoundUnits):
         is_leaving = lead.giving_up and not lead.status.state.is_final
         if array is None or is_leaving:
             return
-        if self._released(run, run.stages, name, self.unasked(lead.round, array)):
-            further = 1 + max((one.planned.mate for one in self.parts(lead.round)), default=0)
-            yield self.another(run, lead, further, "more elements of its array", now_s)
+        unasked, parts = self.unasked(lead.round, array), self.parts(lead.round)
+        if released := self._released(run, run.stages, name, unasked):
+            further = 1 + max((one.planned.mate for one in parts), default=0)
+            more = self.another(run, lead, further, "more elements of its array", now_s)
+            if unasked - released - self._never(run, run.stages, name):
+                latest_s = max((one.planned.submit_s for one in parts), default=-math.inf)
+                more = replace(more, submit_s=max(now_s, latest_s + _GATHER_S))
+            yield more
 
     # ------------------------------------------------------------------ what is to be done about those that failed
 
