@@ -1065,15 +1065,17 @@ def _check_writes_of_somebody(place):
     work, keep = place / "project" / "of-a-colleague" / "run", place / "keep"
     for one in (work / "logs", keep / "programs"):
         one.mkdir(parents=True)
-    for one in (work / "jobs.log", work / "same.log"):
-        one.write_text("before\n")
+    for one, times in ((work / "jobs.log", 1), (work / "same.log", 1), (work / "large.log", 200_000)):
+        one.write_text("before\n" * times)
         one.chmod(0o666)
     for one in (work, work / "logs"):
         one.chmod(0o777)
     for one in (keep, keep / "programs"):
         os.chown(one, SOMEBODY, SOMEBODY)
     shutil.copy(inside.__file__, keep / "inside.py")
-    text = "mkdir new && echo x > new/x && echo after >> jobs.log && echo y > logs/y && echo z > ../z"
+    text = (
+        "mkdir new && echo x > new/x && echo after >> jobs.log && echo y > logs/y && echo l >> large.log; echo z > ../z"
+    )
     settings = {
         "commands": [["/bin/sh", "-c", text]], "folder": str(work), "programs": str(keep / "programs"), "limit_s": 9.0,
         "is_private": True, "has_network": False, "max_bytes": 9999, "passed_over": [],
@@ -1088,6 +1090,7 @@ def _check_writes_of_somebody(place):
         pytest.skip(f"no namespaces here: {ended['no_view']}")
     assert sorted(ended["new"]) == [f"{work}/logs/y", f"{work}/new/x"]  # not ../z, which is closed to this user
     assert ended["changed"] == [f"{work}/jobs.log"]
+    assert ended["fixed"] == [f"{work}/large.log"]
     assert Path(f"{keep}/made{work}/jobs.log").read_text() == "before\nafter\n"
     assert (work / "jobs.log").read_text() == "before\n"
     assert not (work / "new").exists()

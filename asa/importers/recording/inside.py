@@ -70,6 +70,7 @@ class PrivateView:
         self.layers: list[tuple[str, str, int]] = []  # of each: where, its upper folder, the folder below
         self.anew: list[tuple[str, set[str]]] = []  # folders that were made anew, and what was in them
         self.closed: list[str] = []  # where nothing can be written
+        self.fixed: list[str] = []  # of others: what the user may change, but not here
         self._keep = keep
         self._programs = programs
         self._folder = os.path.realpath(folder) if folder else ""
@@ -183,11 +184,15 @@ class PrivateView:
             for name in [*names, *files]:
                 path = os.path.join(folder, name)
                 try:
-                    size -= _copy_of_others(path, os.path.relpath(path, where), where, upper)
+                    copied = _copy_of_others(path, os.path.relpath(path, where), where, upper)
                 except OSError:
-                    continue
+                    copied = None
+                if copied is None and not os.path.islink(path):
+                    self.fixed.append(path)
+                size -= copied or 0
             entries -= len(names) + len(files)
             if min(entries, size) <= 0:
+                self.fixed.append(os.path.join(folder, "..."))
                 return
 
     def _make_anew(self, where: str, target: str, mounts: list[str]) -> None:
@@ -295,8 +300,11 @@ def _make_way(inside: str, where: str, upper: str) -> None:
         os.chmod(made, stat.S_IMODE(os.lstat(path).st_mode) & 0o1077 | rights << 6)
 
 
-def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int:
-    """Have a folder, or a small file, of others in a layer, if the user may change it; tell how many bytes it has."""
+def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int | None:
+    """Have a folder, or a small file, of others in a layer, if the user may change it; tell how many bytes it has.
+
+    None of a file that is too large for that.
+    """
     seen = os.lstat(path)
     if (seen.st_uid, seen.st_gid) == (os.getuid(), os.getgid()) or not os.access(path, os.W_OK):
         return 0
@@ -306,6 +314,8 @@ def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int:
         _make_way(os.path.dirname(inside), where, upper)
         shutil.copy2(path, os.path.join(upper, inside))
         return seen.st_size
+    elif stat.S_ISREG(seen.st_mode):
+        return None
     return 0
 
 
@@ -642,6 +652,7 @@ def main(path: str) -> None:
             made.look_anew(*folder)
         ended |= {
             "code": code, "was_ended": was_ended, "why_not": why_not, "behind": behind, "closed": view.closed,
+            "fixed": list(dict.fromkeys(view.fixed)),
             "new": made.new, "folders": made.folders, "changed": made.changed, "removed": made.removed,
             "left": made.left, "temporary": made.temporary, "read": list(readings.seen),
         }  # fmt: skip

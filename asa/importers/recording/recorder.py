@@ -96,6 +96,7 @@ class Recording:
     was_ended: bool  # by the limit
     behind: tuple[str, ...]  # what it had left running, and was ended
     closed: tuple[str, ...]  # folders where it could not write
+    fixed: tuple[str, ...]  # files of others that it could not change, though its user may
     made: LeftByDriver
     read: tuple[Path, ...]
     limit_s: float
@@ -194,7 +195,7 @@ def record(
     return Recording(
         tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
         (*answers.remarks, *_of_what_it_awaited(queue)),
-        ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), made,
+        ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), tuple(ended["fixed"]), made,
         tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own,
         tuple(queue.own_jobs), (str(programs), str(keep / "python")),
     )  # fmt: skip

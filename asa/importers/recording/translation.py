@@ -177,6 +177,10 @@ class _Translation:
             self._notes.add(f"the driver made it, too large to be kept ({size >> 20} MiB): {path}")
         if closed := self._recording.closed:
             self._notes.add("nothing could be written here while recording", ", ".join(closed[:4]))
+        if fixed := self._recording.fixed:
+            more = f" and {len(fixed) - 4} more" if len(fixed) > 4 else ""
+            note = "it belongs to another user, and could not be changed while recording, as it can be in a real run"
+            self._notes.add(note, ", ".join(fixed[:4]) + more)
 
     def _why_nothing(self) -> str:
         done = self._recording
