@@ -45,11 +45,13 @@ def with_variables(
 ) -> dict[str, Directive]:
     """Put a script's options, those that variables say, and those of the command line together.
 
-    A variable that says memory otherwise than an option does has no effect.
+    A variable that says memory otherwise than an option does has no effect, nor one that says threads beside ``--hint``.
     """
     said = of_variables(variables, where)
     if any(name in own or name in above for name in MEMORY):
         said = {name: option for name, option in said.items() if name not in MEMORY or name in own or name in above}
+    if "hint" in own or "hint" in above:
+        said.pop("threads-per-core", None)
     return by_name([*own.values(), *said.values(), *above.values()])
 
 

@@ -59,6 +59,8 @@ def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     said |= {"gpus"} - free
     if job.burst_buffer:
         said.add("bb")
+    if "hint" in said:
+        said.add("threads-per-core")
     said |= {key.option for key in TERMS if getattr(job, key.field)}
     left = [(name, option) for option in options if (name := name_of(option)) not in said]
     gpus = next((value for name, option in left if name == "gpus" and (value := option[7:]).isdigit()), "")

@@ -39,6 +39,12 @@ def test_memory_is_said_once(own):
     assert "--mem-per-cpu=2G" in filled(job(), wished).options
 
 
+def test_a_hint_counts_more_than_a_variable_that_says_threads():
+    wished = sbatch_options({"SBATCH_THREADS_PER_CORE": "2", "SBATCH_WCKEY": "x"})
+    assert filled(job(options=("--hint=compute_bound",)), wished).options == ("--hint=compute_bound", "--wckey=x")
+    assert "--threads-per-core=2" in filled(job(), wished).options
+
+
 def test_gpus_become_the_jobs_own():
     assert filled(job(), ("--gpus=2",)) == job(gpus=2)
     assert filled(job(), ("--gpus=a100:2",)) == job(options=("--gpus=a100:2",))
