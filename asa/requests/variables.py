@@ -45,7 +45,7 @@ def with_variables(
 ) -> dict[str, Directive]:
     """Put a script's options, those that variables say, and those of the command line together.
 
-    A variable that says memory otherwise than an option does has no effect, nor one that says threads beside ``--hint``.
+    A variable that says memory otherwise than an option does has no effect, nor one for threads beside ``--hint``.
     """
     said = of_variables(variables, where)
     if any(name in own or name in above for name in MEMORY):
