@@ -200,7 +200,7 @@ def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[di
     if preparation.conda:
         is_place = bool(_FILE.search(preparation.conda)) or "/" in preparation.conda
         values |= {"asa_conda": preparation.conda, "asa_looks_only": is_place and looks_only}
-        own, trusted = f".asa-{owned.account(os.geteuid())}", "\n".join(owned.trusted_places())
+        own, trusted = f".asa-{owned.account(os.geteuid())}", "\n".join(owned.trusted_folders())
         values |= {"asa_own": own, "asa_trusted": trusted} if _FILE.search(preparation.conda) else {}
         files += ["owned", "prepare-conda"]
     if preparation.setup.strip():

@@ -1184,7 +1184,7 @@ def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project,
     assert str(Path(said).parent) == (str(folder) if is_used else "/tmp"), said
 
 
-_TEMPORARY = "from asa.core import temporary; print(temporary.place())"
+_TEMPORARY = "from asa.core import temporary; print(temporary.base_folder())"
 
 
 def test_files_of_a_command_lie_where_nobody_else_can_exchange_them(accounts, temporary):

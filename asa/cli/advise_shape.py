@@ -192,20 +192,20 @@ def _offer(
     advice: StageAdvice, stage: Stage, seen: Seen, destination: Destination, *, is_asked: bool, strict: bool
 ) -> None:
     """Take each shape that can be asked for."""
-    from asa.cli.advised_shapes import shape_words
+    from asa.cli.advised_shapes import shape_text
     from asa.runtimes.comparing import Offer
 
     moldable, known_widths = seen.stage.moldable, {shape.width for shape in seen.stage.shapes}
     for width in moldable.widths if moldable is not None else ():
         if width not in known_widths:
-            advice.left_out.append(f"{shape_words(width, '', advice.what)}: its run time there is not known")
+            advice.left_out.append(f"{shape_text(width, '', advice.what)}: its run time there is not known")
     for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
         cores = seen.stage.shaped(shape).cores_on(destination.site.cores_per_node)
         words = destination.impossible(cores, shape.walltime_s, shape.partition)
         if words:
             if strict:
                 raise InputError(words, where=f"{shape.width} {advice.what}", hint="Ask for what is available there.")
-            advice.left_out.append(f"{shape_words(shape.width, shape.partition, advice.what)}: {words}")
+            advice.left_out.append(f"{shape_text(shape.width, shape.partition, advice.what)}: {words}")
             continue
         if is_asked and (shape.width, shape.partition) == (stage.width, stage.partition):
             advice.own = len(advice.offers)

@@ -148,7 +148,7 @@ def _beside(advice: StageAdvice, one: int, other: int) -> str:
 def _known_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
     one = trial.untried
     where = trial.partition if _has_partitions(advice) else ""
-    name = shape_words(one.width, where, advice.what)
+    name = shape_text(one.width, where, advice.what)
     gain = f"{format_duration(trial.gain_s)} ({100 * trial.share:.0f} % of the time to its end)"
     if not trial.is_worth_it and trial.share < _NOTHING:
         return "No other width is worth a try."
@@ -166,14 +166,14 @@ def _known_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
 
 def _name(advice: StageAdvice, index: int) -> str:
     shape = advice.offers[index].shape
-    return shape_words(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
+    return shape_text(shape.width, shape.partition if _has_partitions(advice) else "", advice.what)
 
 
 def _has_partitions(advice: StageAdvice) -> bool:
     return len({offer.shape.partition for offer in advice.offers}) > 1
 
 
-def shape_words(width: int, partition: str, what: str) -> str:
+def shape_text(width: int, partition: str, what: str) -> str:
     """Name a shape; without its partition where that is empty."""
     count = f"{width} {what[:-1] if width == 1 else what}"
     return f"{count} in partition {partition}" if partition else count

@@ -143,8 +143,8 @@ def from_queue(
     seen = _QueueLook.of(events)
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
-    places = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
-    for one in set(partitions) - {*places, capabilities.partition}:
+    known_partitions = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
+    for one in set(partitions) - {*known_partitions, capabilities.partition}:
         sys.stderr.write(f"Note: no job in partition {one!r} was seen: is that its name?\n")
     known = WaitBank(chosen.name, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:

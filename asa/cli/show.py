@@ -9,7 +9,7 @@ import typer
 from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
-from asa.cli.kinds import size_document, size_words
+from asa.cli.kinds import size_document, size_text
 from asa.cli.runs import print_document
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -162,7 +162,7 @@ def _size(stage: Stage) -> str:
         return "here"
     nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
     size = f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
-    return size_words(stage, size)
+    return size_text(stage, size)
 
 
 def _expected(stage: Stage) -> str:

@@ -174,12 +174,12 @@ def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[b
     ([True], [True, True], [False, False, False, False, False])
     """
     chances = [chance(_of_logs(found) if ratios else found) for found in family]
-    known = sorted((value, place) for place, value in enumerate(chances) if not math.isnan(value))
+    known = sorted((value, index) for index, value in enumerate(chances) if not math.isnan(value))
     significant = [False] * len(chances)
-    for rank, (value, place) in enumerate(known):
+    for rank, (value, index) in enumerate(known):
         if value > (1 - LEVEL) / (len(known) - rank):
             break
-        significant[place] = True
+        significant[index] = True
     return significant
 
 

@@ -76,10 +76,10 @@ def trusted_file() -> Path:
 def is_trusted(path: Path) -> bool:
     """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
     real = Path(os.path.realpath(path))
-    return any(map(real.is_relative_to, trusted_places()))
+    return any(map(real.is_relative_to, trusted_folders()))
 
 
-def trusted_places() -> list[str]:
+def trusted_folders() -> list[str]:
     """Give the folders that the user has listed, by their paths without links."""
     return [os.path.realpath(line) for line in _listed()[0]]
 

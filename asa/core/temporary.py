@@ -14,7 +14,7 @@ IN_JOBS = ("fixed", "hold", "owned")
 """Files of `asa.job` by which a job finds such a folder, and sees whose that is of which it copies something there."""
 
 
-def place(named: str = "") -> str:
+def base_folder(named: str = "") -> str:
     """Name the folder in which they lie: ``TMPDIR``, where nobody else can exchange them, or ``/tmp``.
 
     `named`: the one in place of ``TMPDIR``, where that is so.
@@ -29,14 +29,14 @@ def place(named: str = "") -> str:
 
 def folder(prefix: str = "asa-") -> tempfile.TemporaryDirectory[str]:
     """Make a folder that is gone once its context is left."""
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=place())
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=base_folder())
 
 
 def file(prefix: str, *, mode: str = "w+b", **how: Any) -> Any:
     """Make a file with a name that is gone once its context is left; `how`: as `open` has it."""
-    return tempfile.NamedTemporaryFile(mode, prefix=prefix, dir=place(), **how)
+    return tempfile.NamedTemporaryFile(mode, prefix=prefix, dir=base_folder(), **how)
 
 
 def lasting(prefix: str, named: str = "") -> str:
     """Make a folder that its maker removes; give its name."""
-    return tempfile.mkdtemp(prefix=prefix, dir=place(named))
+    return tempfile.mkdtemp(prefix=prefix, dir=base_folder(named))

@@ -75,19 +75,19 @@ class WorkerJobs:
             arguments += [f"--{name}", str(value)]
         suffix = "" if processes > 1 else "-0"
         # words to the shell on each node, which knows its name and folders
-        places = f"{self._shown_credentials()} {_SCRATCH_OPTION}"
+        more = f"{self._shown_credentials()} {_SCRATCH_OPTION}"
         if shape.nodes <= 1:
-            return self._on_node(shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix]) + places)
+            return self._on_node(shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix]) + more)
         name = f' --name "{one_id}-$(hostname -s){suffix}"'
-        each = self._on_node(shlex.join([*arguments, "--no-dashboard"]) + name + places)
+        each = self._on_node(shlex.join([*arguments, "--no-dashboard"]) + name + more)
         return f"exec {self.launcher} sh -c {shlex.quote(each)}"
 
     def _shown_credentials(self) -> str:
         """Write the options that name the files; the pool's own as they are copied on each node."""
         options = ""
         for name, path in self.credentials.items():
-            place = f'"$tls"/{shlex.quote(path.name)}' if path.parent == self.kept else shlex.quote(str(path))
-            options += f" --{name} {place}"
+            shown = f'"$tls"/{shlex.quote(path.name)}' if path.parent == self.kept else shlex.quote(str(path))
+            options += f" --{name} {shown}"
         return options
 
     def _on_node(self, command: str) -> str:

@@ -255,7 +255,7 @@ class _Planning:
     def _counts(self, shape: AllocationShape, forecast: WaitForecast, kinds: Sequence[TaskKind]) -> list[int]:
         """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
         widest = -(-max(kind.tasks for kind in kinds) // shape.cores)
-        most = min(self._room(shape, forecast), self._places(), widest)
+        most = min(self._room(shape, forecast), self._jobs_left(), widest)
         if most < 1:
             return []
         return [*(count for count in _COUNTS if count < most), int(most)]
@@ -266,7 +266,7 @@ class _Planning:
         taken = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > soon_s)
         return math.inf if self.rules.maximum == math.inf else (self.rules.maximum - taken) // shape.cores
 
-    def _places(self) -> float:
+    def _jobs_left(self) -> float:
         """Tell how many jobs may still be put into the queue."""
         if self.rules.max_waiting is None:
             return math.inf
@@ -319,7 +319,7 @@ class _Planning:
         return PoolSlot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
 
     def _ask(self, shape: AllocationShape, jobs: int, why: str) -> None:
-        jobs = int(min(jobs, self._places()))
+        jobs = int(min(jobs, self._jobs_left()))
         if jobs < 1:
             return
         forecast = self.offers.get(shape) or next(iter(self.offers.values()))

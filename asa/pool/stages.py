@@ -415,7 +415,7 @@ class StagesBackend:
             self.close()
             if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
                 raise
-            hint = f"Is there space in {temporary.place()}, and in the run's folder? Another goes into TMPDIR."
+            hint = f"Is there space in {temporary.base_folder()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
             ) from error

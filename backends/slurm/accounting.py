@@ -158,7 +158,7 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
         else:
             _refuse_what_sacct_wrote_otherwise(file, greeting)
             return None
-        records = _Records(file, header.removeprefix("\ufeff"), _places(file, names, len(greeting) + 1), zone)
+        records = _Records(file, header.removeprefix("\ufeff"), _indices(file, names, len(greeting) + 1), zone)
         records.oddities["left out: before the names of the columns"] = sum(map(bool, map(str.strip, greeting)))
         for number, line in enumerate(lines, start=len(greeting) + 2):
             records.add(line, number)
@@ -195,9 +195,9 @@ def _refuse_what_sacct_wrote_otherwise(file: Path, lines: list[str]) -> None:
         raise TraceError(why, where=str(file), hint=f"Make it with: {SACCT_COMMAND}")
 
 
-def _places(file: Path, names: list[str], number: int) -> dict[str, int]:
+def _indices(file: Path, names: list[str], number: int) -> dict[str, int]:
     """Find columns by name; the first of two that are called the same."""
-    places = {name: names.index(name) for name in names}
+    indices = {name: names.index(name) for name in names}
     needed = {
         "JobID": _JOB,
         "Submit": ("submit",),
@@ -206,14 +206,14 @@ def _places(file: Path, names: list[str], number: int) -> dict[str, int]:
         "ReqCPUS": _WIDTHS + _NODES,
         "TimelimitRaw": _LIMIT,
     }
-    missing = [column for column, known in needed.items() if not places.keys() & set(known)]
+    missing = [column for column, known in needed.items() if not indices.keys() & set(known)]
     if missing:
         raise TraceError(
             f"has no column {' and no column '.join(missing)}",
             where=f"{file}:{number}",
             hint=f"Make it with: {SACCT_COMMAND}",
         )
-    return places
+    return indices
 
 
 class _Clock:
@@ -262,7 +262,7 @@ class _Clock:
 class _Records:
     """The jobs of a file, as they are read: a row of numbers each."""
 
-    def __init__(self, file: Path, header: str, places: Mapping[str, int], zone: tzinfo | None) -> None:
+    def __init__(self, file: Path, header: str, indices: Mapping[str, int], zone: tzinfo | None) -> None:
         self._file, self._header, self._fields = file, header.rstrip("\r\n"), header.count("|") + 1
         self._clock = _Clock(zone)
         self._limits: dict[str, float] = {}
@@ -278,22 +278,22 @@ class _Records:
             "read: has a | in its text": 0,
             "left out: part of a heterogeneous job": 0,
         }
-        self.has_eligible_column = "eligible" in places
+        self.has_eligible_column = "eligible" in indices
         self._max_jobs = bound(LOG_JOBS)
 
-        def place(*known: str) -> int:
-            return next((places[name] for name in known if name in places), -1)
+        def index(*known: str) -> int:
+            return next((indices[name] for name in known if name in indices), -1)
 
-        self._job, self._user, self._limit = place(*_JOB), place(*_USER), place(*_LIMIT)
-        self._submit, *self._other_times = (place(name) for name in _TIMES)
-        self._state, self._partition, self._cluster = place("state"), place("partition"), place("cluster")
-        self._elapsed = -1 if "end" in places else place("elapsedraw", "elapsed")
-        self._reservation, self._restarts, self._reason = place("reservation"), place("restarts"), place("reason")
-        self._allocated = place("alloccpus", "alloctres")
-        widths = [places[name] for name in _WIDTHS if name in places]
+        self._job, self._user, self._limit = index(*_JOB), index(*_USER), index(*_LIMIT)
+        self._submit, *self._other_times = (index(name) for name in _TIMES)
+        self._state, self._partition, self._cluster = index("state"), index("partition"), index("cluster")
+        self._elapsed = -1 if "end" in indices else index("elapsedraw", "elapsed")
+        self._reservation, self._restarts, self._reason = index("reservation"), index("restarts"), index("reason")
+        self._allocated = index("alloccpus", "alloctres")
+        widths = [indices[name] for name in _WIDTHS if name in indices]
         self._nodes = not widths
-        self._widths = widths or [places[name] for name in _NODES if name in places]
-        self._texts = [place for name, place in places.items() if name in _FREE]
+        self._widths = widths or [indices[name] for name in _NODES if name in indices]
+        self._texts = [index for name, index in indices.items() if name in _FREE]
         used = {self._job, self._user, self._limit, self._submit, *self._other_times, self._state, self._partition}
         used |= {self._cluster, self._elapsed, self._reservation, self._restarts, self._reason, self._allocated}
         self._used = sorted((used | {*self._widths}) - {-1})
@@ -343,8 +343,8 @@ class _Records:
         """Put together the fields of a column of text that has a | in it, if that can be one way only."""
         more = len(fields) - self._fields
         found: dict[tuple[str, ...], list[str]] = {}
-        for place in self._texts:
-            whole = [*fields[:place], "|".join(fields[place : place + more + 1]), *fields[place + more + 1 :]]
+        for index in self._texts:
+            whole = [*fields[:index], "|".join(fields[index : index + more + 1]), *fields[index + more + 1 :]]
             if self._is_likely(whole):
                 found.setdefault(tuple(whole[used] for used in self._used), whole)
         if len(found) != 1:
@@ -354,33 +354,33 @@ class _Records:
 
     def _is_likely(self, fields: list[str]) -> bool:
         try:
-            for place in (self._submit, *self._other_times):
-                self._clock(fields[place] if place >= 0 else "")
+            for index in (self._submit, *self._other_times):
+                self._clock(fields[index] if index >= 0 else "")
         except ValueError:
             return False
         state = fields[self._state].split(maxsplit=1)[:1] or [""]
         return fields[self._job][:1].isdecimal() and state[0].rstrip("+").isupper()
 
     def _add_times(self, fields: list[str], number: int) -> None:
-        places = (self._submit, *self._other_times)
+        indices = (self._submit, *self._other_times)
         read: list[float] = []
         try:
-            for place in places:
+            for index in indices:
                 # the same as before it, as Eligible often is, is not read again
-                same = place != self._submit and fields[place] == fields[self._submit]
-                read.append(read[0] if same else self._clock(fields[place]))
+                same = index != self._submit and fields[index] == fields[self._submit]
+                read.append(read[0] if same else self._clock(fields[index]))
         except ValueError as error:
             at = len(read)
             raise TraceError(
-                f"{_TIMES[at].capitalize()} is {fields[places[at]]!r}, which is no time that can be read",
+                f"{_TIMES[at].capitalize()} is {fields[indices[at]]!r}, which is no time that can be read",
                 where=f"{self._file}:{number}",
                 hint=f"Mend or delete this line, or make the file anew with: {SACCT_COMMAND}",
             ) from error
         self.numbers.extend(read)
 
     def _cores(self, fields: list[str]) -> int:
-        for place in self._widths:
-            if cores := _count(fields[place]):
+        for index in self._widths:
+            if cores := _count(fields[index]):
                 return cores
         return 0
 

@@ -113,12 +113,12 @@ class Examiner:
         link: SlurmLink,
         settings: SlurmSettings,
         *,
-        place: str = "slurm",
+        default_system: str = "slurm",
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._link, self._settings, self._place = link, settings, place
+        self._link, self._settings, self._default_system = link, settings, default_system
         self._clock, self._sleep, self._timer = clock, sleep, timer
 
     def examine(self, *, probe: bool) -> Examination:
@@ -215,7 +215,11 @@ class Examiner:
         lines = _partition_lines(partitions, nodes)
         try:
             site = capabilities(
-                self._settings.system or about.cluster or self._place, partitions, nodes, self._settings, accrues=False
+                self._settings.system or about.cluster or self._default_system,
+                partitions,
+                nodes,
+                self._settings,
+                accrues=False,
             )
         except InputError as error:
             found.add("Partitions", "\n".join([*lines, error.message]), "bad", error.hint or "")

@@ -42,7 +42,7 @@ _AGE_UNKNOWN = (
 class SlurmFacility:
     """Slurm, over any link.
 
-    `place`: the system's name if neither the user nor Slurm gives one.
+    `default_system`: the system's name if neither the user nor Slurm gives one.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SlurmFacility:
         settings: SlurmSettings,
         open_link: Callable[[], SlurmLink],
         *,
-        place: str = "slurm",
+        default_system: str = "slurm",
         secrets: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -58,7 +58,7 @@ class SlurmFacility:
         self.settings = settings.model_copy(update=unset)
         self._secrets = secrets
         self._open_link = open_link
-        self._place = place
+        self._default_system = default_system
         self._clock = clock
         self._learned: list[str] = []
 
@@ -125,7 +125,9 @@ class SlurmFacility:
     def examine(self, *, probe: bool) -> Examination:
         """Find out what the site can do and how it is best asked; with `probe`, by a job that never runs."""
         with closing(self._open_link()) as link:
-            return Examiner(link, self.settings, place=self._place, clock=self._clock).examine(probe=probe)
+            return Examiner(link, self.settings, default_system=self._default_system, clock=self._clock).examine(
+                probe=probe
+            )
 
     def history(self, since_s: float) -> JobHistory:
         """Read from Slurm's accounting what became of jobs since a time, in seconds since 1970."""
@@ -149,7 +151,7 @@ class SlurmFacility:
         return replace(history, system=name, source=f"the accounting of {name}")
 
     def _system(self, link: SlurmLink) -> str:
-        return self.settings.system or link.about().cluster or self._place
+        return self.settings.system or link.about().cluster or self._default_system
 
     def _capabilities(self, link: SlurmLink) -> Capabilities:
         accrues = self.settings.age_accrues
@@ -201,7 +203,9 @@ class SlurmRest(SlurmFacility):
         checked = check(RestSettings, settings)
         parts = urlsplit(checked.url)
         secrets = [checked.token_env] if checked.token_env else []
-        super().__init__(checked, lambda: _rest_link(checked), place=parts.hostname or "slurm", secrets=secrets)
+        super().__init__(
+            checked, lambda: _rest_link(checked), default_system=parts.hostname or "slurm", secrets=secrets
+        )
         self._rest = checked
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:

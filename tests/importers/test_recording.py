@@ -300,7 +300,7 @@ def test_folders_for_temporary_files_may_have_long_names(place, tmp_path, monkey
     """Longer than the address of a socket."""
     (tmp_path / ("l" * 120)).mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("l" * 120)))
-    assert temporary.place() == tempfile.tempdir
+    assert temporary.base_folder() == tempfile.tempdir
     assert list(flow_of(recorded("sbatch a.sh"))[0]) == ["a"]
 
 

@@ -17,12 +17,12 @@ from asa.cli.kinds.elements import (
     element_standing,
     held_elements,
     size_document,
-    size_words,
+    size_text,
 )
 from asa.cli.kinds.legs import leg_standing
 from asa.cli.kinds.tasks import TaskStanding
 
-__all__ = ["check_unit", "each_of", "held_units", "output_files", "size_document", "size_words", "unit_standing"]
+__all__ = ["check_unit", "each_of", "held_units", "output_files", "size_document", "size_text", "unit_standing"]
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder

@@ -57,7 +57,7 @@ class ElementStanding(UnitStanding):
 
     def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
         """Say how far they have come, once something was asked for."""
-        return element_words(self) if stage.job_id or self.completed_count else ""
+        return element_text(self) if stage.job_id or self.completed_count else ""
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage."""
@@ -65,7 +65,7 @@ class ElementStanding(UnitStanding):
             yield f"It began {duration(stage.run_s)} ago, and nothing of it runs now."
         else:
             yield from UnitStanding.sentences(self, stage, now_s, reason)
-        yield f"It is a job array: {element_words(self)}."
+        yield f"It is a job array: {element_text(self)}."
         if self.held_count:
             yield f"{'Element' if self.held_count == 1 else 'Elements'} {self.held} will not start until released."
             yield from reason(replace(stage, reason=self.held_reason))
@@ -77,7 +77,7 @@ class ElementStanding(UnitStanding):
         if not self.failed_count:
             return []
         ways = alike(_known(state, stage.stage)[2])
-        lines = [f"Job {stage.job_id}, a job array, {how}: {element_words(replace(self, told=''))}."]
+        lines = [f"Job {stage.job_id}, a job array, {how}: {element_text(replace(self, told=''))}."]
         for elements, how_those in ways[:_MAX_WAYS]:
             lines.append(f"{'Element' if len(elements) == 1 else 'Elements'} {short(elements)} {how_those}.")
         if rest := sum(len(elements) for elements, _ in ways[_MAX_WAYS:]):
@@ -133,7 +133,7 @@ def each_of(record: Submitted) -> str:
     return f" for each of {text if len(text) <= _MAX_NUMBERS else f'{text[:_MAX_NUMBERS]}...'}" if text else ""
 
 
-def size_words(stage: Stage, size: str) -> str:
+def size_text(stage: Stage, size: str) -> str:
     """Write how large a stage is of which each job, or each element, is of a size."""
     if stage.array is not None:
         return f"{size} each of {len(stage.array.elements)}"
@@ -227,12 +227,12 @@ def _of_which_held(elements: ElementStanding) -> str:
     return f", {which}on hold: {elements.held_reason}"
 
 
-def element_words(elements: ElementStanding) -> str:
+def element_text(elements: ElementStanding) -> str:
     """Describe the state of an array's elements.
 
     Examples
     --------
-    >>> element_words(ElementStanding("1-9", 9, "1-4", 4, "5", 1, "6", 1, 3, "6 failed (exit code 1)"))
+    >>> element_text(ElementStanding("1-9", 9, "1-4", 4, "5", 1, "6", 1, 3, "6 failed (exit code 1)"))
     'of 9 elements 4 completed, 1 runs, 1 did not complete, 3 left; 6 failed (exit code 1)'
     """
     counts = [f"{elements.completed_count} completed"]

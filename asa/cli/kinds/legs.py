@@ -48,7 +48,7 @@ class LegStanding(UnitStanding):
 
     def line(self, stage: StageStanding, now_s: float) -> str:
         """Say how far they have come."""
-        return leg_words(self, now_s, is_over=stage.state == "done")
+        return leg_text(self, now_s, is_over=stage.state == "done")
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage: when a leg ends says little."""
@@ -108,12 +108,12 @@ def _state_of(state: JobState) -> str:
     return {JobState.PENDING: "queued", JobState.RUNNING: "taking over"}.get(state, state.value)
 
 
-def leg_words(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
+def leg_text(legs: LegStanding, now_s: float, *, is_over: bool = False) -> str:
     """Describe the progress of a stage's legs.
 
     Examples
     --------
-    >>> leg_words(LegStanding(3, 20, 72000.0, 144000.0, "step 4200", 40.0, "57", "queued"), 0.0)
+    >>> leg_text(LegStanding(3, 20, 72000.0, 144000.0, "step 4200", 40.0, "57", "queued"), 0.0)
     'leg 3, 20h00m of 1d16h worked (50 %), step 4200 as it began; leg 4 is queued, as job 57; done in 20h00m at best'
     """
     worked = format_duration(legs.worked_s)

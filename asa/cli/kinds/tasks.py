@@ -53,20 +53,20 @@ class TaskStanding(UnitStanding):
 
     def line(self, stage: StageStanding, now_s: float) -> str:
         """Say how far they have come."""
-        return task_words(self)
+        return task_text(self)
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
         """Explain the state of a running stage."""
         yield from UnitStanding.sentences(self, stage, now_s, reason)
-        yield f"Its tasks are shared: {task_words(self)}."
+        yield f"Its tasks are shared: {task_text(self)}."
 
 
-def task_words(known: TaskStanding) -> str:
+def task_text(known: TaskStanding) -> str:
     """Describe the progress of tasks that several jobs share.
 
     Examples
     --------
-    >>> task_words(TaskStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
+    >>> task_text(TaskStanding(2, 1, 4, 100, 40, 1, 8, 51, 0.5, 118.0))
     '2 jobs run, 1 pending; of 100 tasks 40 completed, 1 failed, 8 run, 51 left; 30 a minute, 1m58s left'
     """
     jobs = f"{known.jobs_running} {'job runs' if known.jobs_running == 1 else 'jobs run'}, {known.jobs_pending} pending"

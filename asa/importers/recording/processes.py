@@ -62,8 +62,8 @@ class EndOfWait:
             return True
         if knowing not in lineage:
             return False
-        place = lineage.index(knowing)
-        return place == 0 or lineage[place - 1].began_ticks >= self.ended_ticks
+        index = lineage.index(knowing)
+        return index == 0 or lineage[index - 1].began_ticks >= self.ended_ticks
 
 
 def now_ticks() -> int:
@@ -118,9 +118,9 @@ def _stat(number: int) -> _Stat | None:
 def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
     """Say of each process below one what its threads do, and how often they have been set to wait; None if unknown."""
     children: dict[int, list[int]] = {}
-    for place in _PROC.iterdir():
-        if place.name.isdigit() and (seen := _stat(int(place.name))) is not None and seen.state != "Z":
-            children.setdefault(seen.parent, []).append(int(place.name))
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (seen := _stat(int(entry.name))) is not None and seen.state != "Z":
+            children.setdefault(seen.parent, []).append(int(entry.name))
     found: dict[int, tuple[str, ...]] = {}
     left = list(children.get(top, ()))
     while left:

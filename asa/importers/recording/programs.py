@@ -100,12 +100,12 @@ class Programs:
         if not is_script or self._queue.own_job_of(asked.lineage):
             return _said("")
         words, folder = asked.lineage[-2].words_and_folder()
-        for place, word in enumerate(words[:3]):
+        for index, word in enumerate(words[:3]):
             path = Path(os.path.normpath(folder / word))
             text = str(talk({"script": str(path)}).get("text", ""))
             if options := options_of_text(text, path):
                 job = Submission(
-                    self._queue.next_number, tuple(words[place:]), str(folder), asked.environment, by_name(options),
+                    self._queue.next_number, tuple(words[index:]), str(folder), asked.environment, by_name(options),
                     str(path), text, is_driver=True,
                 )  # fmt: skip
                 self._queue.take_own(job, asked.lineage)

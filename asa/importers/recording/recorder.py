@@ -400,7 +400,7 @@ class _Desk:
 
 
 @contextlib.contextmanager
-def _serving(desk: _Desk, place: Path) -> Iterator[Path]:
+def _serving(desk: _Desk, socket_path: Path) -> Iterator[Path]:
     """Serve the stand-ins."""
 
     class Handler(socketserver.StreamRequestHandler):
@@ -414,16 +414,16 @@ def _serving(desk: _Desk, place: Path) -> Iterator[Path]:
                 desk.serve(self.connection, receive)
 
     # by a number in place of the folder's name, which may be longer than a socket's address
-    folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
+    folder = os.open(socket_path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        made = _DeskServer(f"/proc/self/fd/{folder}/{place.name}", Handler)
+        made = _DeskServer(f"/proc/self/fd/{folder}/{socket_path.name}", Handler)
     finally:
         os.close(folder)
     with made as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
-            yield place
+            yield socket_path
         finally:
             server.shutdown()
             thread.join()

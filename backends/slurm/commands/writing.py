@@ -111,8 +111,8 @@ def test_only(job: SlurmJob, timeout_s: float) -> list[str]:
     Times are in UTC if Slurm ignores the requested format.
     """
     command = sbatch_command(job)
-    place = command.index("--parsable")
-    return _with_input(job, ["env", "TZ=UTC", *command[:place], "--test-only", *command[place + 1 :]], timeout_s)
+    index = command.index("--parsable")
+    return _with_input(job, ["env", "TZ=UTC", *command[:index], "--test-only", *command[index + 1 :]], timeout_s)
 
 
 def _with_input(job: SlurmJob, command: list[str], timeout_s: float) -> list[str]:
