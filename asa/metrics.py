@@ -162,12 +162,18 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     }
     _check_complete(workflow, ends)
     settled = _settled(workflow, ends, began)
-    critical = _critical_path(workflow, settled)
+    parts = {name: _parts(workflow.stages[name], starts, ends, settled) for name in workflow.order}
+    critical = _critical_path(workflow, settled, parts)
     failures = [(without(idle, r.time_s), r.stages) for r in all_records if isinstance(r, Ended)]
+    could_s = {
+        name: _could_begin(stage, starts[name], _may_s(stage, parts[name], began), settled, failures, began_s=began)
+        for name, stage in workflow.stages.items()
+        if name in ends
+    }
     stages = tuple(
         StageTimes(
             name,
-            perceived_wait_s=starts[name] - _could_begin(workflow.stages[name], starts[name], settled, failures, began),
+            perceived_wait_s=starts[name] - could_s[name],
             run_s=ends[name] - starts[name],
             critical=name in critical,
         )
@@ -281,18 +287,43 @@ def _settled(workflow: Workflow, ends: Mapping[str, float], began_s: float) -> d
     return settled
 
 
+def _parts(
+    stage: Stage, starts: Mapping[str, float], ends: Mapping[str, float], settled: Mapping[str, float]
+) -> dict[str, float]:
+    """Say of each stage that one follows when it had done its part; with `when = "any"`, of those that have.
+
+    Of another array, whose elements it follows one by one, that is when the first of them began here.
+    """
+    parts: dict[str, float] = {}
+    for before in stage.after:
+        parts[before] = settled[before]
+        if before in stage.after_start and before in starts:
+            parts[before] = min(settled[before], starts[before] + stage.start_delay_s)
+        elif before in stage.after_matching and stage.name in starts:
+            parts[before] = min(settled[before], starts[stage.name])
+        elif stage.when == "any" and before not in ends and before in stage.strictly_after:
+            del parts[before]
+    return parts
+
+
+def _may_s(stage: Stage, parts: Mapping[str, float], began_s: float) -> float:
+    """Say when a stage could begin, by when those that it follows had done their part."""
+    return (min if stage.when == "any" else max)(parts.values(), default=began_s)
+
+
 def _could_begin(
     stage: Stage,
     start_s: float,
+    could_s: float,
     settled: Mapping[str, float],
     ended: Iterable[tuple[float, Sequence[str]]],
+    *,
     began_s: float,
 ) -> float:
-    """Return when all a stage's predecessors had ended; a failure counts if one completed only after the stage ran.
+    """Return when a stage's predecessors let it begin; a failure counts if one completed only after the stage ran.
 
     That is so for a stage that cleaned up before the run was resumed.
     """
-    could_s = max((settled[before] for before in stage.after), default=began_s)
     if not stage.is_conditional or could_s <= start_s:
         return could_s
     followed = set(stage.after)
@@ -300,11 +331,14 @@ def _could_begin(
     return max([began_s, *failed, *(settled[before] for before in stage.after if settled[before] <= start_s)])
 
 
-def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]:
-    """Follow the stages back from the one that ended last, each time to the predecessor that ended last."""
+def _critical_path(
+    workflow: Workflow, settled: Mapping[str, float], parts: Mapping[str, Mapping[str, float]]
+) -> set[str]:
+    """Follow the stages back from the one that ended last, each time to the predecessor that let it begin."""
     path = {current := max(workflow.order, key=lambda name: settled[name])}
-    while before := workflow.stages[current].after:
-        current = max(before, key=lambda name: settled[name])
+    while before := parts[current]:
+        may_s = _may_s(workflow.stages[current], before, 0.0)
+        current = next(name for name, time_s in before.items() if time_s == may_s)
         path.add(current)
     return path
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from this_machine import Place
 
 from asa.backend import JobState
+from asa.elements import parse_array
 from asa.metrics import idle_times, judge, measure, without
 from asa.records import (
     Ended,
@@ -84,6 +85,29 @@ def test_section_4_1_by_hand():
     assert m.core_hours * 3600 == pytest.approx(10 * 300 + 4 * 6 + 4 * 109 + 2 * 30)
     assert m.overhead_core_hours * 3600 == pytest.approx(4 * 6 + 4 * 9)
     assert m.resubmissions == 2
+
+
+def test_waits_of_stages_that_may_begin_before_others_have_ended():
+    """Each waits from when it could begin; on the critical path, waits and run times are the makespan."""
+    array = parse_array("1-2")
+    flow = Workflow(
+        "w",
+        [
+            Stage("server", cores=1),
+            Stage("client", cores=1, after=("server",), after_start=("server",), start_delay_s=100.0),
+            Stage("first", cores=1, array=array),
+            Stage("second", cores=1, array=array, after=("first",), after_matching=("first",)),
+            Stage("next", cores=1, after=("client", "second"), when="any"),
+        ],
+    )
+    times = {"server": (10, 900), "client": (150, 200), "first": (20, 500), "second": (220, 600), "next": (230, 1000)}
+    records = [RunStarted(time_s=0, run="r")]
+    for name, (start_s, end_s) in times.items():
+        records += [StageStarted(time_s=start_s, **of(name)), StageEnded(time_s=end_s, **of(name))]
+    m = measure(flow, [*records, RunEnded(time_s=1000, run="r", outcome="completed")])
+    waits = {stage.stage: stage.perceived_wait_s for stage in m.stages}
+    assert waits == {"server": 10, "client": 40, "first": 20, "second": 0, "next": 30}
+    assert [stage.stage for stage in m.stages if stage.critical] == ["server", "client", "next"]
 
 
 def test_section_4_8_by_hand():

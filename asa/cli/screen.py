@@ -150,7 +150,8 @@ def summary(run: RunStanding) -> RenderableType:
 
 
 def _cost(metrics: RunMetrics) -> str:
-    waited, ran = format_duration(metrics.twt_s), format_duration(metrics.execution_s)
+    waited_s = sum(stage.perceived_wait_s for stage in metrics.stages if stage.critical)
+    waited, ran = format_duration(waited_s), format_duration(metrics.makespan_s - waited_s)
     count = metrics.resubmissions
     again = f"; {count} {'job was' if count == 1 else 'jobs were'} submitted again" if count else ""
     lines = [

@@ -117,6 +117,10 @@ def _print(flow: Workflow, facts: dict[str, Any]) -> None:
             console.print(Text("Lines that a longer way makes needless are not drawn.", style="dim"))
         console.print()
     console.print(stages_table(flow, with_edges=drawing is None))
+    if drawing is not None:  # which has lines for all that is followed, however
+        for stage in flow.stages.values():
+            if how := [f"{name}{said}" for name in stage.after if (said := _how(stage, name))]:
+                console.print(Text(f"{stage.name}: after {', '.join(how)}"))
     console.print(Text("\n" + "\n".join(_summary_lines(facts))))
 
 
@@ -138,7 +142,7 @@ def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
         table.add_column(heading, justify=side, no_wrap=True, min_width=max(map(len, [heading, *cells])))
     if any(stage.when != "success" for stage in stages):
         columns["When"] = ["" if stage.when == "success" else stage.when for stage in stages]
-        table.add_column("When", no_wrap=True)
+        table.add_column("When", no_wrap=True, min_width=max(map(len, ["When", *columns["When"]])))
     if with_edges:
         columns["After"] = [", ".join(f"{name}{_how(stage, name)}" for name in stage.after) for stage in stages]
         table.add_column("After", overflow="fold")
