@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from functools import partial
@@ -323,6 +324,16 @@ def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> 
     )
 
 
+def _delay(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    """Say for how long yet it waits for others to have run."""
+    asked = state.workflow.stages[stage.stage]
+    left_s = state.stages.pauses_s().get(stage.stage, 0.0) - run.now_s
+    if stage.state == "waiting" and asked.start_delay_s and left_s > 0:
+        others = " and ".join(repr(name) for name in asked.after_start)
+        yet = f", {duration(left_s)} from now," if math.isfinite(left_s) else ""
+        yield f"It begins once {others} ran for {format_duration(asked.start_delay_s)}{yet} or ended."
+
+
 def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"Its job is not submitted yet; it will ask for {asked}."
@@ -334,6 +345,7 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
         yield f"Submitted {stage.resubmissions} times so far; each job was given back before the stage began."
     yield from _not_accepted(folder, run, stage)
     yield from _before(state, run, stage.stage)
+    yield from _delay(state, run, stage)
     if run.state == "detached":
         yield (
             f"It is submitted when it is due: {run.kept}."

@@ -2,10 +2,12 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from slurm_world import SITE, World
 
+from asa.cli.explain import _delay
 from asa.elements import Elements, parse_array
 from asa.errors import WorkflowError
 from asa.workflow import Stage, Workflow
@@ -60,6 +62,21 @@ def test_a_delay_is_over_when_what_began_has_ended_or_something_else_is_enough(t
     assert world.drive().outcome == "completed"
     found = times(world)
     assert 0 <= found["client"][0] - found["other" if when == "any" else "server"][1] <= 120
+
+
+def test_explain_says_how_long_a_stage_waits_for_what_has_begun(tmp_path):
+    stages = (stage("server", 3000), stage("client", 5, "server", after_start=("server",), start_delay_s=600.0))
+    world, told = World(tmp_path, stages), []
+
+    def asks(states, *_):
+        run, one = SimpleNamespace(now_s=world.clock()), SimpleNamespace(stage="client", state="waiting")
+        told.extend(_delay(states[0], run, one))
+
+    assert world.drive(on_pass=asks).outcome == "completed"
+    assert "It begins once 'server' ran for 10m00s, 9m59s from now, or ended." in told
+    assert not list(
+        _delay(world.folder.state()[0], SimpleNamespace(now_s=0.0), SimpleNamespace(stage="client", state="done"))
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
