@@ -123,7 +123,7 @@ class WaitStore:
     Examples
     --------
     >>> import tempfile
-    >>> from asa.waits import exactly
+    >>> from asa.waits import QueuedJob, exactly
     >>> with tempfile.TemporaryDirectory() as folder, WaitStore(folder) as ours, WaitStore(folder) as theirs:
     ...     job = QueuedJob(submit_s=100.0, cores=64, walltime_s=3600.0, user="ada")
     ...     _ = ours.append(WaitRecord(job, exactly(20.0)))
