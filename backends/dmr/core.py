@@ -601,7 +601,7 @@ class DmrCore(InPython):
 
 
 _LISTS = (
-    "ended", "news", "start", "end", "_clients", "_queue", "_options", "_held", "_releases", "_ends", "_resizers",
+    "ended", "news", "start", "end", "_clients", "_queue", "_options", "_allocated", "_releases", "_ends", "_resizers",
     "_events", "_leaving", "_answered", "_dormant", "_spans",
 )  # fmt: skip
 

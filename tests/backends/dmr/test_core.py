@@ -149,12 +149,12 @@ def test_cores_and_what_is_expected_add_up_at_every_second(jobs, population, cos
         requeues=queued is not None,
     )
     moment = 0
-    while not core.exhausted or len(core.queued) or core._held:
+    while not core.exhausted or len(core.queued) or core._allocated:
         core.run(moment)
-        assert core.free + sum(core._held.values()) == CORES
+        assert core.free + sum(core._allocated.values()) == CORES
         assert core.free >= 0
         assert sorted(core._releases) == core._releases
-        assert sorted(job for _, job in core._releases) == sorted(core._held)
+        assert sorted(job for _, job in core._releases) == sorted(core._allocated)
         for row, run in core._runs.items():
             assert moment < run.end <= run.expected
             assert (run.expected, row) in core._releases

@@ -424,7 +424,7 @@ def test_no_node_is_lost_or_had_twice(nodes, steps):
         for step in steps:
             do(manager, asking, *step)
             with manager._changed:
-                held, free = dict(manager._ledger.held), manager._ledger.free
+                held, free = dict(manager._ledger.allocated), manager._ledger.free
                 first = manager._queue()[:1]
             assert free + sum(held.values()) == nodes
             assert min([free, *held.values()]) >= 0

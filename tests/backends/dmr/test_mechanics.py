@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 
 def count(ledger):
-    return ledger.free + ledger.detached + sum(ledger.held.values())
+    return ledger.free + ledger.detached + sum(ledger.allocated.values())
 
 
 def test_an_expansion_goes_by_the_steps_of_section_3():
@@ -22,7 +22,7 @@ def test_an_expansion_goes_by_the_steps_of_section_3():
         lambda: ledger.attach(1, 4),
     ):
         step()
-        seen.append((ledger.free, ledger.detached, dict(ledger.held)))
+        seen.append((ledger.free, ledger.detached, dict(ledger.allocated)))
         assert count(ledger) == 16
     assert seen == [(8, 0, {1: 4, 2: 4}), (8, 4, {1: 4, 2: 0}), (8, 4, {1: 4}), (8, 0, {1: 8})]
 
@@ -31,12 +31,12 @@ def test_an_expansion_goes_by_the_steps_of_section_3():
 def test_nodes_are_conserved(steps):
     ledger = Ledger(12)
     for job, step, nodes in steps:
-        if step == "a" and job not in ledger.held and nodes <= ledger.free:
+        if step == "a" and job not in ledger.allocated and nodes <= ledger.free:
             ledger.allocate(job, nodes)
-        elif step == "e" and job in ledger.held and nodes <= ledger.free:
+        elif step == "e" and job in ledger.allocated and nodes <= ledger.free:
             ledger.expand(Resizer(job, nodes, 0.0), number=-1)
-        elif step == "l" and job in ledger.held:
-            ledger.lower(job, min(nodes, ledger.held[job]))
+        elif step == "l" and job in ledger.allocated:
+            ledger.lower(job, min(nodes, ledger.allocated[job]))
         assert count(ledger) == 12
         assert ledger.free >= 0
         assert ledger.detached == 0
