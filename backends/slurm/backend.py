@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import KeptSubmission, MarksFolder
-from asa.backends.shell.script import file_name, job_name, payload_of, refuse_unwritable
+from asa.backends.shell.script import file_name, job_name
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import (
@@ -25,8 +25,6 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
-from asa.keys import asked, terms_of
-from asa.requests import beside
 from asa.waits import QueueEvent
 
 from . import explanations
@@ -38,15 +36,13 @@ from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
 from .identity import COMMENT, AnothersJobError, OwnJobs, is_same, token_of
-from .link import SlurmJob, SlurmLink, SlurmRecord
-from .options import told_to_steps, without_nodes
+from .link import SlurmLink, SlurmRecord, is_renumbered
 from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .resizing import can_resize
-from .sbatch_variables import filled
-from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
-from .tracking import BY_TASK, TrackedJob
+from .tracking import TrackedJob
+from .writing import JobWriter, heeds
 
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
 _MIN_SLEEP_S = 0.001
@@ -54,8 +50,6 @@ _QUEUE_RETRY_S = 60.0
 _NOTHING = "#!/bin/sh\nexit 0\n"
 _SURVEYED_S = 60.0  # what a site can do is not asked for more often
 _MINUTE_S, _MAX_ESTIMATES = 60.0, 12
-_ALL_MEMORY = "--mem=0"
-_EXCLUSIVE = "--exclusive"
 
 
 class SlurmBackend:
@@ -92,7 +86,7 @@ class SlurmBackend:
         self._survey, self._surveyed_s = survey, -math.inf
         self._folder = MarksFolder(folder)
         self._capabilities = capabilities
-        self._defaults = defaults or JobDefaults()
+        self._writer = JobWriter(defaults or JobDefaults(), self._folder)
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._clock = clock
@@ -158,10 +152,10 @@ class SlurmBackend:
         passed = self._passed(spec)
         name = job_name(spec.name, spec.token)
         number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
-        script = self._script(spec, name)
+        script = self._writer.script(spec, name, self._capabilities)
         self._folder.supersede(spec.supersedes)
         self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
-        job = self._slurm_job(spec, name, f"{name}-{number}", script, passed)
+        job = self._writer.job(spec, name, script, passed, self._capabilities, output=f"{name}-{number}")
         before_s = self._clock()
         try:
             job_id = self._link.submit(job)
@@ -177,9 +171,9 @@ class SlurmBackend:
         kept = KeptSubmission(
             name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s,
             array=str(spec.array.elements) if spec.array is not None else "",
-            is_renumbered=self._is_renumbered(spec),
+            is_renumbered=is_renumbered(spec, self._capabilities),
             posts=tuple(map(file_name, spec.posts)),
-            out_of_memory=_heeds(spec),
+            out_of_memory=heeds(spec),
         )  # fmt: skip
         self._folder.keep_job(job_id, kept)
         self._home.submitted(job_id, kept)
@@ -219,7 +213,7 @@ class SlurmBackend:
         alone = replace(spec, dependencies=(), begin_s=None, held=False)
         try:
             self._refuse_the_impossible(alone)
-            job = self._slurm_job(alone, name, name, _NOTHING, pass_on(alone, {}, self.now()))
+            job = self._writer.job(alone, name, _NOTHING, pass_on(alone, {}, self.now()), self._capabilities)
             self._estimated_s.append(clock_s)
             return self._link.estimated_start_s(replace(job, comment="", environment={"PATH": "/usr/bin:/bin"}))
         except BackendError:
@@ -231,8 +225,8 @@ class SlurmBackend:
         name = job_name(spec.name, spec.token)
         try:
             self._refuse_the_impossible(alone)
-            script = self._script(alone, name)
-            job = self._slurm_job(alone, name, name, script, pass_on(alone, {}, self.now()))
+            script = self._writer.script(alone, name, self._capabilities)
+            job = self._writer.job(alone, name, script, pass_on(alone, {}, self.now()), self._capabilities)
             return self._preflight.objection(job, timeout_s)
         except SubmitRejectedError as error:
             return error.message
@@ -244,47 +238,10 @@ class SlurmBackend:
         self._refuse_the_impossible(spec)
         waiting = {d.job_id: JobStatus(d.job_id, JobState.PENDING, self.now()) for d in spec.dependencies}
         name = job_name(spec.name, spec.token)
-        script = self._script(spec, name)
-        job = self._slurm_job(spec, name, name, script, pass_on(spec, waiting, self.now()))
+        script = self._writer.script(spec, name, self._capabilities)
+        passed = pass_on(spec, waiting, self.now())
+        job = self._writer.job(spec, name, script, passed, self._capabilities)
         return {"script": script, **self._link.preview(job)}
-
-    def _script(self, spec: JobSpec, name: str) -> str:
-        payload = payload_of(
-            spec,
-            name,
-            str(self._defaults.folder),
-            self._folder.marks,
-            self._folder.posts,
-            walltime_s=spec.walltime_s,
-            heeds=_heeds(spec),
-            array=spec.array,
-            is_renumbered=self._is_renumbered(spec),
-            before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
-        )
-        script = batch_script(payload)
-        if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
-            raise SubmitRejectedError(
-                f"has a script of {size / 1e6:.1f} MB, and Slurm takes 4 MB",
-                where=f"job {spec.name!r}",
-                hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
-            )
-        return script
-
-    def _is_renumbered(self, spec: JobSpec) -> bool:
-        """Say whether an array has an element of a number that Slurm does not take, which are below its limit."""
-        most = self._capabilities.max_array_size
-        if spec.array is None or spec.array.is_compact:
-            return spec.array is not None
-        return most is not None and spec.array.elements.last >= most
-
-    def _array(self, spec: JobSpec) -> str:
-        """Write the numbers of an array's elements for Slurm."""
-        if spec.array is None:
-            return ""
-        if not self._is_renumbered(spec):
-            return str(spec.array)
-        throttle = f"%{spec.array.at_once}" if spec.array.at_once else ""
-        return f"0-{len(spec.array.elements) - 1}{throttle}"
 
     def _survey_again(self, spec: JobSpec) -> None:
         """Ask anew what the site can do if a job is beyond that: an answer may have lacked nodes, or a partition.
@@ -302,8 +259,7 @@ class SlurmBackend:
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""
-        terms = (str(value) for value in terms_of(spec).values())
-        refuse_unwritable(spec, spec.partition, *terms, *_texts_of(self._defaults))
+        self._writer.refuse_unwritable(spec)
         if (impossible := self._capabilities.impossible(spec)) is not None:
             raise SubmitRejectedError(impossible, where=f"job {spec.name!r}", hint="Ask for what the site has.")
 
@@ -348,43 +304,6 @@ class SlurmBackend:
         """Say whether a job was alive a moment ago, or is known to have ended."""
         job = self._jobs.get(job_id)
         return job is not None and (not job.is_live or 0 <= self._clock() - job.heard_s <= _FRESH_S)
-
-    def _slurm_job(self, spec: JobSpec, name: str, output: str, script: str, passed: Passed) -> SlurmJob:
-        defaults = self._defaults
-        job = SlurmJob(
-            name=name,
-            script=script,
-            folder=str(defaults.folder),
-            **self._asked_of(spec),
-            walltime_s=spec.walltime_s,
-            stdout=self._folder.output(output, "out"),
-            stderr=self._folder.output(output, "err"),
-            partition=spec.partition or defaults.partition,
-            qos=defaults.qos,
-            constraint=defaults.constraint,
-            dependency=passed.words,
-            begin_s=passed.begin_s,
-            held=spec.held,
-            environment=defaults.submission(spec.secrets),
-            comment=f"{COMMENT}{spec.token}" if spec.token else "",
-            array=self._array(spec),
-        )
-        job = filled(job, defaults.options)
-        environment = told_to_steps(job.environment, job.options)
-        return replace(job, options=without_nodes(job.options, spec.avoid), environment=environment)
-
-    def _asked_of(self, spec: JobSpec) -> dict[str, Any]:
-        """Return what a job asks for but its time: in its own words where it has some, and else in asa's."""
-        options, per_node = _with_own_nodes(spec), self._capabilities.cores_per_node
-        asks = asked(spec) | {"account": spec.account or self._defaults.account}
-        if spec.request is not None:
-            return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": (*spec.request, *beside(options))}
-        whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
-        # all memory is what one stage of several may have asked for
-        memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
-        cores = spec.tasks * spec.cpus_per_task or spec.cores
-        size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
-        return size | asks | memory | {"options": options}
 
     # ------------------------------------------------------------------ changes
 
@@ -1017,19 +936,3 @@ def _number(job_id: str) -> str:
     if not (job_id.isascii() and job_id.isdecimal()):
         raise JobNotFoundError("is no number of a job", where=f"job {job_id!r}", hint="Slurm's jobs have numbers.")
     return job_id
-
-
-def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
-    words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
-    return *words, *defaults.environment.keys(), *defaults.environment.values()
-
-
-def _heeds(spec: JobSpec) -> str:
-    """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
-    return BY_TASK if spec.shares_tasks and spec.out_of_memory == "fail" else spec.out_of_memory
-
-
-def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:
-    """Give a job's options, which may say already with whom it shares its nodes."""
-    says = any(option.partition("=")[0] == _EXCLUSIVE for option in spec.options)
-    return spec.options if says or not spec.exclusive else (*spec.options, _EXCLUSIVE)

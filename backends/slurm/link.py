@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
+from asa.backend import Capabilities, JobSpec
 from asa.elements import Elements, parse_elements
 from asa.errors import BackendError, InputError
 from asa.keys import JobKeys
@@ -94,6 +95,24 @@ class SlurmJob(JobKeys):
         requested: both threads of a core, or whole nodes.
         """
         return self.nodes or (1 if self.tasks == 1 else 0)
+
+
+def is_renumbered(spec: JobSpec, site: Capabilities) -> bool:
+    """Say whether an array has an element of a number that Slurm does not take, which are below its limit."""
+    most = site.max_array_size
+    if spec.array is None or spec.array.is_compact:
+        return spec.array is not None
+    return most is not None and spec.array.elements.last >= most
+
+
+def numbered(spec: JobSpec, site: Capabilities) -> dict[str, Any]:
+    """Write the numbers of an array's elements for Slurm: a field of `SlurmJob`."""
+    if spec.array is None:
+        return {}
+    if not is_renumbered(spec, site):
+        return {"array": str(spec.array)}
+    throttle = f"%{spec.array.at_once}" if spec.array.at_once else ""
+    return {"array": f"0-{len(spec.array.elements) - 1}{throttle}"}
 
 
 @dataclass(frozen=True, slots=True)

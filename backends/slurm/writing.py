@@ -1,0 +1,116 @@
+"""What Slurm is told of a job: its script, and what it asks for, made of a `JobSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from asa.backends.shell.marks import MarksFolder
+from asa.backends.shell.script import payload_of, refuse_unwritable
+
+from asa.backend import Capabilities, JobSpec
+from asa.errors import SubmitRejectedError
+from asa.keys import asked, terms_of
+from asa.requests import beside
+
+from .defaults import JobDefaults
+from .dependencies import Passed
+from .identity import COMMENT
+from .link import SlurmJob, is_renumbered, numbered
+from .options import told_to_steps, without_nodes
+from .sbatch_variables import filled
+from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
+from .tracking import BY_TASK
+
+_ALL_MEMORY = "--mem=0"
+_EXCLUSIVE = "--exclusive"
+
+
+class JobWriter:
+    """Writes jobs of a run for Slurm, with what the site gives those that do not say it."""
+
+    def __init__(self, defaults: JobDefaults, folder: MarksFolder) -> None:
+        self._defaults, self._folder = defaults, folder
+
+    def refuse_unwritable(self, spec: JobSpec) -> None:
+        """Refuse what has texts that cannot be written."""
+        terms = (str(value) for value in terms_of(spec).values())
+        refuse_unwritable(spec, spec.partition, *terms, *_texts_of(self._defaults))
+
+    def script(self, spec: JobSpec, name: str, site: Capabilities) -> str:
+        """Write its script. Raises `SubmitRejectedError`: that is longer than Slurm takes."""
+        payload = payload_of(
+            spec,
+            name,
+            str(self._defaults.folder),
+            self._folder.marks,
+            self._folder.posts,
+            walltime_s=spec.walltime_s,
+            heeds=heeds(spec),
+            is_renumbered=is_renumbered(spec, site),
+            before=[before_step(step, spec, site.cores_per_node) for step in spec.steps],
+        )
+        script = batch_script(payload)
+        if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
+            raise SubmitRejectedError(
+                f"has a script of {size / 1e6:.1f} MB, and Slurm takes 4 MB",
+                where=f"job {spec.name!r}",
+                hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
+            )
+        return script
+
+    def job(
+        self, spec: JobSpec, name: str, script: str, passed: Passed, site: Capabilities, *, output: str = ""
+    ) -> SlurmJob:
+        """Write all that Slurm is told of it. `output`: the name of its output files, its own if not given."""
+        defaults, output = self._defaults, output or name
+        job = SlurmJob(
+            name=name,
+            script=script,
+            folder=str(defaults.folder),
+            **self._asked_of(spec, site),
+            walltime_s=spec.walltime_s,
+            stdout=self._folder.output(output, "out"),
+            stderr=self._folder.output(output, "err"),
+            partition=spec.partition or defaults.partition,
+            qos=defaults.qos,
+            constraint=defaults.constraint,
+            dependency=passed.words,
+            begin_s=passed.begin_s,
+            held=spec.held,
+            environment=defaults.submission(spec.secrets),
+            comment=f"{COMMENT}{spec.token}" if spec.token else "",
+            **numbered(spec, site),
+        )
+        job = filled(job, defaults.options)
+        environment = told_to_steps(job.environment, job.options)
+        return replace(job, options=without_nodes(job.options, spec.avoid), environment=environment)
+
+    def _asked_of(self, spec: JobSpec, site: Capabilities) -> dict[str, Any]:
+        """Return what a job asks for but its time: in its own words where it has some, and else in asa's."""
+        options, per_node = _with_own_nodes(spec), site.cores_per_node
+        asks = asked(spec) | {"account": spec.account or self._defaults.account}
+        if spec.request is not None:
+            return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": (*spec.request, *beside(options))}
+        whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
+        # all memory is what one stage of several may have asked for
+        memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
+        cores = spec.tasks * spec.cpus_per_task or spec.cores
+        size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
+        return size | asks | memory | {"options": options}
+
+
+def heeds(spec: JobSpec) -> str:
+    """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
+    return BY_TASK if spec.shares_tasks and spec.out_of_memory == "fail" else spec.out_of_memory
+
+
+def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
+    words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
+    return *words, *defaults.environment.keys(), *defaults.environment.values()
+
+
+def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:
+    """Give a job's options, which may say already with whom it shares its nodes."""
+    says = any(option.partition("=")[0] == _EXCLUSIVE for option in spec.options)
+    return spec.options if says or not spec.exclusive else (*spec.options, _EXCLUSIVE)
