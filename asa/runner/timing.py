@@ -69,10 +69,13 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Return when to submit each job of a plan; infinity also for those that depend on a deferred one."""
     plan = list(plan)
     times, not_yet, left = list[float](), set[str](), None
+    asked_s: dict[str, float] = {}  # when stages of jobs before it are asked for, whose jobs it is to depend on
     free = _free_for_host(state, plan)
     undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
+        if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may come first
+            time_s = max([time_s, *(asked_s.get(name, -math.inf) for name in before(state, job.stages))])
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
@@ -91,6 +94,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
                 time_s = math.inf
             elif left is not None:
                 left -= idle
+            asked_s |= dict.fromkeys(job.stages, time_s)
         times.append(time_s)
     return times
 

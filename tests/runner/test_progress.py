@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from asa.backend import JobState
 from asa.core.plugins import names
+from asa.elements import parse_array
 from asa.estimators import WaitBank, exactly
 from asa.records import Ended, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
@@ -122,3 +123,34 @@ def test_every_run_ends_with_each_stage_once_within_what_may_idle(
         jobs = [r for r in result.records if isinstance(r, Submitted)]
         a_second = core_hours(sum(r.cores for r in jobs), 1.0)  # for each job: the machine's clock counts whole ones
         assert idle <= share * flow.stage_core_hours(CORES) + a_second
+
+
+def test_a_job_is_not_to_depend_on_one_that_shares_a_job_with_a_stage_that_is_not_due_yet():
+    """Of `late`, which has to wait for a while: `soon` is in the same job by this strategy, and `last` follows it."""
+    of, begun = {"cores": 1, "walltime_s": 7200}, ("long", "short")
+    stages = [
+        Stage("first", expected_run_s=30, **of | {"cores": 2}),
+        Stage("long", expected_run_s=2500, array=parse_array("1-2"), **of),
+        Stage("short", expected_run_s=30, **of),
+        Stage("quick", expected_run_s=5, after=begun, after_start=begun, when="any", array=parse_array("5"), **of),
+        Stage(
+            "late",
+            expected_run_s=30,
+            after=("first", *begun),
+            after_start=begun,
+            start_delay_s=60,
+            when="any",
+            **of | {"cores": 4},
+        ),
+        Stage("never", after=("first", "long", "late"), when="failed", **of),
+        Stage("soon", expected_run_s=900, after=("long", "quick", "never"), when="any", **of),
+        Stage("last", expected_run_s=2500, after=("quick", "soon"), array=parse_array("5"), **of),
+    ]
+    flow = Workflow("w", stages)
+    for name in STRATEGIES:
+        world = SimulatedBackend(
+            Engine(CORES, JobTable(*np.zeros((4, 0), dtype=np.int64)), now=0), Machine("m", 1, CORES)
+        )
+        [result] = run_all(world, [Run(flow, load_strategy(name), bank=learned(1))])
+        assert result.outcome == "completed", (name, result.reason)
+        assert sum(isinstance(r, StageEnded) for r in result.records) == len(flow.stages) - 1
