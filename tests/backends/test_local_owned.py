@@ -5,7 +5,7 @@ import struct
 import time
 
 import pytest
-from asa.backends.local import place
+from asa.backends.local import folder_check
 from asa.backends.local.processes import begin
 from asa.backends.local.server import KEPT_S, Server
 from asa.backends.local.spool import JobOrder, Spool
@@ -145,25 +145,25 @@ def test_a_group_of_the_users_own_is_no_other_unless_a_list_lets_others_write(tm
     class User:
         pw_name, pw_gid = "ann", os.getegid()
 
-    monkeypatch.setattr(place.grp, "getgrgid", lambda gid: Group)
-    monkeypatch.setattr(place.pwd, "getpwuid", lambda uid: User)
-    monkeypatch.setattr(place, "_USERS", tmp_path / "users")
-    monkeypatch.setattr(place, "_looked_at", lambda path: (path, path.stat(), True))  # as where all get there
+    monkeypatch.setattr(folder_check.grp, "getgrgid", lambda gid: Group)
+    monkeypatch.setattr(folder_check.pwd, "getpwuid", lambda uid: User)
+    monkeypatch.setattr(folder_check, "_USERS", tmp_path / "users")
+    monkeypatch.setattr(folder_check, "_looked_at", lambda path: (path, path.stat(), True))  # as where all get there
     folder = tmp_path / "queue"
     folder.mkdir()
     folder.chmod(0o770)
-    place.check_folder(folder)
+    folder_check.check_folder(folder)
     entries = [(1, 7, -1), (2, 7, 64202), (4, 7, -1), (16, 7, -1), (32, 0, -1)]
     try:
         os.setxattr(folder, "system.posix_acl_access", b"\2\0\0\0" + b"".join(struct.pack("<HHi", *e) for e in entries))
     except OSError as error:
         pytest.skip(f"no access lists here: {error}")
     with pytest.raises(PermissionError, match="others can change"):
-        place.check_folder(folder)
+        folder_check.check_folder(folder)
     os.removexattr(folder, "system.posix_acl_access")
     (tmp_path / "users").write_text(f"bob:x:64202:{os.getegid()}:Bob:/home/bob:/bin/sh\n")
     with pytest.raises(PermissionError, match="others can change"):
-        place.check_folder(folder)
+        folder_check.check_folder(folder)
 
 
 def test_a_run_says_why_a_queue_is_not_used(accounts):
