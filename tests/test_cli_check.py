@@ -564,3 +564,9 @@ request = ["--ntasks=2", "--mem=1G", "--mem-per-cpu=1G"]
     line, severity, *_ = only(problems, "--mem-per-cpu=1G cannot be together with --mem")
     assert (text.split("\n")[line - 1][:7], severity) == ("request", "warning")
     assert not [problem for problem in problems if "--signal" in problem[2] or "mem-per-gpu" in problem[2]]
+
+
+@pytest.mark.parametrize("folder", [".", "/", "bin"])
+def test_a_folder_is_no_workflow_file(place, folder):
+    (problem,) = json.loads(asa("check", folder, "--output", "json", code=2).stdout)["problems"]
+    assert "Is a directory" in problem["message"]

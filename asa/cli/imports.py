@@ -16,8 +16,8 @@ from asa.units import MAX_CORES
 app = typer.Typer(
     help="""Make a workflow file from batch scripts, from Snakemake or Nextflow, or from a WfFormat instance.
 
-    The file is printed, or written with --out. What was left out, guessed or changed is listed on stderr. Nothing is
-    run, and no script is changed.
+    The file is printed, or written with --out. What was left out, guessed or changed is listed on stderr. No script
+    is changed, and none is run, but for `asa import scripts --record`.
     """,
     no_args_is_help=True,
     rich_markup_mode="markdown",

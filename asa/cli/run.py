@@ -145,6 +145,8 @@ def run(
     First see what would be submitted: `asa run flow.toml --dry-run`. Then `asa run flow.toml`, with --backend or --site
     if there is more than one batch system.
 
+    Of a script that submits jobs `asa run -- ./submit.sh ARGUMENTS` first records what it submits, and runs that.
+
     Ctrl-C stops only this client: submitted jobs go on (with --strategy pool they start again), and `asa resume`
     continues the run, here or on another computer that sees its folder. Killing the client at any moment does no harm.
 

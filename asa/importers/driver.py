@@ -57,6 +57,7 @@ _EXPORTS_ALL = re.compile(r"\s*set\s+(?:-\w*a\w*|-o\s+allexport)\s*")
 _SEVERAL_EXPORTED = re.compile(r"""\s*export((?:\s+\w+=(?:[^\s"'`($]|"[^"`(]*"|'[^']*'|\$\w+|\$\{\w+\})*){2,})\s*""")
 _ONE_EXPORTED = re.compile(r"""(?<!\w)\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
 _OTHER_BRANCH = re.compile(r"(?:^|;)\s*(?:else|elif)\b")
+_PUT_IN = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command prints
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
@@ -207,6 +208,9 @@ class _Driver:
     def _hint(self) -> str:
         return to_record(self._path, "; or write it without what is known only then.")
 
+    def _also(self, hint: str) -> str:
+        return f"{hint} {to_record(self._path)}."
+
     def statement(self, line: str, where: str, *, has_else: bool) -> None:
         """Take in a command; `has_else`: whether another branch begins in its line."""
         several = _SEVERAL_EXPORTED.fullmatch(line)
@@ -225,11 +229,7 @@ class _Driver:
         if match is not None:
             index = self._submission(command_at(line, match.start(1)), where, line[: match.start(1)])
             if assigned:
-                self._texts.pop(assigned[1], None)
-            if assigned and not assigned[2]:
-                self._jobs[assigned[1]] = (index,)
-            elif assigned:
-                self._jobs[assigned[1]] = (*self._jobs.get(assigned[1], ()), index)
+                self._number(assigned[1], assigned[3], index, adds=bool(assigned[2]))
         elif assigned:
             self._assignment(assigned[1], assigned[3].strip(), adds=bool(assigned[2]), where=where)
             if _EXPORTED.match(line) or self._exports_all:
@@ -257,7 +257,11 @@ class _Driver:
         if count_calls(line) > (match is not None):
             raise InputError("calls sbatch in a way that is not understood", where=where, hint=self._hint)
         if match is not None and (doubt := self._around.doubt(line, match.start(1))):
-            hint = "Write the path of the script, and --chdir, in place of cd." if "folder" in doubt else self._hint
+            hint = (
+                self._also("Write the path of the script, and --chdir, in place of cd.")
+                if "folder" in doubt
+                else self._hint
+            )
             raise InputError(f"sbatch {doubt}", where=where, hint=hint)
         if match is not None and self._guards.ended:
             raise InputError(f"sbatch comes after an exit: see {self._guards.ended}", where=where, hint=self._hint)
@@ -308,14 +312,28 @@ class _Driver:
                 f"export {name}: it holds a job's number, which no run's job will have: it is left out", where
             )
 
+    def _number(self, name: str, value: str, index: int, *, adds: bool) -> None:
+        """Take in that a variable has the number of a job, and what else stands in its value."""
+        beside = literal(_PUT_IN.sub("", value))
+        beside = re.split(r"\$\(|`", beside)[0]
+        jobs, kinds = self._told_in(name, beside, adds=adds)
+        self._texts.pop(name, None)
+        self._kinds[name] = kinds
+        self._jobs[name] = tuple(dict.fromkeys((*jobs, index)))
+
+    def _told_in(self, name: str, value: str, *, adds: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Give the jobs, and the kinds of dependencies on them, that a variable's new value names."""
+        jobs = self._jobs.get(name, ()) if adds else ()
+        kinds = (*(self._kinds.get(name, ()) if adds else ()), *_KIND.findall(value), *_OTHERS.findall(value))
+        for reference in _VARIABLE.finditer(value):
+            if self._is_number(reference):
+                jobs += self._jobs.get(reference[1] or reference[2], ())
+            kinds += self._kinds.get(reference[1] or reference[2], ())
+        return jobs, kinds
+
     def _assignment(self, name: str, value: str, *, adds: bool, where: str) -> None:
         value = literal(value)
-        jobs = self._jobs.get(name, ()) if adds else ()
-        found = (*_KIND.findall(value), *_OTHERS.findall(value))
-        kinds = (*(self._kinds.get(name, ()) if adds else ()), *found)
-        for reference in _VARIABLE.finditer(value):
-            jobs += self._jobs.get(reference[1] or reference[2], ())
-            kinds += self._kinds.get(reference[1] or reference[2], ())
+        jobs, kinds = self._told_in(name, value, adds=adds)
         before = self._texts.pop(name, None)
         self._jobs.pop(name, None)
         self._kinds[name] = kinds
@@ -335,6 +353,8 @@ class _Driver:
 
     def _submission(self, command: str, where: str, before: str) -> int:
         command, before = literal(command), literal(before)
+        if printed := _PUT_IN.search(command):
+            raise InputError(f"{plain(printed[0])} is known only when the script runs", where=where, hint=self._hint)
         if "<" in command:
             raise InputError("sbatch reads the script from its input", where=where, hint=self._hint)
         try:
@@ -399,7 +419,9 @@ class _Driver:
         found = next((candidate for candidate in candidates if candidate.is_file()), None)
         if found is None:
             raise InputError(
-                f"submits {name}, which is not there", where=where, hint=near_or_all(name, self._neighbours())
+                f"submits {name}, which is not there",
+                where=where,
+                hint=self._also(near_or_all(name, self._neighbours())),
             )
         return found
 
@@ -503,16 +525,23 @@ class _Driver:
             raise InputError(f"+{text} is no number of minutes", where=where, hint=self._hint)
         return int(text)
 
+    def _is_number(self, reference: re.Match[str]) -> bool:
+        """Whether a variable, as it is referred to, has all the numbers that it holds: a part of one number is that."""
+        name = reference[1] or reference[2]
+        return reference[0] in {f"${name}", f"${{{name}}}"} or len(self._jobs.get(name, ())) <= 1
+
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []
         if "_" in _VARIABLE.sub("", ids):
             self._notes.add("a dependency on an element of an array becomes: on the whole array", where)
         for reference in _VARIABLE.finditer(ids):
             name = reference[1] or reference[2]
-            if _SUBSCRIPT.search(reference[0]):
-                raise InputError(f"{reference[0]} is known only when the script runs", where=where, hint=self._hint)
+            if _SUBSCRIPT.search(reference[0]) or not self._is_number(reference):
+                raise InputError(
+                    f"{plain(reference[0])} is known only when the script runs", where=where, hint=self._hint
+                )
             if name not in self._jobs:
-                hint = near_or_all(name, self._jobs) if self._jobs else self._hint
+                hint = self._also(near_or_all(name, self._jobs)) if self._jobs else self._hint
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
             found += self._jobs[name]
         return found

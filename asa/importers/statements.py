@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=[^\s;&|()`]{0,999}+)\s++)*(sbatch)(?=\s)")
+SBATCH = re.compile(r"(?:^|(?<!=)\(|[`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=[^\s;&|()`]{0,999}+)\s++)*(sbatch)(?=\s)")
 """A call of sbatch that is understood."""
 
 _KEYWORDS = re.compile(r"\A\s*+(?:(?:then|else|do|\{)\s++)*(?:(?:then|else|do|\{)$)?")
@@ -23,17 +23,22 @@ _TO_ITSELF = re.compile(
     r"""["']?(?:\$\(\s*dirname\b.*\)|`\s*dirname\b.*`|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?\s*(?:&&.*|\|\|.*)?"""
 )
 _NAMED = re.compile(r"(?<![\w./-])(?:/[\w./-]*bin/)?sbatch(?![\w./-])")
+_KEPT = re.compile(
+    r"\b\w+\+?=[\"']?(?:\$\(|`)\s*(?:command\s+-[vV]|which|type\s+-[pP])\s+sbatch\b"
+)  # to be called later
 _SPEAKS = re.compile(  # of sbatch, and does not call it
     r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|({]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
 )
 _SAYS_IT = re.compile(r"\b(?:echo|printf)\s+(?:-\w+\s+)*[\"']?\s*sbatch\s")
 _TO_SHELL = re.compile(r"\|\s*(?:(?:env|\w+=\S*)\s+)*(?:\S*/)?(?:(?:ba|c|da|k|tc|z)?sh|xargs|parallel|at)\b")
 _TO_FILE = re.compile(r">(?!\s*(?:&|/dev/))")
+_WRITTEN = re.compile(r"(?:>>?\s*|\btee\s+(?:-a\s+)?)[\"']?([^\s\"'<>&|;]+)")
 _QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'""", re.DOTALL)
 _BLOCK = re.compile(r"(?:^|\s)\{(?=\s|$)")
 _BLOCK_ENDS = re.compile(r"(?:^|\s)\}(?=[\s|&>]|$)")
 _HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _ONLY_WRITES = re.compile(r"\s*(?:cat|tee)\b")
+_OF_HERE = "\uf748"  # before each `sbatch` in the text of a here-document: no call of it is certain
 _QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
 _SETS = re.compile(r"\s*(?:read|for|select|unset|getopts|mapfile|readarray|readonly|typeset|let)\b")
 _ELSEWHERE = re.compile(r"\s*(?:source|\.|eval)\s")
@@ -44,7 +49,8 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Give the lines without comments, each with its number; those that are continued, or within quotes, as one.
 
-    A here-document is a part of its line if anything but `cat` or `tee` reads it, and else left out.
+    A here-document is a part of its line if anything but `cat` or `tee` reads it, or if it names sbatch and these hand it
+    to a shell, or to a file that is named again; else it is left out.
     """
     every = text.split("\n")
     ends = {line.strip(): number for number, line in enumerate(every)}  # where a line stands last
@@ -72,11 +78,19 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
             while every[at].strip() != here[2]:
                 at += 1
             at += 1
-            if not _ONLY_WRITES.match(whole):
-                whole = "\n".join([whole, *(line.replace(";", "\n") for line in every[body:at])])
+            read = "\n".join(every[body:at]).replace(";", "\n")
+            is_handed_on = _NAMED.search(read) and (_TO_SHELL.search(whole) or _is_used(whole, every[at:]))
+            if is_handed_on or not _ONLY_WRITES.match(whole):
+                whole += "\n" + _NAMED.sub(_OF_HERE + r"\g<0>", read)
         yield first, whole
     if begun:
         yield first, "".join(begun)
+
+
+def _is_used(writer: str, later: list[str]) -> bool:
+    """Whether a file into which a command writes is named again."""
+    names = [match[1].rpartition("/")[2] for match in _WRITTEN.finditer(writer)]
+    return any(name in line for name in names for line in later)
 
 
 def _left_open(line: str, quote: str) -> str:
@@ -112,7 +126,7 @@ def command_at(line: str, start: int) -> str:
 
 def _end_of_command(line: str, start: int, ends: str) -> int:
     """Find what ends a command in a shell: one of some characters, outside of quotes and brackets."""
-    depth, quote, i = 0, "", start
+    depth, braces, quote, i = 0, 0, "", start
     while i < len(line):
         char = line[i]
         if char == "\\" and quote != "'":
@@ -121,24 +135,29 @@ def _end_of_command(line: str, start: int, ends: str) -> int:
             quote = "" if char == quote else quote
         elif char in "\"'":
             quote = char
-        elif char in ends and not depth:
+        elif char in ends and not depth and not braces:
             break
+        elif line.startswith("${", i):
+            braces += 1
+        elif char == "}" and braces:
+            braces -= 1
         else:
             depth += (char == "(") - (char == ")" and depth > 0)
         i += 1
     return min(i, len(line))
 
 
-_LITERAL = {"$": "\uf724", "`": "\uf760", "#": "\uf723"}
+_LITERAL = {"$": "\uf724", "`": "\uf760", "#": "\uf723", " ": "\uf720"}
 _PLAIN = str.maketrans({mark: char for char, mark in _LITERAL.items()})
 _MEANT = re.compile(
-    r"""(?P<escaped>\\[$`]) | \\. | (?P<single>'[^']*') | "(?P<double>(?:\\.|[^"\\])*)" | (?<=\S)(?P<hash>\#)""",
+    r"""(?P<escaped>\\[$`]) | \\. | (?P<single>'[^']*') | "(?P<double>(?:\\.|[^"\\])*)" | (?<=\S)(?P<hash>\#)
+    | (?P<braced>\$\{\w+[^{}"'`]*\})""",
     re.VERBOSE | re.DOTALL,
 )
 
 
 def literal(command: str) -> str:
-    r"""Mark the dollars, backquotes and hashes that a shell takes as they are; `plain` takes the marks away again.
+    r"""Mark dollars, backquotes, hashes and blanks that a shell takes as they are; `plain` takes the marks away again.
 
     Examples
     --------
@@ -151,6 +170,8 @@ def literal(command: str) -> str:
             return _LITERAL[match["escaped"][1]]
         if match["double"] is not None:
             return re.sub(r"\\([$`])", lambda within: _LITERAL[within[1]], match[0])
+        if match["braced"]:
+            return re.sub("[# ]", lambda within: _LITERAL[within[0]], match[0])
         if match["single"] or match["hash"]:
             return "".join(_LITERAL.get(char, char) for char in match[0])
         return match[0]
@@ -172,7 +193,7 @@ def count_calls(statement: str) -> int:
     """Count calls of sbatch, of any kind; what only speaks of it is none, unless a shell is told, or a file."""
     if _SAYS_IT.search(statement) and (writes(statement) or _TO_SHELL.search(_QUOTED.sub("", statement))):
         return len(_NAMED.findall(statement))
-    return len(_NAMED.findall(_SPEAKS.sub("", statement)))
+    return len(_KEPT.findall(statement)) + len(_NAMED.findall(_SPEAKS.sub("", statement)))
 
 
 @dataclass(slots=True)

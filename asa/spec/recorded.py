@@ -24,7 +24,7 @@ _MAX_BYTES_READ: Final = 64 << 20
 
 def folder_beside(file: Path) -> Path:
     """Name the folder that belongs to a workflow file."""
-    return file.with_name(f"{file.stem}.recorded")
+    return file.parent / f"{file.stem}.recorded"
 
 
 def look_of(path: Path) -> str:

@@ -782,7 +782,7 @@ def test_numbers_that_leak_are_named(place):
     stages, notes, made = flow_of(recorded(text))
     assert "driver-files" not in stages
     assert not made.files
-    for said in ("its arguments has the number of a.sh", "$LAST has the number of a.sh", "number.txt"):
+    for said in ("its arguments have the number of a.sh", "$LAST has the number of a.sh", "number.txt"):
         assert any(said in note for note in notes), said
 
 
@@ -794,7 +794,7 @@ def test_numbers_that_leak_into_names_are_named(place):
     for said in ("--chdir has the number of a.sh", "--job-name has", "run_59371801", "/x", "its folder has the number"):
         assert any(said in note for note in notes), said
     _, notes, _ = flow_of(recorded("#!/bin/sh\n#SBATCH -n 1\nsbatch a.sh out.$SLURM_JOB_ID"))
-    assert any("its arguments has the number of submit.sh" in note for note in notes)
+    assert any("its arguments have the number of submit.sh" in note for note in notes)
 
 
 def test_temporary_folders_that_a_job_needs_are_named(place):
@@ -962,6 +962,7 @@ def test_what_was_submitted_until_the_limit_is_kept(place):
     stages, notes, _ = flow_of(recorded("sbatch a.sh\nwhile :; do :; done", limit_s=1.0))
     assert list(stages) == ["a"]
     assert any("was ended after" in note for note in notes)
+    assert not any("in the background" in note for note in notes)  # the driver itself was ended, and no other
 
 
 def test_what_it_leaves_in_the_background_is_waited_for(place):

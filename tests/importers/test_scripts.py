@@ -1039,6 +1039,22 @@ def test_what_decides_when_it_runs_is_an_error_with_its_line(scripts, lines, lin
         (["test -f x && {", "  sbatch a.sbatch", "}"], "in braces"),
         (["Q=slow", "test -f x || {", "Q=fast", "}", "sbatch -p $Q a.sbatch"], r"\$Q is known only when"),
         (["js+=($(sbatch a.sbatch))", "sbatch -d afterok:${js[0]} b.sbatch"], "is known only when"),
+        (["cat <<END | bash", "sbatch a.sbatch", "END"], "not understood"),
+        (["cat >all.sh <<END", "sbatch a.sbatch", "END", "sh all.sh"], "not understood"),
+        (["tee $F >/dev/null <<END", "sbatch a.sbatch", "END", "sh $F"], "not understood"),
+        (["bash <<END", "for i in 1 2; do j=$(sbatch a.sbatch); done", "END"], "not understood"),
+        (["S=$(which sbatch)", "$S a.sbatch"], "not understood"),
+        (["S=`command -v sbatch`", '"$S" a.sbatch'], "not understood"),
+        (["c=(sbatch a.sbatch)", "c+=(-p x)", '"${c[@]}"'], "not understood"),
+        (
+            ["j=$(sbatch a.sbatch)", "j=$j:$(sbatch b.sbatch)", "sbatch -d afterok:${j%%:*} c.sbatch"],
+            "is known only when",
+        ),
+        (
+            ["j=$(sbatch a.sbatch)", "k=$(sbatch b.sbatch)", "l=$j:$k", "sbatch -d afterok:${l%%:*} c.sbatch"],
+            r"\$\{l%%:\*\} is known only when",
+        ),
+        (["sbatch --array=1-$(wc -l <list) a.sbatch"], r"\$\(wc -l <list\) is known only when"),
     ],
 )
 def test_what_is_not_certain_is_refused(scripts, lines, message):
@@ -1074,6 +1090,44 @@ def test_what_is_certain_is_as_sbatch_gets_it(scripts):
     a, b, c = (flow.stages[name] for name in "abc")
     assert (a.partition, a.request, a.command) == ("fast", ("--mem=4G",), "exec /bin/bash a.sbatch x y")
     assert (dict(a.environment).get("S"), dict(b.environment)["S"], dict(c.environment)["S"]) == (None, "s1", "s2")
+
+
+@pytest.mark.parametrize(
+    ("lines", "after", "when"),
+    [
+        (["j=$(sbatch a.sbatch)", "j=$j:$(sbatch b.sbatch)", "sbatch -d afterok:$j c.sbatch"], {"a", "b"}, "success"),
+        (["j=$(sbatch a.sbatch)", 'j="$(sbatch b.sbatch):$j"', "sbatch -d afterok:$j c.sbatch"], {"a", "b"}, "success"),
+        (["j=$(sbatch a.sbatch)", "j+=:`sbatch b.sbatch`", "sbatch -d afterok:$j c.sbatch"], {"a", "b"}, "success"),
+        (["j=:$(sbatch a.sbatch | awk '{print $4}')", "sbatch -d afterany$j c.sbatch"], {"a"}, "always"),
+        (["j=afterany:$(sbatch a.sbatch)", "sbatch -d $j c.sbatch"], {"a"}, "always"),
+        (["j=afternotok:$(sbatch a.sbatch)", "sbatch --dependency=$j c.sbatch"], {"a"}, "failed"),
+    ],
+)
+def test_what_stands_beside_a_call_in_a_variable_counts(scripts, lines, after, when):
+    """The jobs that are named there, and how they must end; both were lost."""
+    flow = import_scripts([scripts("run.sh", *lines)]).workflow
+    assert (set(flow.stages["c"].after), flow.stages["c"].when) == (after, when)
+
+
+@pytest.mark.parametrize("number", ["${j##* }", "${j%%;*}", "${j:20}"])
+def test_a_number_may_be_cut_out_of_what_sbatch_says(scripts, number):
+    driver = scripts(
+        "run.sh",
+        "j=$(sbatch a.sbatch)",
+        f"sbatch -d afterok:{number} b.sbatch",
+        f"k={number}; sbatch -d after:$k c.sbatch",
+    )
+    assert edges(import_scripts([driver])) == {"a": set(), "b": {"a"}, "c": {"a"}}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["cd sub", "sbatch a.sbatch"], ["sbatch no.sbatch"], ["j=$(sbatch a.sbatch)", "sbatch -d afterok:$k b.sbatch"]],
+)
+def test_who_is_refused_a_driver_is_told_how_to_record_it(scripts, lines):
+    with pytest.raises(InputError) as caught:
+        import_scripts([scripts("run.sh", *lines)])
+    assert "asa import scripts --record -- " in caught.value.hint
 
 
 def test_what_a_driver_does_in_loops_or_writes_is_named_as_well(scripts):

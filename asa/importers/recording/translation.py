@@ -160,7 +160,7 @@ class _Translation:
             notes.add(f"the driver was ended after {format_duration(done.limit_s)}: what it submitted later is missing")
         elif done.code:
             notes.add(f"the driver ended with exit code {done.code}: what it submitted until then is here")
-        for one in done.behind:
+        for one in () if done.was_ended else done.behind:
             notes.add(f"it left something running in the background, which was ended: {one[:100]}")
         for job in done.jobs:
             if job.is_cancelled:
@@ -214,7 +214,8 @@ class _Translation:
         places["its folder"] = job.folder if "chdir" not in job.directives else ""
         for place, text in places.items():
             for name in self._numbers_in(text):
-                self._notes.add(f"{place} has the number of {name}, which no run's job will have", job.where)
+                verb = "have" if place == "its arguments" else "has"
+                self._notes.add(f"{place} {verb} the number of {name}, which no run's job will have", job.where)
         named = [path for path in self._recording.made.temporary if any(str(path) in text for text in places.values())]
         for path in _deepest(tuple(named)):
             self._notes.add(f"the driver made it in a folder for temporary files, and no run will: {path}", job.where)
