@@ -33,14 +33,14 @@ def ending_of(stages, *, pays=True):
 
 
 def refusal_of(row, *, arrays):
-    """Give words of why a row is refused before anything runs, where the batch system has `arrays` or not.
+    """Give words of why a row is refused before anything runs, for the first stage that is a reason; empty if it is not.
 
-    A job that all stages share has no legs, and no elements that are jobs; nor has a pool's task, which shares a node.
+    `arrays`: whether the batch system has job arrays. A job that all stages share has no legs, and no elements that are jobs; nor has a pool's task, which shares a node.
     """
     in_one_job = {"continues": "continues in legs"} | ({"array": "is a job array"} if arrays else {})
     in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "nodes of its own"}
     refused = {"big-job": in_one_job, "pool": in_a_pool}.get(row.strategy, {})
-    return next((words for key, words in refused.items() if any(KINDS[kind].has(key) for kind in row.kinds)), "")
+    return next((words for kind in row.kinds for key, words in refused.items() if KINDS[kind].has(key)), "")
 
 
 def wrong_in(stages, ending, lines):

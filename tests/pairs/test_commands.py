@@ -59,6 +59,10 @@ def test_some_of_these_rows(here):
     here(Random(46).sample(rows, 6))
 
 
+def test_of_several_stages_that_cannot_be_had_the_first_is_named(here):
+    here([Row("pool", kinds) for kinds in (("legs", "array"), ("exclusive", "legs"))])
+
+
 def test_a_list_that_is_read_as_its_stage_begins_runs_in_a_pool(here):
     """What held its folder was another process than the one that was named, and it was taken for another user's."""
     here([Row("pool", ("tasks file",))])
