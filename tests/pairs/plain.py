@@ -33,9 +33,10 @@ def ending_of(stages, *, pays=True):
 
 
 def refusal_of(row, *, arrays):
-    """Give words of why a row is refused before anything runs, for the first stage that is a reason; empty if it is not.
+    """Give words of why a row is refused before anything runs: what its first stage cannot have; empty if nothing.
 
-    `arrays`: whether the batch system has job arrays. A job that all stages share has no legs, and no elements that are jobs; nor has a pool's task, which shares a node.
+    A job that all stages share has no legs, and no elements that are jobs, if the batch system has `arrays`; nor has a
+    pool's task, which shares a node.
     """
     in_one_job = {"continues": "continues in legs"} | ({"array": "is a job array"} if arrays else {})
     in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "nodes of its own"}
