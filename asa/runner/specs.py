@@ -76,7 +76,6 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
             *(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()),
             *(_own(releases, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
         ),
-        posts=tuple(state.post(name) for name in planned.stages),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand), planned.stages),
@@ -84,7 +83,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
         secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
         run_s=max(slot.end_s for slot in slots),
-        **own,
+        **({"posts": tuple(state.post(name) for name in planned.stages)} | own),
     )
 
 

@@ -52,7 +52,10 @@ class Units:
         return run.stages[planned.stages[0]].resubmissions
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Return what a job asks for in addition to its stages: fields of `JobSpec`."""
+        """Return what a job asks for in addition to its stages: fields of `JobSpec`.
+
+        A job that is only a part of its stage has `posts` among them; any other posts the markers of all its stages.
+        """
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
