@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +39,7 @@ _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
 _OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from elsewhere
-_REDIRECTED = re.compile(r"\d*>")
+_REDIRECTED = re.compile(r"(?:\d*|&)>(?:>|\|)?(&?.*)", re.DOTALL)
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
@@ -358,7 +357,7 @@ class _Driver:
         if "<" in command:
             raise InputError("sbatch reads the script from its input", where=where, hint=self._hint)
         try:
-            words = list(takewhile(lambda word: not _REDIRECTED.match(word), split(command, comments=True)[1:]))
+            words = list(_without_redirections(split(command, comments=True)[1:]))
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=self._hint) from error
         given, rest = take_options(list(self._parted(words, command, where)), where)
@@ -545,6 +544,17 @@ class _Driver:
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
             found += self._jobs[name]
         return found
+
+
+def _without_redirections(words: Iterable[str]) -> Iterator[str]:
+    """Give the words of a command without those that say where its output goes."""
+    each = iter(words)
+    for word in each:
+        redirected = _REDIRECTED.fullmatch(word)
+        if redirected is None:
+            yield word
+        elif not redirected[1]:
+            next(each, "")  # the file
 
 
 @dataclass(frozen=True, slots=True)

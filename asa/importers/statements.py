@@ -37,7 +37,7 @@ _QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'""", re.DOTALL)
 _BLOCK = re.compile(r"(?:^|\s)\{(?=\s|$)")
 _BLOCK_ENDS = re.compile(r"(?:^|\s)\}(?=[\s|&>]|$)")
 _HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
-_ONLY_WRITES = re.compile(r"\s*(?:cat|tee)\b")
+_ONLY_WRITES = re.compile(r"\s*(?:(?:cat|tee)\b|<<)")
 _OF_HERE = "\uf748"  # before each `sbatch` in the text of a here-document: no call of it is certain
 _QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
 _SETS = re.compile(r"\s*(?:read|for|select|unset|getopts|mapfile|readarray|readonly|typeset|let)\b")
@@ -135,7 +135,7 @@ def _end_of_command(line: str, start: int, ends: str) -> int:
             quote = "" if char == quote else quote
         elif char in "\"'":
             quote = char
-        elif char in ends and not depth and not braces:
+        elif char in ends and not depth and not braces and not (char in "&|" and ">" in line[max(0, i - 1) : i + 2]):
             break
         elif line.startswith("${", i):
             braces += 1
@@ -147,17 +147,17 @@ def _end_of_command(line: str, start: int, ends: str) -> int:
     return min(i, len(line))
 
 
-_LITERAL = {"$": "\uf724", "`": "\uf760", "#": "\uf723", " ": "\uf720"}
+_LITERAL = {"$": "\uf724", "`": "\uf760", "#": "\uf723", " ": "\uf720", "<": "\uf73c", ">": "\uf73e"}
 _PLAIN = str.maketrans({mark: char for char, mark in _LITERAL.items()})
 _MEANT = re.compile(
-    r"""(?P<escaped>\\[$`]) | \\. | (?P<single>'[^']*') | "(?P<double>(?:\\.|[^"\\])*)" | (?<=\S)(?P<hash>\#)
+    r"""(?P<escaped>\\[$`<>]) | \\. | (?P<single>'[^']*') | "(?P<double>(?:\\.|[^"\\])*)" | (?<=\S)(?P<hash>\#)
     | (?P<braced>\$\{\w+[^{}"'`]*\})""",
     re.VERBOSE | re.DOTALL,
 )
 
 
 def literal(command: str) -> str:
-    r"""Mark dollars, backquotes, hashes and blanks that a shell takes as they are; `plain` takes the marks away again.
+    r"""Mark dollars, backquotes and others that a shell takes as they are; `plain` takes the marks away again.
 
     Examples
     --------
@@ -169,11 +169,11 @@ def literal(command: str) -> str:
         if match["escaped"]:
             return _LITERAL[match["escaped"][1]]
         if match["double"] is not None:
-            return re.sub(r"\\([$`])", lambda within: _LITERAL[within[1]], match[0])
+            return re.sub(r"\\([$`])|[<>]", lambda within: _LITERAL[within[1] or within[0]], match[0])
         if match["braced"]:
             return re.sub("[# ]", lambda within: _LITERAL[within[0]], match[0])
         if match["single"] or match["hash"]:
-            return "".join(_LITERAL.get(char, char) for char in match[0])
+            return re.sub("[$`#<>]", lambda within: _LITERAL[within[0]], match[0])
         return match[0]
 
     return _MEANT.sub(marked, command)

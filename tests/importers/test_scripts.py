@@ -1074,6 +1074,9 @@ def test_what_is_certain_is_as_sbatch_gets_it(scripts):
         "sbatch is for tomorrow's \"jobs",
         "END",
         "read first <<<word",  # no here-document
+        "<<COMMENT",
+        "sbatch d.sbatch",
+        "COMMENT",
         "echo $((1<<two))",
         'OPTS="-p fast"',
         'OPTS+=" --mem=4G"',
@@ -1154,6 +1157,11 @@ def test_what_a_driver_does_in_loops_or_writes_is_named_as_well(scripts):
         ("--wrap='for i in 1 2; do echo $i; done'", "for i in 1 2; do echo $i; done"),
         ("--wrap='if test -f x; then { ./y; }; fi'", "if test -f x; then { ./y; }; fi"),
         ('--wrap="echo \\$SLURM_JOB_ID \\`date\\` $i"', "echo $SLURM_JOB_ID `date` 7"),
+        ("--wrap='sort <x >y'", "sort <x >y"),
+        ('--wrap="sort <x >y" >log', "sort <x >y"),
+        ("a.sbatch '>5' \\<", "exec /bin/bash a.sbatch '>5' '<'"),
+        (">log 2>&1 a.sbatch x 2> err y >>log&", "exec /bin/bash a.sbatch x y"),
+        ("&>log a.sbatch x", "exec /bin/bash a.sbatch x"),
         ("a.sbatch '$HOME' \\$i x#1 # $i", "exec /bin/bash a.sbatch '$HOME' '$i' 'x#1'"),
     ],
 )
