@@ -655,6 +655,18 @@ def test_what_stands_before_the_folders_of_modules_stays(place, monkeypatch, bef
     assert dict(stages["a"].environment) == {"PYTHONPATH": after}
 
 
+@pytest.mark.parametrize("before", [None, "own"])
+def test_a_python_says_nothing_of_what_shortens_its_sleeps(place, monkeypatch, before):
+    """As a warning of its syntax, which each Python would print that has folders of modules."""
+    if before is None:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONPATH", before)
+    python = """python3 -B -W always -c 'import os; print(os.environ.get("PYTHONPATH"))' >said 2>&1"""
+    made = recorded(f"{python}\nsbatch a.sh").made
+    assert made.contents[Path("said").absolute()].decode() == f"{before}\n"
+
+
 def test_what_a_shell_takes_away_by_itself_is_no_news(place, monkeypatch):
     """As its prompt, in a script."""
     monkeypatch.setenv("PS1", "$ ")

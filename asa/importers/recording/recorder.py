@@ -52,8 +52,7 @@ time.sleep = lambda seconds: open({slept!r}, "a").write(".") and None
 folder = os.path.dirname(__file__)
 sys.path[:] = [place for place in sys.path if place != folder]
 os.environ.pop("PYTHONPATH", None)
-if {before!r} is not None:
-    os.environ["PYTHONPATH"] = {before!r}
+os.environ.update({before!r})
 own = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
@@ -324,7 +323,8 @@ def _environment(programs: Path, keep: Path) -> dict[str, str]:
     modules = keep / "python"
     modules.mkdir()
     before = environment.get("PYTHONPATH")
-    (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=before, slept=str(keep / "slept")))
+    own = {} if before is None else {"PYTHONPATH": before}
+    (modules / "sitecustomize.py").write_text(_SITE_CUSTOMIZE.format(before=own, slept=str(keep / "slept")))
     environment["PYTHONPATH"] = f"{modules}:{before}" if before else str(modules)
     return environment
 
