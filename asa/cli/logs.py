@@ -82,7 +82,7 @@ def logs(
 
     If nothing was written to its standard output: its standard error.
 
-    Of a job array: what its elements wrote that failed, if some did, else what all wrote.
+    Of a job array: the output of the elements that failed; of all elements, if none did.
 
     On a terminal control characters are shown escaped; `asa logs STAGE | less -R` shows colours.
 
@@ -197,7 +197,7 @@ def _has_text(file: tuple[str, Path]) -> bool:
 def last_words(
     folder: RunFolder, state: RunState, stage: str, lines: int, *, of_units: bool = False
 ) -> tuple[Path | None, str]:
-    """Give the last lines of what a stage wrote, and their file: its errors; of one that wrote none, its output.
+    """Give the last lines of a stage's standard error, or of its standard output if that is empty; and their file.
 
     `of_units`: of the first of its units that has failed.
     """

@@ -41,7 +41,7 @@ def whose(about: os.stat_result) -> str:
 
 
 def trouble(path: Path, about: os.stat_result) -> str:
-    """Say, to follow its name, why the content of a file or folder may not be acted on; empty if it may.
+    """Say why the content of a file or folder may not be acted on, in words to go behind its name; empty if it may.
 
     `about`: of the opened file, if it has content.
     """

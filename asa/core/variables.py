@@ -172,7 +172,7 @@ _VALUE = re.compile(
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable holds a secret, by the words in its name, or by unmistakable signs in its value.
 
-    A path of a file is none, nor is yes or no, nor a number unless the name is that of a password.
+    The path of a file is no secret, nor is yes or no. A number is one only if the name is that of a password.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-# The beginning of a job's script: what it stands for, and where.
+# The beginning of a job's script: which job it is, and where the run has its folders.
 job= whole= count=${count-} # elements, of an array
 eval "job=\${$job_in:?}"
 owner=$job

@@ -1,6 +1,6 @@
 # Steps that run side by side in a job, each in a process of its own: if one fails, that is noted, and the others go on.
 
-# What runs in the background ignores INT, and not every shell lets that be changed: URG stands for it.
+# What runs in the background ignores INT, and not every shell lets that be changed: URG is sent in its place.
 pass_to_lane() {
   case $2 in INT) kill -s URG "$1" 2>/dev/null || : ;; *) kill -s "$2" "$1" 2>/dev/null || : ;; esac
 }

@@ -185,9 +185,9 @@ def _held(state: RunState, name: str) -> tuple[str, int, str]:
     """Give the elements that are on hold, how many these are, and why."""
     lead = state.jobs.get(state.stages[name].job_id or "")
     parts = state.units.elements.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
-    told = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
-    held = Elements.of(number for one in told for number in one.held)
-    return str(held), len(held), next((one.held_reason for one in told if one.held), "")
+    known = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
+    held = Elements.of(number for one in known for number in one.held)
+    return str(held), len(held), next((one.held_reason for one in known if one.held), "")
 
 
 def _known(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:

@@ -581,7 +581,7 @@ class _Translation:
 def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
     """Give the files that the driver wrote anew, such as lists or settings of a run, with their content before that.
 
-    Left out are those to which it only appended, such as logs, and scripts that it submitted: a run that put these back
+    Files to which it only appended, such as logs, and scripts that it submitted are left out: a run that put these back
     would undo what was added since.
     """
     made = recording.made
