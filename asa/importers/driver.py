@@ -41,6 +41,8 @@ _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
 _OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from elsewhere
 _REDIRECTED = re.compile(r"(?:\d*|&)>(?:>|\|)?(&?.*)", re.DOTALL)
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
+_CHANGES_JOBS = re.compile(r"\s*(?:scancel|scontrol\s+update)\b")
+_ALL_KEPT = re.compile(r"\$\{\w+//[^\d/}]/[^\d/}]\}")  # of several numbers: what stands between them is another
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
 _NO_KINDS = frozenset({"singleton", "expand"})
@@ -235,6 +237,8 @@ class _Driver:
                 self._export(assigned[1], where)
         elif exported := _EXPORTED.fullmatch(line):
             self._export(exported[1], where)
+        elif _CHANGES_JOBS.match(line) and any((name[1] or name[2]) in self._jobs for name in _VARIABLE.finditer(line)):
+            raise InputError("changes a job that was submitted", where=where, hint=self._hint)
         elif self._is_beside(line):
             self._notes.add("what the script does beside sbatch is not taken over", where)
         self._around.leave(line)
@@ -527,7 +531,8 @@ class _Driver:
     def _is_number(self, reference: re.Match[str]) -> bool:
         """Whether a variable, as it is referred to, has all the numbers that it holds: a part of one number is that."""
         name = reference[1] or reference[2]
-        return reference[0] in {f"${name}", f"${{{name}}}"} or len(self._jobs.get(name, ())) <= 1
+        is_whole = reference[0] in {f"${name}", f"${{{name}}}"} or _ALL_KEPT.fullmatch(reference[0])
+        return bool(is_whole) or len(self._jobs.get(name, ())) <= 1
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []
