@@ -228,7 +228,7 @@ class _Driver:
             self._forget(line, assigned[1] if assigned else "", where)
             self._note_effects(line, where)
         if match is not None:
-            index = self._submission(command_at(line, match.start(1)), where, line[: match.start(1)])
+            index = self._submission(command_at(line, match.start(1)), where, line[match.start() : match.start(1)])
             if assigned:
                 self._number(assigned[1], assigned[3], index, adds=bool(assigned[2]))
         elif assigned:
