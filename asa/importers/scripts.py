@@ -410,7 +410,8 @@ class _Translator:
         array = parsed(lambda text: parse_array(array_text(text)), directive)
         count = len(array.elements)
         at_once = f", {array.at_once} at once at most" if array.at_once else ""
-        note = f"--array: {count} elements stay a job array{at_once}; what follows waits for all of them"
+        stay = "1 element stays" if count == 1 else f"{count} elements stay"
+        note = f"--array: {stay} a job array{at_once}; what follows waits for all of them"
         self._notes.add(note, directive.where)
         return array
 
