@@ -35,7 +35,7 @@ from asa.preparation import preparation_of
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
 from asa.runner.begin import choose_estimator, notes_before, plan_run
-from asa.runner.beside import with_local_stages
+from asa.runner.local_stages import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect

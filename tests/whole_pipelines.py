@@ -44,7 +44,7 @@ from asa.errors import AsaError
 from asa.metrics import RunMetrics, measure
 from asa.runner import RunFolder, drive
 from asa.runner.begin import plan_run
-from asa.runner.beside import with_local_stages
+from asa.runner.local_stages import with_local_stages
 from asa.sites import open_facility
 from asa.spec import load_workflow
 from asa.studies.compare.study import Comparison, compare

@@ -51,8 +51,8 @@ from asa.errors import SubmitDeferredError
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord
 from asa.runner import Journal, RunFolder, RunPlan, drive
-from asa.runner.beside import with_local_stages
 from asa.runner.entries import Accepted, Again, GivingUp, Intended, read_entries
+from asa.runner.local_stages import with_local_stages
 from asa.runner.requests import ClaimRequest, CloseRequest, ExtendRequest
 from asa.runtimes import RunTime, RunTimes
 from asa.shapes import Moldable, RunAt

@@ -98,7 +98,7 @@ def checked_walltime_s(text: str) -> float:
 def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, **how: Any) -> None:
     """Have a run looked at from now on, look once, and say how it goes on; `how` is that of `look`."""
     from asa import keepers
-    from asa.runner.beside import with_local_stages
+    from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
 
     stages = (how.get("revised") or folder.state()[0].workflow).stages.values()

@@ -129,8 +129,8 @@ def drive_here(
     Raises `Detached`: the user left, the terminal was closed, this computer shuts down, or the output's reader is gone.
     The run's folder is left in good order, and its `client.log` says why.
     """
-    from asa.runner.beside import with_local_stages
     from asa.runner.driver import drive
+    from asa.runner.local_stages import with_local_stages
 
     exits = ExitStack()
 

@@ -176,7 +176,7 @@ def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
 def facility_of(folder: RunFolder) -> Facility | None:
     """Open what a run's backend is of, to be asked for words alone; None where that cannot be."""
     from asa.errors import AsaError
-    from asa.runner.beside import with_local_stages
+    from asa.runner.local_stages import with_local_stages
     from asa.sites import open_facility
 
     plan = folder.plan

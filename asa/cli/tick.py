@@ -47,7 +47,7 @@ def tick(
     from asa.cli.driving import reopen
     from asa.cli.live import Lines, Silent
     from asa.cli.pooled import POOL
-    from asa.runner.beside import with_local_stages
+    from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
 
     folder = _opened(runs, run, kept, is_keeper=keeper > 0)

@@ -20,7 +20,7 @@ from asa.metrics import measure
 from asa.records import Observed, Retrying, RunEnded, StageEnded, StageStarted
 from asa.runner import Journal, Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
-from asa.runner.beside import Beside
+from asa.runner.local_stages import WithLocalStages
 from asa.runner.outlook import check_possible
 from asa.runner.retries import avoidable, has_run_out_of_memory
 from asa.runner.specs import spec_of
@@ -431,7 +431,7 @@ def test_a_local_stage_runs_beside_the_queue(strategy, tmp_path):
     clock = VirtualClock()
     (tmp_path / "run").mkdir()
     far, near = (Site(FakeLink(clock, tmp_path / "run"), clock) for _ in range(2))
-    both = Beside(far, near)
+    both = WithLocalStages(far, near)
     assert both.advice("x") == "advice on x"
     flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=2, local=True), stage("c", ("b",)), stage("d", ("c",))])
     with closing(both.connect(tmp_path / "run", sleep=clock.sleep)) as backend:
@@ -462,7 +462,7 @@ def test_what_may_idle_behind_local_stages_is_bounded_for_the_run(tmp_path):
     far, near = (Site(FakeLink(clock, tmp_path / "run"), clock) for _ in range(2))
     behind = [stage(f"c{n}", ("b",), run_s=600, walltime_s=900) for n in range(6)]
     flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=600, walltime_s=900, local=True), *behind])
-    with closing(Beside(far, near).connect(tmp_path / "run", sleep=clock.sleep)) as backend:
+    with closing(WithLocalStages(far, near).connect(tmp_path / "run", sleep=clock.sleep)) as backend:
         run = Run(flow, load_strategy("chained"), id="abcd1234", journal=Journal(tmp_path / "journal.jsonl"))
         [result] = run_all(backend, [run])
     assert result.outcome == "completed", result.reason

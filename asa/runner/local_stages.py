@@ -47,10 +47,10 @@ def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility)
     """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
     if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
         return facility  # a simulator runs nothing
-    return Beside(facility, plugins.load("asa.backends", _LOCAL)())
+    return WithLocalStages(facility, plugins.load("asa.backends", _LOCAL)())
 
 
-class Beside:
+class WithLocalStages:
     """A batch system, and a second one for local jobs, which run where the client is."""
 
     def __init__(self, far: Facility, near: Facility) -> None:
@@ -71,16 +71,16 @@ class Beside:
         facility, own = (self._near if is_near else self._far), trouble.removeprefix(_OF_HERE)
         return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""
 
-    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> BesideBackend:
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> BackendWithLocalStages:
         """Open both for one run; see `asa.backend.Facility.connect`."""
-        backend = BesideBackend(sleep)
+        backend = BackendWithLocalStages(sleep)
         backend.far = self._far.connect(folder, sleep=backend.sleep)
         backend.near = self._near.connect(folder, sleep=lambda _: True)
         backend.compare_clocks()
         return backend
 
 
-class BesideBackend:
+class BackendWithLocalStages:
     """Two backends as one, on the clock of the far one; see `asa.backend.Backend`."""
 
     far: Backend

@@ -42,7 +42,7 @@ from asa.backend import (
 )
 from asa.errors import BackendError, SubmitRejectedError, UnavailableError
 from asa.pool.stages import PoolOfStages
-from asa.runner.beside import Beside, BesideBackend
+from asa.runner.local_stages import BackendWithLocalStages, WithLocalStages
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
 
@@ -82,7 +82,7 @@ def queue(tmp_path):
 
 @pytest.fixture
 def site(queue):
-    return Beside(Slurm(), queue.machine)
+    return WithLocalStages(Slurm(), queue.machine)
 
 
 @pytest.fixture
@@ -183,9 +183,9 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
 @pytest.mark.parametrize(
     ("kind", "protocols"),
     [
-        (Beside, (Facility, Advisor, Troubleshooting)),
+        (WithLocalStages, (Facility, Advisor, Troubleshooting)),
         (PoolOfStages, (Facility, Advisor, Troubleshooting)),
-        (BesideBackend, (Backend, *FORWARDED)),
+        (BackendWithLocalStages, (Backend, *FORWARDED)),
     ],
 )
 def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):
@@ -200,7 +200,7 @@ def test_each_protocol_of_backends_is_forwarded_or_is_none_of_a_run():
 
 
 def test_who_cannot_change_a_job_says_so():
-    backend = BesideBackend(time.sleep)
+    backend = BackendWithLocalStages(time.sleep)
     backend.far = backend.near = object()
     with pytest.raises(BackendError, match="cannot be changed"):
         backend.change_walltime("7", 60.0)
@@ -215,7 +215,7 @@ def test_the_batch_system_is_asked_of_its_jobs_before_the_first(site, connect):
     asked = job(token="t-1")
     assert backend.test(replace(asked, name="x/stage"), 1.0) == "Invalid feature specification"
     assert backend.test(replace(asked, name="x/other"), 1.0) is None
-    alone = BesideBackend(time.sleep)
+    alone = BackendWithLocalStages(time.sleep)
     alone.far = object()
     assert alone.test(job("true"), 1.0) is None
 
