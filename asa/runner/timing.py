@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from asa.runner.accounts import NOTICE_S
@@ -75,7 +75,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
         if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may come first
-            time_s = max([time_s, *(asked_s.get(name, -math.inf) for name in before(state, job.stages))])
+            time_s = max(time_s, _last_s(asked_s, before(state, job.stages)))
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
@@ -94,9 +94,15 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
                 time_s = math.inf
             elif left is not None:
                 left -= idle
-            asked_s |= dict.fromkeys(job.stages, time_s)
+            is_local = state.stages[job.stages[0]].stage.local  # then what follows it depends on the jobs before it
+            asked_s |= dict.fromkeys(job.stages, _last_s(asked_s, before(state, job.stages)) if is_local else time_s)
         times.append(time_s)
     return times
+
+
+def _last_s(asked_s: Mapping[str, float], names: Iterable[str]) -> float:
+    """Return when the last of some stages is asked for, of those that are."""
+    return max((asked_s[name] for name in names if name in asked_s), default=-math.inf)
 
 
 def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
