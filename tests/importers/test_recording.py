@@ -809,8 +809,10 @@ def test_numbers_that_leak_into_names_are_named(place):
     assert any("its arguments have the number of submit.sh" in note for note in notes)
 
 
-def test_temporary_folders_that_a_job_needs_are_named(place):
-    _, notes, _ = flow_of(recorded("d=$(mktemp -d /var/tmp/XXXXXX); echo 1 > $d/in; sbatch a.sh $d"))
+@pytest.mark.parametrize("way", ["$d", "$d/../${d##*/}", "$d/sub/../../${d##*/}"])
+def test_temporary_folders_that_a_job_needs_are_named(place, way):
+    text = f"d=$(mktemp -d /var/tmp/XXXXXX); mkdir $d/sub; echo 1 > $d/in; sbatch a.sh {way}/in"
+    _, notes, _ = flow_of(recorded(text))
     assert any("in a folder for temporary files" in note for note in notes)
 
 
@@ -971,7 +973,7 @@ def test_a_driver_that_submits_nothing_is_refused_with_the_reason(place, text):
 
 
 def test_what_was_submitted_until_the_limit_is_kept(place):
-    stages, notes, _ = flow_of(recorded("sbatch a.sh\nwhile :; do :; done", limit_s=1.0))
+    stages, notes, _ = flow_of(recorded("sbatch a.sh\nwhile :; do :; done", limit_s=5.0))
     assert list(stages) == ["a"]
     assert any("was ended after" in note for note in notes)
     assert not any("in the background" in note for note in notes)  # the driver itself was ended, and no other

@@ -44,6 +44,7 @@ _OF_INTERPRETERS: Final = {
 }
 """Variables that an interpreter sets by itself for all that it starts: by which one knows it, and which these are."""
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
+_DETOUR = re.compile(r"(?<=/)(?!\.\./)[^/\s'\"]+/\.\./")
 _MAX_BYTES_BEFORE: Final = 1 << 20
 _AS_RECORDED = """\
 as_recorded() {
@@ -216,7 +217,8 @@ class _Translation:
             for name in self._numbers_in(text):
                 verb = "have" if place == "its arguments" else "has"
                 self._notes.add(f"{place} {verb} the number of {name}, which no run's job will have", job.where)
-        named = [path for path in self._recording.made.temporary if any(str(path) in text for text in places.values())]
+        texts = [_without_detours(text) for text in places.values()]
+        named = [path for path in self._recording.made.temporary if any(str(path) in text for text in texts)]
         for path in _deepest(tuple(named)):
             self._notes.add(f"the driver made it in a folder for temporary files, and no run will: {path}", job.where)
         for change in job.changed:
@@ -394,7 +396,9 @@ class _Translation:
         """Give the variables that the driver had set when it submitted a job."""
         found = []
         before = self._recording.environment
-        is_of_interpreter = _of_interpreters(job.environment.keys() - before.keys())
+        is_of_interpreter = _of_interpreters(
+            {key for key, value in job.environment.items() if before.get(key) != value}
+        )
         for key, value in job.environment.items():
             if key in _OWN or value == before.get(key) or not key.isidentifier() or key.startswith("SBATCH_"):
                 continue
@@ -600,8 +604,22 @@ def _is_text(value: str) -> bool:
     return value.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in value)
 
 
+def _without_detours(text: str) -> str:
+    """Write paths in a text without ``FOLDER/..`` in them.
+
+    Examples
+    --------
+    >>> _without_detours("cat /tmp/x/run/../../lists/a ../b")
+    'cat /tmp/lists/a ../b'
+    """
+    count = 1
+    while count:
+        text, count = _DETOUR.subn("", text)
+    return text
+
+
 def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
-    """Say which of the variables that are new an interpreter has set by itself.
+    """Say which of the variables that are new, or other than before, an interpreter has set by itself.
 
     Examples
     --------
