@@ -27,7 +27,7 @@ from asa.shapes import Moldable
 from asa.spec.printed import OF_EACH_JOB, has_pattern
 from asa.spec.withheld import remedy, sounds_secret, uses_of
 from asa.units import format_duration
-from asa.workflow import Stage, Workflow
+from asa.workflow import LONGEST_WALLTIME_S, Stage, Workflow
 
 from .arrays import (
     ArrayOption,
@@ -42,6 +42,7 @@ from .arrays import (
 )
 from .base import Imported, ImportNotes, Names, near_or_all
 from .driver import Script, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
+from .site_defaults import default_walltime_s
 
 _DEFAULT_WALLTIME_S: Final = 3600.0
 
@@ -385,6 +386,9 @@ class _Translator:
         directive = script.directives.get("time")
         if directive is not None and (seconds := parsed(walltime_s, directive)):
             return seconds
+        if directive is None and (site_s := default_walltime_s(text_of(script.directives, "partition"))) is not None:
+            self.comments.setdefault(name, []).append("walltime: what this site gives to a job that asks for none")
+            return min(site_s, LONGEST_WALLTIME_S)
         guess = format_duration(_DEFAULT_WALLTIME_S)
         self.comments.setdefault(name, []).append(f"walltime: {guess} is a guess, for the script asks for none")
         said = "no --time" if directive is None else f"{directive} is no limit, and a stage has one"

@@ -831,6 +831,35 @@ def test_how_others_must_end_is_kept(scripts, lines, after, when):
     assert is_told == ("afterok:$j,afterany" in lines[-1])
 
 
+@pytest.mark.parametrize(
+    ("lines", "walltime_s"),
+    [
+        ((), 3 * 3600),
+        (("#SBATCH -p long",), 2 * 86400),
+        (("#SBATCH -p endless",), 3600),
+        (("#SBATCH -p long,short",), 3600),
+        (("#SBATCH -p other",), 3600),
+        (("#SBATCH -t 7",), 420),
+    ],
+)
+def test_who_asks_for_no_time_has_what_the_site_gives(scripts, tmp_path, monkeypatch, lines, walltime_s):
+    """Else it is a guess, which is told."""
+    (tmp_path / "bin").mkdir()
+    said = (
+        "PartitionName=short AllowGroups=ALL Default=YES QoS=N/A DefaultTime=03:00:00 MaxTime=UNLIMITED State=UP",
+        "PartitionName=long AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE MaxTime=2-00:00:00 State=UP",
+        "PartitionName=endless AllowGroups=ALL Default=NO DefaultTime=NONE MaxTime=UNLIMITED State=UP",
+    )
+    program = tmp_path / "bin" / "scontrol"
+    program.write_text("#!/bin/sh\n" + "\n".join(f"echo '{line}'" for line in said) + "\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    made = import_scripts([scripts("a.sbatch", "#!/bin/sh", *lines, "true")])
+    [stage] = made.workflow.stages.values()
+    assert stage.walltime_s == walltime_s
+    assert ("a walltime of 1h00m is put in" in told(made)) == (walltime_s == 3600)
+
+
 @pytest.mark.parametrize("late", ["$m", "x", "1.5"])
 def test_minutes_that_are_not_known_are_refused(scripts, late):
     with pytest.raises(InputError, match=r"minutes|only when the script runs|no job that was submitted"):

@@ -1,0 +1,43 @@
+"""What a batch system gives a job that does not say it, asked of Slurm where its commands are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+
+from asa.core.reading import TooLargeError, run_command
+from asa.errors import InputError
+from asa.requests.values import walltime_s
+
+_PATIENCE_S = 10.0
+_FIELD = re.compile(r"\b(PartitionName|Default|DefaultTime|MaxTime)=(\S+)")
+
+
+def default_walltime_s(partition: str) -> float | None:
+    """Say how long a job may run that asks for no time, in a partition or, if empty, in the usual one.
+
+    None where no Slurm answers, such jobs have no limit, or several partitions are named, of which it gets one.
+    """
+    if (scontrol := shutil.which("scontrol")) is None:
+        return None
+    for said in _partitions(scontrol):
+        if said["PartitionName"] == partition or (not partition and said.get("Default") == "YES"):
+            default = said.get("DefaultTime", "NONE")
+            try:
+                return walltime_s(said.get("MaxTime", "UNLIMITED") if default == "NONE" else default) or None
+            except InputError:
+                return None
+    return None
+
+
+@cache
+def _partitions(scontrol: str) -> tuple[dict[str, str], ...]:
+    """Ask for all partitions; for none if that fails, as away from the cluster."""
+    try:
+        done = run_command([scontrol, "show", "partition", "--oneliner"], timeout_s=_PATIENCE_S)
+    except (OSError, subprocess.SubprocessError, TooLargeError):
+        return ()
+    found = (dict(_FIELD.findall(line)) for line in done.stdout.splitlines())
+    return tuple(one for one in found if "PartitionName" in one)
