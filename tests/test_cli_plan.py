@@ -314,3 +314,17 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
     for one in (explained["chosen"], *explained["others"]):
         counted = one["makespan_counted_s"] + explained["price_s_per_core_hour"] * one["core_hours"]
         assert one["cost_s"] == pytest.approx(counted), "what is said of each adds up"
+
+
+def test_stages_whose_turn_depends_on_others_are_named(place, tmp_path):
+    """And what follows them; the plan is of the others."""
+    with (tmp_path / "flow.toml").open("a") as file:
+        for name, after, more in (
+            ("rescue", "fit", 'when = "failed"'),
+            ("watch", "fit", 'after_start = ["fit"]'),
+            ("mail", "watch", ""),
+        ):
+            file.write(f'\n[[stage]]\nname = "{name}"\nafter = ["{after}"]\ncores = 1\nwalltime = "1h"\n')
+            file.write(f'command = "x"\n{more}\n')
+    said = " ".join(place().stdout.split())
+    assert "Not in this plan: rescue, watch, mail. When, and whether, they run depends on how others go." in said

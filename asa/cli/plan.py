@@ -603,6 +603,24 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         console.print()
         for number, line in enumerate(lines, start=1):
             _wrap(console, f"{number}. {line.reason()}", indent=3)
+    _print_open(console, shown)
+
+
+def _print_open(console: Console, shown: _Shown) -> None:
+    """Name the stages of which it is not known yet when they run: they, or some before them, follow in another way."""
+    workflow = shown.made.make_workflow()
+    not_known: dict[str, None] = {}
+    for name in workflow.order:
+        stage = workflow.stages[name]
+        if stage.is_conditional or any(before in not_known for before in stage.after):
+            not_known[name] = None
+    for job in shown.sketch.jobs:
+        for name in job.block.stages:
+            not_known.pop(name, None)
+    if not_known:
+        console.print()
+        when = "When, and whether, they run depends on how others go."
+        _wrap(console, f"Not in this plan: {', '.join(not_known)}. {when}", indent=0)
 
 
 def _cores(line: _Line) -> str:
