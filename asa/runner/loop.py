@@ -335,7 +335,7 @@ def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
-        more = one.attempts.fresh(missing_jobs(one), now)
+        more = one.attempts.fresh(missing_jobs(one, now), now)
         if more is not None and can_submit(one, now):
             submit(one, more)
             continue
@@ -350,7 +350,7 @@ def _follow_plan(one: Active) -> float | None:
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
             continue  # what was given back is asked for again, unless it ended meanwhile
-        missing = list(missing_jobs(one))  # all jobs of a stage come before what depends on them
+        missing = list(missing_jobs(one, now))  # all jobs of a stage come before what depends on them
         jobs, planned_s = (
             [*missing, *submissions],
             [*(job.submit_s for job in missing), *times_of(one.state, submissions)],
@@ -374,7 +374,7 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
     for job in one.attempts.in_turn(due, now_s, plan.choices):
         if asked_again != one.state.asked_again or not _may_submit(one, job, now_s):
             break
-        if has_sent and one.attempts.fresh(missing_jobs(one), now_s) is not None:
+        if has_sent and one.attempts.fresh(missing_jobs(one, now_s), now_s) is not None:
             break  # all jobs of a stage come before what depends on them
         shape(one, job, plan.choices)
         submit(one, job)

@@ -155,9 +155,9 @@ def can_submit(one: Active, now_s: float) -> bool:
     return one.attempts.away.is_due(now_s)
 
 
-def missing_jobs(one: Active) -> Iterator[PlannedJob]:
+def missing_jobs(one: Active, now_s: float) -> Iterator[PlannedJob]:
     """Plan one more of the jobs that share a stage of which one was accepted; for each such stage that lacks some."""
-    state, now_s = one.state, one.backend.now()
+    state = one.state
     for name in state.workflow.shared:
         lead = state.jobs.get(state.stages[name].job_id or "")
         if lead is not None and state.stages[name].phase in _ASKED_FOR:
