@@ -1209,7 +1209,7 @@ def test_no_file_that_ends_with_a_command_lies_elsewhere():
     made = {path: makes(path) for path in sources}
     assert {path: calls for path, calls in made.items() if calls and path != home} == {}
     assert len(made[home]) == 3
-    assert all("dir=place(" in call for call in made[home])
+    assert all("dir=base_folder(" in call for call in made[home])
 
 
 @pytest.mark.parametrize("shell", SHELLS)

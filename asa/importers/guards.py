@@ -26,7 +26,7 @@ _FUNCTION = re.compile(
 )
 _BLOCK_ENDS = re.compile(r"(?:^|\s)\}(?=[\s|&>]|$)")
 _OF_CASE = re.compile(r"\bin\s.*\)\s*exit\b", re.DOTALL)
-_PATTERN = re.compile(r"\(?[^()\s]+\)\s*")
+_PATTERN = re.compile(r"(?:\(|(?<![^()\s]))[^()\s]++\)\s*")
 _OPENS: Final = frozenset({"if", "case", "for", "while", "until", "select"})
 _CLOSES: Final = frozenset({"fi", "esac", "done"})
 _IN_SCRIPT: Final[dict[str, Callable[[Path], bool]]] = {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+_MAX_COMMAND_BYTES: Final = 1 << 20
 _PROC: Final = Path("/proc")
 _OF_VIEW: Final = re.compile(r"^.*/asa-record-[^/]*/root(?=/|$)")
 _BETWEEN_SAMPLES_S: Final = 0.01
@@ -150,7 +151,8 @@ def _all_wait(sample: Mapping[int, tuple[str, ...]], waiting: frozenset[int], st
 
 def _command_line(number: int) -> str:
     try:
-        return Path(_PROC, str(number), "cmdline").read_bytes().decode(errors="replace")
+        with Path(_PROC, str(number), "cmdline").open("rb") as file:
+            return file.read(_MAX_COMMAND_BYTES).decode(errors="replace")
     except OSError:
         return ""
 
