@@ -37,7 +37,8 @@ class Process:
     def words_and_folder(self) -> tuple[list[str], Path]:
         """Give its command line, and the folder where it is, as it sees it; no words if it has ended."""
         try:
-            words = Path(_PROC, str(self.number), "cmdline").read_bytes().decode(errors="surrogateescape")
+            with Path(_PROC, str(self.number), "cmdline").open("rb") as file:
+                words = file.read(_MAX_COMMAND_BYTES).decode(errors="surrogateescape")
             folder = str(Path(_PROC, str(self.number), "cwd").readlink())
             return words.split("\0")[:-1], Path(_OF_VIEW.sub("", folder) or "/")
         except OSError:
