@@ -111,7 +111,7 @@ class _Stat:
 
 def _stat(number: int) -> _Stat | None:
     try:
-        fields = Path(_PROC, str(number), "stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = _read(number, "stat").rpartition(")")[2].split()
         return _Stat(fields[0], int(fields[1]), int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
@@ -130,7 +130,7 @@ def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
         left += children.get(number, ())
         try:
             found[number] = tuple(
-                "".join(_of_thread((thread / "status").read_text(errors="replace")))
+                "".join(_of_thread(_read(number, f"task/{thread.name}/status")))
                 for thread in sorted(Path(_PROC, str(number), "task").iterdir())
             )
         except OSError:
@@ -158,9 +158,15 @@ def _command_line(number: int) -> str:
         return ""
 
 
+def _read(number: int, what: str) -> str:
+    with Path(_PROC, str(number), what).open(errors="replace") as file:
+        return file.read(_MAX_COMMAND_BYTES)
+
+
 def _sleeps(number: int) -> bool:
     """Whether it goes on by itself after a time."""
     try:
-        return Path(_PROC, str(number), "syscall").read_text().partition(" ")[0] in _SLEEPS
+        with Path(_PROC, str(number), "syscall").open() as file:
+            return file.read(_MAX_COMMAND_BYTES).partition(" ")[0] in _SLEEPS
     except OSError:
         return False
