@@ -206,16 +206,14 @@ def _summary_lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
+    from asa.workflow import OF_AFTER
+
     stages = [
         {
             "name": stage.name,
             "after": list(stage.after),
             "when": stage.when,
-            **{
-                key: list(names)
-                for key in ("after_any", "after_start", "after_matching")
-                if (names := getattr(stage, key))
-            },
+            **{key: list(names) for key in OF_AFTER if (names := getattr(stage, key))},
             **({"start_delay_s": stage.start_delay_s} if stage.start_delay_s else {}),
             "cores": stage.cores,
             "nodes": stage.nodes,

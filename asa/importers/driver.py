@@ -42,6 +42,7 @@ _OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from el
 _REDIRECTED = re.compile(r"(?:\d*|&)>(?:>|\|)?(&?.*)", re.DOTALL)
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _CHANGES_JOBS = re.compile(r"\s*(?:scancel|scontrol\s+update)\b")
+_PRINTS_NUMBER = re.compile(r"\||--pars")  # what calls sbatch, or takes the number out of what it prints
 _ALL_KEPT = re.compile(r"\$\{\w+//[^\d/}]/[^\d/}]\}")  # of several numbers: what stands between them is another
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
@@ -197,6 +198,7 @@ class _Driver:
         self._notes = notes
         self._jobs: dict[str, tuple[int, ...]] = {}
         self._kinds: dict[str, tuple[str, ...]] = {}  # of dependencies, in the texts of variables
+        self._sentences: set[str] = set()  # variables that hold all that sbatch printed, not only the number
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         self._exported: dict[str, str] = {}
         self._around = ScriptContext()
@@ -276,7 +278,7 @@ class _Driver:
             raise InputError(message, where=where, hint=self._hint)
 
     def _text_in_test(self, word: str) -> str | None:
-        """Give the text that a word of a test stands for, where it is known; a job's number is some text."""
+        """Give the text that a word of a test amounts to, where it is known; a job's number is some text."""
         bare = word.strip("\"'")
         variable = _VARIABLE.fullmatch(bare)
         if variable and (variable[1] or variable[2]) in self._jobs:
@@ -319,12 +321,13 @@ class _Driver:
         """Take in that a variable has the number of a job, and what else stands in its value."""
         beside = literal(_PUT_IN.sub("", value))
         beside = re.split(r"\$\(|`", beside)[0]
-        jobs, kinds = self._told_in(name, beside, adds=adds)
+        jobs, kinds = self._named_in(name, beside, adds=adds)
         self._texts.pop(name, None)
         self._kinds[name] = kinds
         self._jobs[name] = tuple(dict.fromkeys((*jobs, index)))
+        (self._sentences.discard if _PRINTS_NUMBER.search(value) else self._sentences.add)(name)
 
-    def _told_in(self, name: str, value: str, *, adds: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    def _named_in(self, name: str, value: str, *, adds: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Give the jobs, and the kinds of dependencies on them, that a variable's new value names."""
         jobs = self._jobs.get(name, ()) if adds else ()
         kinds = (*(self._kinds.get(name, ()) if adds else ()), *_KIND.findall(value), *_OTHERS.findall(value))
@@ -336,10 +339,11 @@ class _Driver:
 
     def _assignment(self, name: str, value: str, *, adds: bool, where: str) -> None:
         value = literal(value)
-        jobs, kinds = self._told_in(name, value, adds=adds)
+        jobs, kinds = self._named_in(name, value, adds=adds)
         before = self._texts.pop(name, None)
         self._jobs.pop(name, None)
         self._kinds[name] = kinds
+        self._sentences.discard(name)
         if jobs:
             self._jobs[name] = tuple(dict.fromkeys(jobs))
         elif not re.search(r"[`(]", value):
@@ -547,6 +551,12 @@ class _Driver:
             if name not in self._jobs:
                 hint = self._also(near_or_all(name, self._jobs)) if self._jobs else self._hint
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
+            if name in self._sentences and reference[0] in {f"${name}", f"${{{name}}}"}:
+                self._notes.add(
+                    f"${name} is taken for the number of a job: Slurm's sbatch prints a sentence without --parsable, "
+                    "and would refuse that as a dependency",
+                    where,
+                )
             found += self._jobs[name]
         return found
 

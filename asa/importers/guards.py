@@ -1,4 +1,4 @@
-"""Whether a shell script ends before it submits, as far as that can be told without running it."""
+"""Whether a shell script ends before it submits, as far as that is known without running it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Guards:
     """What a script's conditions say of its end, statement by statement.
 
     A command that does something is taken to succeed, as is the one before `$?`; tests are tried where they name files.
-    `text_of` gives the text that a word stands for; None where only a run knows it.
+    `text_of` gives the text that a word amounts to; None where only a run knows it.
     """
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:

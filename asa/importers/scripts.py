@@ -415,7 +415,7 @@ class _Translator:
         count = len(array.elements)
         at_once = f", {array.at_once} at once at most" if array.at_once else ""
         stay = "1 element stays" if count == 1 else f"{count} elements stay"
-        note = f"--array: {stay} a job array{at_once}; what follows waits for all of them"
+        note = f"--array: {stay} a job array{at_once}"
         self._notes.add(note, directive.where)
         return array
 

@@ -163,31 +163,31 @@ _BEFORE_A_HINT: Final = frozenset({"extra-node-info", "ntasks-per-core", "thread
 """Options beside which sbatch drops ``--hint``."""
 
 
-def told_to_steps(environment: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
+def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
     """Add to a job's variables those in which sbatch keeps options that nobody but its steps and its nodes read.
 
     It writes them among its own, of which a job has none. A limit of ``--propagate`` is marked with U.
 
     Examples
     --------
-    >>> told_to_steps({"A": "1"}, ["--hint=nomultithread", "--open-mode=append"])
+    >>> variables_of_steps({"A": "1"}, ["--hint=nomultithread", "--open-mode=append"])
     {'A': '1', 'SLURM_HINT': 'nomultithread', 'SLURM_OPEN_MODE': 'a'}
-    >>> told_to_steps({"SLURM_RLIMIT_AS": "7", "SLURM_RLIMIT_CPU": "8"}, ["--propagate=AS"])
+    >>> variables_of_steps({"SLURM_RLIMIT_AS": "7", "SLURM_RLIMIT_CPU": "8"}, ["--propagate=AS"])
     {'SLURM_RLIMIT_AS': 'U7'}
     """
-    told = dict(environment)
+    found = dict(environment)
     given = {name: value for name, _, value in (option.removeprefix("--").partition("=") for option in options)}
     for name, value in given.items():
         if name == "hint" and not _BEFORE_A_HINT.isdisjoint(given):
             continue
         if name in _OF_STEPS and value:
-            told[_OF_STEPS[name]] = value[:1] if name == "open-mode" else value
+            found[_OF_STEPS[name]] = value[:1] if name == "open-mode" else value
         elif name == "propagate":
             which = (value or "ALL").upper().split(",")
-            limits = {limit: told.pop(limit) for limit in [*told] if limit.startswith(_LIMIT)}
+            limits = {limit: found.pop(limit) for limit in [*found] if limit.startswith(_LIMIT)}
             kept = [limit for limit in limits if "ALL" in which or limit.removeprefix(_LIMIT) in which]
-            told |= {limit: f"U{limits[limit]}" for limit in kept}
-    return told
+            found |= {limit: f"U{limits[limit]}" for limit in kept}
+    return found
 
 
 def keys_of_38() -> Keys:

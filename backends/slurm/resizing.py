@@ -1,4 +1,4 @@
-"""What is changed of a running job's size: the setting, what plans may count on, and what a user is told of it."""
+"""What is changed of a running job's size: the setting, what plans may count on, and what `asa doctor` says of it."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ class SlurmSettings(ResizingSettings):
 
         As fields of `asa.backend.Capabilities`.
         """
-        told = config.get("MaxArraySize", "")
-        own = int(told) if told.isdecimal() else _USUAL_ARRAY_SIZE
+        configured = config.get("MaxArraySize", "")
+        own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE
         size = own if self.max_array_size is None else self.max_array_size
         return {"arrays": size > 0, "max_array_size": size}
 

@@ -17,7 +17,7 @@ from .defaults import JobDefaults
 from .dependencies import Passed
 from .identity import COMMENT
 from .link import SlurmJob, is_renumbered, numbered
-from .options import told_to_steps, without_nodes
+from .options import variables_of_steps, without_nodes
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .tracking import BY_TASK
@@ -83,7 +83,7 @@ class JobWriter:
             **numbered(spec, site),
         )
         job = filled(job, defaults.options)
-        environment = told_to_steps(job.environment, job.options)
+        environment = variables_of_steps(job.environment, job.options)
         return replace(job, options=without_nodes(job.options, spec.avoid), environment=environment)
 
     def _asked_of(self, spec: JobSpec, site: Capabilities) -> dict[str, Any]:

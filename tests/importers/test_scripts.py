@@ -860,6 +860,27 @@ def test_who_asks_for_no_time_has_what_the_site_gives(scripts, tmp_path, monkeyp
     assert ("a walltime of 1h00m is put in" in told(made)) == (walltime_s == 3600)
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_said"),
+    [
+        (["j=$(sbatch a.sbatch)", "sbatch -d afterok:$j b.sbatch"], True),
+        (["j=`sbatch a.sbatch`", "sbatch -d afterok:${j} b.sbatch"], True),
+        (["j=$(sbatch a.sbatch)", "sbatch -d afterok:${j##* } b.sbatch"], False),
+        (["j=$(sbatch --parsable a.sbatch)", "sbatch -d afterok:$j b.sbatch"], False),
+        (["j=$(sbatch a.sbatch | awk '{print $4}')", "sbatch -d afterok:$j b.sbatch"], False),
+        (["j=$(sbatch a.sbatch)", "j=${j##* }", "sbatch -d afterok:$j b.sbatch"], False),
+        (["j=$(sbatch a.sbatch)", "j=$(echo $j | cut -d' ' -f4)", "sbatch -d afterok:$j b.sbatch"], False),
+    ],
+)
+def test_a_sentence_that_is_taken_for_a_number_is_told(scripts, lines, is_said):
+    """Some sites' sbatch prints the number alone; Slurm's own refuses its sentence as a dependency."""
+    for name in ("a", "b"):
+        scripts(f"{name}.sbatch", "#!/bin/sh", "#SBATCH -n 1 -t 5", "true")
+    made = import_scripts([scripts("run.sh", "#!/bin/sh", *lines)])
+    assert made.workflow.stages["b"].after == ("a",)
+    assert ("would refuse that as a dependency" in told(made)) == is_said
+
+
 @pytest.mark.parametrize("late", ["$m", "x", "1.5"])
 def test_minutes_that_are_not_known_are_refused(scripts, late):
     with pytest.raises(InputError, match=r"minutes|only when the script runs|no job that was submitted"):

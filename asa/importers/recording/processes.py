@@ -24,7 +24,7 @@ _SLEEPS: Final = frozenset({"35", "230", "101", "115"})  # numbers of nanosleep 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told from a later one of its number."""
+    """A process, which is another than a later one of its number."""
 
     number: int
     began_ticks: int  # after the system

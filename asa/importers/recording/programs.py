@@ -115,7 +115,7 @@ class Programs:
 
     def _sbatch(self, asked: Asked, talk: Talk) -> Answer:
         if self._is_session and not self._queue.own_job_of(asked.lineage) and self._own_job(asked, talk)["output"]:
-            note = "is a batch job itself, and did not know its own number, as only bash can be told of it"
+            note = "is a batch job itself, and did not know its own number, as only bash can be given it"
             self.remarks.setdefault(f"{self._queue.own_jobs[-1].where}: {note}")
         given, rest = options_of(asked.arguments)
         if {"help", "usage", "version"} & given.keys() or asked.arguments[:1] in (["-V"], ["-h"]):

@@ -351,7 +351,7 @@ class _Translation:
         }
 
     def _with_failures(self, imported: Imported) -> Imported:
-        """Have stages that only stand for the failure of others take no job."""
+        """Have stages that only represent the failure of others take no job."""
         count = len(self._failures)
         if not count:
             return imported
