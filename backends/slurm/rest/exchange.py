@@ -118,7 +118,7 @@ class Exchange:
         authentication error inside an answer may be that of the controller's answer.
         Raises `AccessError`: Slurm denies access; the request was not carried out.
         """
-        is_shut_out = _has_no_access if once else _is_unauthorised
+        is_shut_out = _has_no_access if once else self._is_unauthorised
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
         path = f"{path}{'?' if tail else ''}{tail}"
         answer = self._send(caller, method, path, body, listing)
@@ -283,13 +283,24 @@ class Exchange:
                 "is no file of certificates", where=self._verify, hint="It must hold authorities in PEM form."
             ) from error
 
+    def _is_unauthorised(self, answer: RestAnswer) -> bool:
+        if _has_no_access(answer):
+            return True
+        if answer.status < 500 or len(answer.body) >= _LARGEST_COMPLAINT_BYTES:
+            return False
+        has_ended = self.token is not None and self.token.has_ended  # of which 22.05 says no more than that it failed
+        return has_ended or has_unauthorised(complaints(answer.document()))
+
     def _shut_out(self, answer: RestAnswer) -> AccessError:
         if self.token is None and self._socket is not None:
             hint = "This socket takes requests of its own user only, or wants a token."
         elif self.token is None:
             hint = "It wants a token: set SLURM_JWT, as by: export $(scontrol token)"
+        elif self.token.has_ended:
+            hint = "The token has ended: make a new one with scontrol token."
         else:
             hint = "The token may have ended or belong to another user: make a new one with scontrol token."
+            hint += " Slurm 22.05 does not know bearer tokens." * self.token.is_bearer
         text = "; ".join(complaint.text for complaint in complaints(answer.document()))
         return AccessError(
             f"Slurm does not let us in (HTTP status {answer.status}{': ' * bool(text)}{text})",
@@ -358,13 +369,6 @@ def _is_plain_loopback(url: str) -> bool:
 
 def _has_no_access(answer: RestAnswer) -> bool:
     return answer.status in {401, 403, 407, 511}
-
-
-def _is_unauthorised(answer: RestAnswer) -> bool:
-    if _has_no_access(answer):
-        return True
-    suspect = answer.status >= 500 and len(answer.body) < _LARGEST_COMPLAINT_BYTES
-    return suspect and has_unauthorised(complaints(answer.document()))
 
 
 def _no_proxy(error: Exception) -> InputError:

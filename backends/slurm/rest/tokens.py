@@ -27,7 +27,8 @@ _MIN_HIDDEN = 8  # letters: a shorter one may be a part of any word
 class TokenSource:
     """A token that is read again before it expires, and when it was refused.
 
-    `bearer`: send it as ``Authorization: Bearer``, as some proxies need, and not in Slurm's own header.
+    `bearer`: send it as ``Authorization: Bearer``, as some proxies need, and not in Slurm's own header; 22.05
+        does not know it.
 
     Examples
     --------
@@ -108,6 +109,16 @@ class TokenSource:
         """When the token in use ends, seconds since 1970; None if it does not say."""
         ends = self._claims.get("exp")
         return float(ends) if isinstance(ends, int | float) else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the token in use has ended, by this machine's clock."""
+        return self.ends_s is not None and self._clock() >= self.ends_s
+
+    @property
+    def is_bearer(self) -> bool:
+        """Whether it is sent as ``Authorization: Bearer``."""
+        return self._bearer
 
     @property
     def user(self) -> str:
