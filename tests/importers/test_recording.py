@@ -1053,6 +1053,25 @@ def test_programs_that_tell_of_the_site_are_the_real_ones(place, tmp_path, monke
     assert shutil.which("sprio") or lines[2:] == ["sprio: command not found", "127"]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_driver_that_asks_for_the_version_gets_the_site_s(place, monkeypatch, is_there):
+    """It may submit by the version, as it does where it runs really."""
+    found = Path("found")
+    found.mkdir()
+    for program in ("sbatch", "scontrol") if is_there else ():
+        (found / program).write_text("#!/bin/sh\necho slurm 23.02.7\n")
+        (found / program).chmod(0o755)
+    rest = [one for one in os.environ["PATH"].split(":") if not Path(one, "sbatch").exists()]
+    for program in ("bash", "sh", "env", "cat", "grep") if not is_there else ():  # which may be in Slurm's folder
+        (found / program).symlink_to(shutil.which(program))
+    monkeypatch.setenv("PATH", ":".join([str(found.absolute()), *rest]))
+    done = recorded(
+        "case $(sbatch --version) in 'slurm 23.02'*) sbatch a.sh;; *) sbatch b.sh;; esac; scontrol -V >v; sbatch c.sh"
+    )
+    assert [job.name for job in done.jobs] == ["a.sh" if is_there else "b.sh", "c.sh"]
+    assert any("Slurm's version" in remark for remark in done.remarks) is not is_there
+
+
 def test_what_a_shell_keeps_at_home_is_no_file_of_the_workflow(place, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     done = recorded("echo x > ~/.bash_history; PATH=$PATH:/usr/bin:$PATH sbatch a.sh")

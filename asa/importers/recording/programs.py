@@ -30,6 +30,8 @@ Answer = dict[str, Any]
 Talk = Callable[[Answer], dict[str, Any]]
 """Asks a stand-in for what only it can read, and gives what it read."""
 
+_TELL_VERSION = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "salloc", "sbcast")
+_VERSION = "24.05.0"  # where no Slurm is installed
 REAL_PROGRAMS = ("sinfo", "sacctmgr", "sshare", "sprio", "sreport", "sdiag")
 """Programs that tell of the site: the real ones answer."""
 ELSEWHERE_PROGRAMS = ("ssh",)
@@ -77,6 +79,8 @@ class Programs:
     def answer(self, asked: Asked, talk: Talk) -> Answer:
         """Answer for a program."""
         try:
+            if asked.program in _TELL_VERSION and asked.arguments[:1] in (["-V"], ["--version"]):
+                return self._version(asked)
             if asked.program == "sbatch":
                 return self._sbatch(asked, talk)
             if asked.program == OWN_JOB:
@@ -118,8 +122,8 @@ class Programs:
             note = "is a batch job itself, and did not know its own number, as only bash can be given it"
             self.remarks.setdefault(f"{self._queue.own_jobs[-1].where}: {note}")
         given, rest = options_of(asked.arguments)
-        if {"help", "usage", "version"} & given.keys() or asked.arguments[:1] in (["-V"], ["-h"]):
-            return _said("slurm 24.05.0\n" if asked.arguments[0] in {"-V", "--version"} else "Usage: sbatch script\n")
+        if {"help", "usage"} & given.keys() or asked.arguments[:1] == ["-h"]:
+            return _said("Usage: sbatch script\n")
         path, text = "", ""
         if "wrap" in given:
             if rest:
@@ -356,6 +360,15 @@ class Programs:
         return _said("")
 
     # ------------------------------------------------------------------ what is not answered here
+
+    def _version(self, asked: Asked) -> Answer:
+        """Tell the site's version of Slurm, or where it has none a recent one."""
+        if which(asked.program, path=self._search):
+            return self._really(asked)
+        self.remarks.setdefault(
+            f"the driver asks for Slurm's version, and was told {_VERSION}: no Slurm is installed here"
+        )
+        return _said(f"slurm {_VERSION}\n")
 
     def _really(self, asked: Asked) -> Answer:
         """Have the site's own program answer; only such as change nothing are asked."""
