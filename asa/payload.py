@@ -208,9 +208,9 @@ def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: 
     made.add("signal", "run")
     if legs is not None:
         made.add(*(["leg-heed"] if legs.warn else []), "leg-watch")
-    beside = _where_all_nodes_look(stage, folder)
+    shown = _where_all_nodes_look(stage, folder)
     cpus_per_task = stage.cpus_per_task
-    inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=beside)
+    inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=shown)
     if stage.array is not None:  # what starts it inside may not pass variables on
         inside += "env $asa_numbers "
     made.values["asa_inside"] = inside.rstrip()
@@ -220,7 +220,7 @@ def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: 
     script = stage.script or stage.command
     first, _, _ = script.partition("\n")
     interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
-    made.add("fixed", "temporary", "script", asa_beside=beside, asa_interpreter=shlex.join(interpreter))
+    made.add("fixed", "temporary", "script", asa_shown=shown, asa_interpreter=shlex.join(interpreter))
     made.values["asa_command"] = script.removesuffix("\n")
 
 

@@ -15,7 +15,7 @@ from asa.elements import NONE, NOTATION, Array
 from asa.errors import InputError, WorkflowError
 from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble
 from asa.preparation import Preparation
-from asa.requests import SIZES, Needs, beside, come_to, name_of
+from asa.requests import SIZES, Needs, come_to, name_of, without_size
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours, format_duration
 
@@ -309,10 +309,10 @@ class Stage(StageKeys):
             raise self._error("request: another size is given beside it", hint)
         for field, amount in counted.items():
             object.__setattr__(self, field, amount)
-        object.__setattr__(self, "options", (*needs.options, *beside(self.options)))
+        object.__setattr__(self, "options", (*needs.options, *without_size(self.options)))
 
     def _needs(self, request: tuple[str, ...]) -> Needs:
-        return come_to(request, (*beside(self.options), *(["--array"] if self.array is not None else [])))
+        return come_to(request, (*without_size(self.options), *(["--array"] if self.array is not None else [])))
 
     def _request_on(self, width: int) -> tuple[str, ...] | None:
         return self.request if width == self.width else None  # which says its own width

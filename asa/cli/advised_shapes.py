@@ -116,9 +116,9 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
         return
     another, half = _name(advice, other), format_duration(compared.end_s(best)[1])
     if changes:
-        yield f"{begin} in place of {another}: half of such jobs end within {half}, {_beside(advice, best, other)}."
+        yield f"{begin} in place of {another}: half of such jobs end within {half}, {_difference(advice, best, other)}."
     else:
-        yield f"{begin}: half of such jobs end within {half}. Next is {another}: {_beside(advice, other, best)}."
+        yield f"{begin}: half of such jobs end within {half}. Next is {another}: {_difference(advice, other, best)}."
     sooner, better = compared.sooner(best, other), compared.better(best, other)
     also = (
         ""
@@ -132,7 +132,7 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
         yield f"{_begun(rival)} may be better; the probability is {100 * chance:.0f} %, which is too low to change."
 
 
-def _beside(advice: StageAdvice, one: int, other: int) -> str:
+def _difference(advice: StageAdvice, one: int, other: int) -> str:
     """Say how one shape compares with another: when it ends, and what it takes."""
     compared = advice.compared
     assert compared is not None

@@ -197,11 +197,11 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."
     else:
         yield from _pending(folder, state, run, stage)
-    yield from _beside(folder, run, stage)
+    yield from _other_jobs(folder, run, stage)
     yield from about_shapes(state, stage.stage)
 
 
-def _beside(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+def _other_jobs(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     """Say what became of its other jobs: of one that it lacks, and of its last attempt."""
     if stage.job_id is not None:
         yield from _not_accepted(folder, run, stage)

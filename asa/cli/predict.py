@@ -125,11 +125,11 @@ def predict(
         return
     joint = _joint(known, jobs)
     each_s = [run_s[job.cores] for job in jobs] if run_s else None
-    beside = ComparedRequests(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
+    compared = ComparedRequests(joint, each_s, times, _answer(known, jobs[joint.best(each_s)], times))
     if as_json:
-        print_json(beside.as_dict())
+        print_json(compared.as_dict())
     else:
-        beside.print()
+        compared.print()
 
 
 def find_asked(

@@ -68,10 +68,10 @@ def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limi
     from asa.importers.recording.parameters import given
     from asa.importers.scripts import ImportChoices
     from asa.spec import write_workflow
-    from asa.spec.recorded import folder_beside, note_file
+    from asa.spec.recorded import note_file, recorded_folder
 
     recording = _recorded(commands, how, limit_s)
-    kept = folder_beside(out)
+    kept = recorded_folder(out)
     made = translate(recording, kept, ImportChoices(**how.choices), name=how.name)
     text = as_toml(made.imported, out.parent, write_workflow)
     if how.parameters:
@@ -142,12 +142,12 @@ def session(
 
 def _file_for(words: list[str]) -> Path:
     """Name the workflow file of a command: another for other arguments, since a run of those may still be under way."""
-    from asa.spec.recorded import commands_of, folder_beside
+    from asa.spec.recorded import commands_of, recorded_folder
 
     script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)
     stem = (script or Path(words[0])).stem or "recorded"
     number, out = 1, Path(f"{stem}.toml")
-    while folder_beside(out).exists() and commands_of(out) not in ([], [words]):
+    while recorded_folder(out).exists() and commands_of(out) not in ([], [words]):
         number += 1
         out = Path(f"{stem}-{number}.toml")
     return out

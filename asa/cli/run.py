@@ -224,11 +224,11 @@ def _checked_runs_folder(runs: Path | None) -> Path:
 def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFolder:
     """Make a run's folder; where the usual place is another user's, it is said where."""
     from asa.runner import RunFolder
-    from asa.runner.folder import beside_own
+    from asa.runner.folder import runs_of_another
 
     folder = RunFolder.create(runs.absolute(), plan, is_usual=is_usual)
     own = runs.with_name(folder.path.parent.name)
-    theirs, whose = beside_own(own)
+    theirs, whose = runs_of_another(own)
     if whose and is_usual and not quiet:
         sys.stderr.write(f"Note: {theirs} belongs to {whose}; yours are kept in {own}.\n")
     if not quiet and (words := folder.not_shared()):

@@ -126,7 +126,7 @@ def runs(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.runner import run_paths
-    from asa.runner.folder import beside_own, own_among
+    from asa.runner.folder import own_among, runs_of_another
 
     runs_in = runs_folder(runs)
     paths = run_paths(runs_in)
@@ -143,7 +143,7 @@ def runs(
         _print_table(shown)
         if len(shown) < len(paths):
             sys.stdout.write(f"The latest {len(shown)} of {len(paths)}; --all shows the others.\n")
-    theirs, owner = beside_own(runs_in)
+    theirs, owner = runs_of_another(runs_in)
     if owner and output is not Output.JSON:
         mine = f", and {n_own} of yours" if (n_own := own_among(theirs)) else ""
         sys.stdout.write(f"Runs of {owner} are in {theirs}{mine}: asa runs --runs {shlex.quote(str(theirs))}\n")

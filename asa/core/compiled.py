@@ -69,9 +69,9 @@ def kernel(function: Any) -> Any:
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
-    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    pycache = Path(function.__code__.co_filename).parent / "__pycache__"
     named = _settings.CACHE_DIR
-    path = "" if not named and _is_ones_own(beside) else _own_folder(named)
+    path = "" if not named and _is_ones_own(pycache) else _own_folder(named)
     if path is not None:
         _settings.CACHE_DIR = path
         try:
@@ -79,7 +79,7 @@ def kernel(function: Any) -> Any:
         except RuntimeError:  # it cannot be written to
             pass
         else:
-            if Path(compiled.stats.cache_path).is_relative_to(path or beside):
+            if Path(compiled.stats.cache_path).is_relative_to(path or pycache):
                 return compiled
         finally:
             _settings.CACHE_DIR = named
@@ -90,10 +90,10 @@ def kernel(function: Any) -> Any:
 
 
 @cache
-def _is_ones_own(beside: Path) -> bool:
+def _is_ones_own(pycache: Path) -> bool:
     """Whether results can be kept next to the source, as Python does, and nobody else can put any there."""
     try:
-        return os.access(beside, os.W_OK | os.X_OK) and safe.is_safe(beside)
+        return os.access(pycache, os.W_OK | os.X_OK) and safe.is_safe(pycache)
     except OSError:
         return False
 

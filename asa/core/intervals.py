@@ -159,7 +159,7 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
     if half <= rounding / 1000:  # of equal values
         return 1.0 if away <= rounding else 0.0
     t = away / half * student_quantile((1 + LEVEL) / 2, found.freedom)
-    return max(2 * (0.5 - _beside_middle(math.atan(t / math.sqrt(found.freedom)), found.freedom)), 0.0)
+    return max(2 * (0.5 - _mass_from_0(math.atan(t / math.sqrt(found.freedom)), found.freedom)), 0.0)
 
 
 def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[bool]:
@@ -201,7 +201,7 @@ def student_quantile(level: float, freedom: float) -> float:
     # from the normal quantile, which is less, Newton's steps never go too far: the distribution is concave from there
     angle = math.atan(NormalDist().inv_cdf(level) / math.sqrt(freedom))
     for _ in range(60):
-        step = (level - 0.5 - _beside_middle(angle, freedom)) / (_height(freedom) * math.cos(angle) ** (freedom - 1))
+        step = (level - 0.5 - _mass_from_0(angle, freedom)) / (_height(freedom) * math.cos(angle) ** (freedom - 1))
         angle += step
         if abs(step) <= 1e-12 * angle:
             break
@@ -212,7 +212,7 @@ def _height(freedom: float) -> float:
     return math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
 
 
-def _beside_middle(angle: float, freedom: float) -> float:
+def _mass_from_0(angle: float, freedom: float) -> float:
     """Give what lies between 0 and the t whose angle this is, t being the root of the freedom times its tangent."""
     nodes, weights = _gauss()
     return _height(freedom) * angle / 2 * float(weights @ np.cos(angle * (nodes + 1) / 2) ** (freedom - 1))

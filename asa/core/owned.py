@@ -57,7 +57,7 @@ def of_another(path: Path) -> str:
         return ""
 
 
-def own_beside(path: Path) -> Path:
+def own_path(path: Path) -> Path:
     """Name the user's own folder next to one that another member of a group has made: with the user's name."""
     return path.with_name(f"{path.name}-{account(os.geteuid())}")
 

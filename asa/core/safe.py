@@ -115,7 +115,7 @@ def ones_own(path: Path, *, begins: bool = True) -> Path:
 
     `begins`: whether something new will be put there; else the own one is returned only if it exists.
     """
-    own = owned.own_beside(path)
+    own = owned.own_path(path)
     try:
         has_own = own.lstat().st_uid == os.geteuid()
     except OSError:

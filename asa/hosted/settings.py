@@ -8,7 +8,7 @@ from pathlib import Path
 
 from asa.errors import InputError
 from asa.estimators.store import default_folder
-from asa.runner.folder import own_beside
+from asa.runner.folder import own_runs
 from asa.sites import OpenedSite, open_facility
 
 USUAL_RUNS = Path(".snakemake/asa")
@@ -62,4 +62,4 @@ def runs_folder(given: Path) -> Path:
 
     `given`: as the user named it.
     """
-    return own_beside(given) if given == USUAL_RUNS else given
+    return own_runs(given) if given == USUAL_RUNS else given

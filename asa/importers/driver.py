@@ -241,11 +241,11 @@ class _Driver:
             self._export(exported[1], where)
         elif _CHANGES_JOBS.match(line) and any((name[1] or name[2]) in self._jobs for name in _VARIABLE.finditer(line)):
             raise InputError("changes a job that was submitted", where=where, hint=self._hint)
-        elif self._is_beside(line):
+        elif self._is_left_out(line):
             self._notes.add("what the script does beside sbatch is not taken over", where)
         self._around.leave(line)
 
-    def _is_beside(self, line: str) -> bool:
+    def _is_left_out(self, line: str) -> bool:
         """Whether a statement does something that the workflow does not."""
         return writes(line) or not (_QUIET.match(line) or _IN_LOOPS.match(line))
 
@@ -319,9 +319,9 @@ class _Driver:
 
     def _number(self, name: str, value: str, index: int, *, adds: bool) -> None:
         """Take in that a variable has the number of a job, and what else stands in its value."""
-        beside = literal(_PUT_IN.sub("", value))
-        beside = re.split(r"\$\(|`", beside)[0]
-        jobs, kinds = self._named_in(name, beside, adds=adds)
+        rest = literal(_PUT_IN.sub("", value))
+        rest = re.split(r"\$\(|`", rest)[0]
+        jobs, kinds = self._named_in(name, rest, adds=adds)
         self._texts.pop(name, None)
         self._kinds[name] = kinds
         self._jobs[name] = tuple(dict.fromkeys((*jobs, index)))

@@ -16,7 +16,7 @@ from asa.core.variables import is_secret
 from asa.elements import Array, parse_array
 from asa.errors import InputError
 from asa.keys import TERMS
-from asa.requests import beside
+from asa.requests import without_size
 from asa.requests.directives import Directive, head, read_directives, refuse_value, unseen
 from asa.requests.options import KNOWN, OPTIONS, marked
 from asa.requests.sizes import SIZES, Needs, parsed, read_needs, text_of
@@ -473,7 +473,7 @@ class _Translator:
         one = replace(
             stage,
             environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))),
-            options=beside(stage.options),
+            options=without_size(stage.options),
             cores=None,  # counted anew
             cpus_per_task=1,
             memory_bytes=0,

@@ -63,7 +63,7 @@ while [ "$place" -lt "$step_count" ]; do
     '') take_step "$place" ;;
     *)
       (
-        beside "$place" "$post"
+        run_in_lane "$place" "$post"
         take_step "$place"
         exit 0
       ) &

@@ -4,7 +4,7 @@
 pass_to_lane() {
   case $2 in INT) kill -s URG "$1" 2>/dev/null || : ;; *) kill -s "$2" "$1" 2>/dev/null || : ;; esac
 }
-beside() {
+run_in_lane() {
   inner=$1 own=$2 lanes= child=
   for signal in CONT HUP TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
   trap "pass_on INT" URG

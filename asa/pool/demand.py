@@ -104,8 +104,8 @@ def _cores(shapes: Sequence[AllocationShape], needs: Needs) -> int:
     shape = next((shape for shape in shapes if shape.serves(needs)), None)
     if shape is None:
         return max(int(dict(needs).get("cores", 1)), 1)
-    beside = min((int(shape.resources[name] / amount) for name, amount in needs if amount), default=shape.threads)
-    return -(-shape.threads // max(min(beside, shape.threads), 1))
+    at_once = min((int(shape.resources[name] / amount) for name, amount in needs if amount), default=shape.threads)
+    return -(-shape.threads // max(min(at_once, shape.threads), 1))
 
 
 def _needs_of_groups(scheduler: Scheduler) -> dict[str, Needs]:

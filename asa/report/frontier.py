@@ -24,7 +24,7 @@ CHOSEN = "*"
 _FAR_APART = 10.0  # times: from there on an axis is logarithmic
 _ROOM = 11  # letters to the right of the last place, for those that would overlap
 _LABEL = 9
-_BESIDE_PT = 7.0  # between intervals that would hide each other
+_APART_PT = 7.0  # between intervals that would hide each other
 _COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinct to colour-blind eyes
 _MARKERS = {"B": "s", "P": "o", "C": "^"}
 _BEST_COLOUR = "#555555"
@@ -170,9 +170,9 @@ def frontier_figure(candidates: Sequence[PlanAmongOthers], path: str | Path, tit
         label="none is sooner with fewer core-hours" if len(best) > 1 else None,
     )
     for candidate in candidates:
-        same = [other for other in candidates if _is_beside(candidate, other, hours)]
+        same = [other for other in candidates if _would_hide(candidate, other, hours)]
         place = same.index(candidate) - (len(same) - 1) / 2
-        _draw(panel, candidate, _BESIDE_PT * place)
+        _draw(panel, candidate, _APART_PT * place)
     _label_times(panel)
     panel.set_xlabel("expected core-hours")
     panel.set_ylabel("expected makespan; bars: 8 in 10 cases")
@@ -190,7 +190,7 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _is_beside(one: PlanAmongOthers, other: PlanAmongOthers, hours: Sequence[float]) -> bool:
+def _would_hide(one: PlanAmongOthers, other: PlanAmongOthers, hours: Sequence[float]) -> bool:
     near = 0.02 * (max(hours) - min(hours))
     return abs(one.sketch.core_hours - other.sketch.core_hours) <= near
 

@@ -18,18 +18,18 @@ from .directives import Directive
 from .options import marked, name_of
 from .sizes import COUNTED, SIZES, Needs, read_needs
 
-__all__ = ["COUNTED", "SIZES", "Needs", "beside", "come_to", "marked", "min_nodes", "name_of", "with_memory"]
+__all__ = ["COUNTED", "SIZES", "Needs", "come_to", "marked", "min_nodes", "name_of", "with_memory", "without_size"]
 
 _MIB: Final = 1 << 20
 _HINT: Final = "Write options of sbatch that say its size, each as --name=value."
 
 
-def beside(options: Iterable[str]) -> tuple[str, ...]:
+def without_size(options: Iterable[str]) -> tuple[str, ...]:
     """Return those of some options that do not concern a job's size.
 
     Examples
     --------
-    >>> beside(["--gres=gpu:2", "--constraint=fast"])
+    >>> without_size(["--gres=gpu:2", "--constraint=fast"])
     ('--constraint=fast',)
     """
     return tuple(option for option in options if name_of(option) not in SIZES)
@@ -48,7 +48,7 @@ def come_to(request: tuple[str, ...], options: tuple[str, ...] = ()) -> Needs:
     >>> needs.cores, needs.nodes, needs.memory_bytes >> 30
     (8, 2, 16)
     """
-    given = {directive.name: directive for directive in map(_read, (*request, *beside(options)))}
+    given = {directive.name: directive for directive in map(_read, (*request, *without_size(options)))}
     if other := next((name for name in map(name_of, request) if name not in SIZES), ""):
         raise InputError(f"--{other} does not say how large a job is", hint=f"Write it into `options`. {_HINT}")
     return read_needs(given, lambda *_: None)

@@ -190,10 +190,10 @@ def default_runs_folder(*, begins: bool = False) -> Path:
     """
     if named := os.environ.get("ASA_RUNS"):
         return Path(named)
-    return own_beside(Path(_RUNS), begins=begins)
+    return own_runs(Path(_RUNS), begins=begins)
 
 
-def own_beside(runs: Path, *, begins: bool = True) -> Path:
+def own_runs(runs: Path, *, begins: bool = True) -> Path:
     """Return a folder of runs, or, if that is another user's, the user's own next to it, which has the user's name.
 
     `runs`: the folder.
@@ -202,7 +202,7 @@ def own_beside(runs: Path, *, begins: bool = True) -> Path:
     return safe.ones_own(runs, begins=begins)
 
 
-def beside_own(runs: Path) -> tuple[Path, str]:
+def runs_of_another(runs: Path) -> tuple[Path, str]:
     """Return the folder of another user's runs next to the user's own, and its owner; empty if there is none."""
     theirs = runs.with_name(_RUNS)
     return theirs, owned.of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
@@ -307,7 +307,7 @@ class RunFolder:
         with in_words("cannot be made", path, "Nothing was submitted. Name another folder with --runs or ASA_RUNS."):
             safe.provide_above(path, is_shared=is_shared)
             if is_usual and runs.name == _RUNS and not os.environ.get("ASA_RUNS") and owned.of_another(runs):
-                return cls.create(owned.own_beside(runs), plan)
+                return cls.create(owned.own_path(runs), plan)
             check_runs(runs)
             safe.make_folder(path, is_shared=is_shared)
             safe.make_folder(path / _REQUESTS)
@@ -811,7 +811,7 @@ def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
             RunFolder(path)  # says what is wrong with it
     every = sorted([*own, *others], key=lambda run: run.created_s)
     guess = near(named, [*(run.name for run in every), *(run.path.name for run in every)]) if named else ""
-    theirs, owner = beside_own(runs)
+    theirs, owner = runs_of_another(runs)
     if named and owner:
         return find_run(theirs, named)
     known = ", ".join(run.path.name for run in every[-5:])

@@ -117,7 +117,7 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
         return
     seen = set[JobSpec]()
     for job in jobs_at_first(plan, strategy):
-        kind = JobSpec("x", walltime_s=1.0, **{name: getattr(job.spec, name) for name in BESIDE_OPTIONS})
+        kind = JobSpec("x", walltime_s=1.0, **{name: getattr(job.spec, name) for name in CHECKED_WITH_OPTIONS})
         if job.spec.options and kind not in seen:
             seen.add(kind)
             try:
@@ -150,7 +150,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
 
 
 # what may contradict them; what runs, when, and behind what does not
-BESIDE_OPTIONS = (
+CHECKED_WITH_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
     *(key.field for key in OF_JOBS),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from asa.backend import Backend, JobSpec, Preflight
 from asa.errors import InputError
 from asa.runner.folder import RunPlan
-from asa.runner.outlook import BESIDE_OPTIONS, PlannedSpec, jobs_at_first
+from asa.runner.outlook import CHECKED_WITH_OPTIONS, PlannedSpec, jobs_at_first
 from asa.strategies.base import Strategy
 
 MAX_QUESTIONS = 20
@@ -74,5 +74,5 @@ def _findings(jobs: Iterator[PlannedSpec], questions: _Questions) -> Iterator[tu
 
 def _kind(spec: JobSpec) -> JobSpec:
     """Reduce a job to what it asks for: what it runs, when, and behind what makes no difference."""
-    asked = {name: getattr(spec, name) for name in (*BESIDE_OPTIONS, "request", "walltime_s", "array", "avoid")}
+    asked = {name: getattr(spec, name) for name in (*CHECKED_WITH_OPTIONS, "request", "walltime_s", "array", "avoid")}
     return JobSpec("x", **asked)

@@ -193,9 +193,9 @@ def _own(releases: Mapping[str, str], stage: str) -> tuple[str, ...]:
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: Waves) -> tuple[Step, ...]:
     """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
     if not is_series(waves):
-        beside = {stage.name for wave in waves for stage in wave[1:]}
+        side_by_side = {stage.name for wave in waves for stage in wave[1:]}
         return tuple(
-            replace(_step(state, planned, state.stages[slot.stage].stage, 0, slot), beside=slot.stage in beside)
+            replace(_step(state, planned, state.stages[slot.stage].stage, 0, slot), beside=slot.stage in side_by_side)
             for slot in slots
         )
     stages = [state.stages[slot.stage].stage for slot in slots]

@@ -20,7 +20,7 @@ from asa.core.documents import read_text
 from asa.core.reading import run_command
 from asa.errors import InputError, near
 from asa.keys import TERMS, keys_of
-from asa.requests import beside
+from asa.requests import without_size
 from asa.requests.directives import Directive
 from asa.requests.forms import hint_of, takes
 from asa.requests.together import refuse_together
@@ -299,13 +299,13 @@ class _Checks:
         """Say that a file is not there, and what to do."""
         path = self._folder / name
         where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
-        hint = self._beside(name)
+        hint = self._nearby(name)
         if not hint:
             guess = near(path.name, names_in(path.parent), likeness=_LIKENESS)
             hint = f"{guess}Correct the path; if an earlier stage makes the file, list it in that stage's `outputs`."
         return f"{name}: no such file{where}", hint
 
-    def _beside(self, name: str) -> str:
+    def _nearby(self, name: str) -> str:
         """Say what to do about a file that is in the workflow file's folder; empty if it is not."""
         if not (self._reading.file.parent / name).is_file():
             return ""
@@ -406,7 +406,7 @@ class _Checks:
                 hint = f'Write it in `after`, as in after = ["{maker}"].'
             else:
                 message = f"{path} does not exist, and no earlier stage makes it"
-                hint = self._beside(path) or "Correct the path, or list it in `outputs` of the stage that makes it."
+                hint = self._nearby(path) or "Correct the path, or list it in `outputs` of the stage that makes it."
             message = f"stage {stage.name!r}: input {message}"
             self._reading.add((*location, number), message, hint, "warning")
 
@@ -420,7 +420,7 @@ class _Checks:
             return
         if _EXPANDED_IN_PATHS.search(path):
             return
-        hint = self._beside(path) or "List it in `outputs` of the stage that makes it, or create it before the run."
+        hint = self._nearby(path) or "List it in `outputs` of the stage that makes it, or create it before the run."
         self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
     def _check_printed(self, stage: Stage) -> None:
@@ -498,7 +498,7 @@ class _Checks:
     def _check_options(self, stage: Stage) -> None:
         """Warn of options that sbatch refuses before it asks a controller."""
         given: dict[str, Directive] = {}
-        for key, options in (("request", stage.request or ()), ("options", beside(stage.options))):
+        for key, options in (("request", stage.request or ()), ("options", without_size(stage.options))):
             for option in options:
                 name, equals, value = option.removeprefix("--").partition("=")
                 given[name] = Directive(name, value if equals else None, key)

@@ -486,15 +486,15 @@ def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
 
 def _script_in_file(given: str, file: Path) -> tuple[Path, str]:
     """Read the script that a workflow file names."""
-    beside = f"Paths of scripts are relative to {file.name}'s folder."
+    where = f"Paths of scripts are relative to {file.name}'s folder."
     try:
         path = file.parent / Path(given).expanduser()
         text = read_text(path)
     except RuntimeError as error:
-        raise InputError(f"the script {given} cannot be read: there is no such user", hint=beside) from error
+        raise InputError(f"the script {given} cannot be read: there is no such user", hint=where) from error
     except OSError as error:
         guess = near(path.name, names_in(path.parent)) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"the script {given} cannot be read: {error.strerror}", hint=f"{guess}{beside}") from error
+        raise InputError(f"the script {given} cannot be read: {error.strerror}", hint=f"{guess}{where}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"the script {given} is not UTF-8 text", hint="Run a program with `command`.") from error
     if "\0" in text:

@@ -22,7 +22,7 @@ _MAX_BYTES_READ: Final = 64 << 20
 """Larger files are known by size and time of change."""
 
 
-def folder_beside(file: Path) -> Path:
+def recorded_folder(file: Path) -> Path:
     """Name the folder that belongs to a workflow file."""
     return file.parent / f"{file.stem}.recorded"
 
@@ -49,7 +49,7 @@ def changed_since(file: Path) -> tuple[list[str], str]:
     >>> changed_since(Path("flow.toml"))
     ([], '')
     """
-    record = _record(folder_beside(file))
+    record = _record(recorded_folder(file))
     changed = [path for path, look in record.get("read", {}).items() if look_of(Path(path)) != look]
     to = f"--out {shlex.quote(str(file))}"
     commands = [shlex.join(command) for command in commands_of(file)]
@@ -61,7 +61,7 @@ def changed_since(file: Path) -> tuple[list[str], str]:
 
 def commands_of(file: Path) -> list[list[str]]:
     """Give the commands that a workflow file was recorded from; none if it was not."""
-    found = _record(folder_beside(file)).get("commands", [])
+    found = _record(recorded_folder(file)).get("commands", [])
     return [[str(word) for word in command] for command in found if isinstance(command, list)]
 
 
@@ -72,12 +72,12 @@ def is_of_recording(folder: Path) -> bool:
 
 def is_as_recorded(file: Path) -> bool:
     """Whether a workflow file is as it was written when it was recorded."""
-    return bool(look := look_of(file)) and _record(folder_beside(file)).get("file") == look
+    return bool(look := look_of(file)) and _record(recorded_folder(file)).get("file") == look
 
 
 def note_file(file: Path) -> None:
     """Note what a workflow file is like, once it is written."""
-    folder = folder_beside(file)
+    folder = recorded_folder(file)
     note(folder, dict(_record(folder)) | {"file": look_of(file)})
 
 

@@ -13,7 +13,7 @@ from asa.errors import InputError
 from asa.keys import RESOURCES, TERMS, Key, values_of
 from asa.preparation import Preparation
 from asa.printable import acts
-from asa.requests import COUNTED, beside
+from asa.requests import COUNTED, without_size
 from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
@@ -123,7 +123,7 @@ def _plain(key: Key, value: Any, stage: Stage) -> str:
     if stage.request is not None:
         if key.field in COUNTED:
             return ""
-        value = beside(stage.options) if key.field == "options" else value
+        value = without_size(stage.options) if key.field == "options" else value
     if value == key.default:
         return ""
     return _text(key.notation.write(value)) if key.notation is not None else _WRITTEN[key.kind](value)

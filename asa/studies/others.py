@@ -93,7 +93,7 @@ def _lot(
     return Lot(wait_s, np.maximum(slowdown, 1.0), rows)
 
 
-def beside(without: Lot, with_client: Lot) -> Others:
+def effect_on_others(without: Lot, with_client: Lot) -> Others:
     """Hold what the others met with a client against what they met without.
 
     `without`: what they met in the same world, followed alike, without the client.

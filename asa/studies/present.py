@@ -273,7 +273,7 @@ def draw(figure: Figure, path: str | Path) -> None:
     save_figure(drawn, path)
 
 
-def beside(
+def side_by_side(
     heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence[str]] | None = None
 ) -> list[PlottedSeries]:
     """Make series of bars that stand side by side at each place."""

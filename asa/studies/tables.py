@@ -70,7 +70,7 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     rows = []
     for cores in TABLE_1[workflow]:
         found = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
-        rows.append(Row([f"{cores:5d}", *(_beside(compared, digits) for compared in found)]))
+        rows.append(Row([f"{cores:5d}", *(_with_paper(compared, digits) for compared in found)]))
         if any(one.ours.is_spread for one in found):
             bounds = (written(one.ours, digits) for one in found)
             rows.append(Row(["", *(f"{words}   " if words else "" for words in bounds)], "dim"))
@@ -79,7 +79,7 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     return Table(["Cores", *STRATEGIES], rows, f"{workflow}: {heading}", wraps=())
 
 
-def _beside(compared: ComparedFigure, digits: int | None) -> Text:
+def _with_paper(compared: ComparedFigure, digits: int | None) -> Text:
     mark, style = _MARKS[compared.verdict]
     off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
     theirs = number(compared.published, digits)

@@ -32,7 +32,7 @@ _WHY_NEXT = "What decides it is how long each next leg waits, which the times ab
 
 
 @dataclass(frozen=True, slots=True)
-class WayBesideAnother:
+class ComparedWay:
     """One way of asking beside another, as shares of that one's figures: below 0 is sooner, and cheaper.
 
     They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
@@ -55,7 +55,7 @@ class WorthVerdict:
     best_simple: str  # of those that need no asa
     moments: int  # in which all that are compared completed
     sentences: tuple[str, str, str]
-    beside: tuple[WayBesideAnother, ...]  # each of asa's ways beside each simple one
+    beside: tuple[ComparedWay, ...]  # each of asa's ways beside each simple one
     failed: Mapping[str, int]  # ways that are left out, and in how many moments they failed
     waits: float  # share of the makespan, by `per-stage`, in which a stage waits that could have begun
     age_accrues: bool
@@ -81,19 +81,19 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
         first = next((run.reason for run in runs if run.reason), "nothing was run")
         raise RunError(f"nothing can be compared: {first}", where=workflow.name, hint="Correct the workflow's stages.")
     best = min(simple, key=lambda cell: _weight(cell, simple[0]))
-    beside = _beside(ours, simple)
-    answer, name = _answer(beside)
+    compared = _compared(ours, simple)
+    answer, name = _answer(compared)
     hero = next(cell for cell in ours if cell.strategy == name)
     way = hero if answer == "yes" else best
     waits, accrues = _share_of_waits(workflow, cells), runs[0].age_accrues
-    first = _first(answer, hero, best, next(o for o in beside if (o.way, o.rival) == (name, best.strategy)))
+    first = _first(answer, hero, best, next(o for o in compared if (o.way, o.rival) == (name, best.strategy)))
     rough = " Waits in the twin are far from those of the site: take this as a rough estimate." if is_rough else ""
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
     goes_on = any(stage.has_unknown_last_job for stage in workflow.stages.values())
     out = "".join(f" {one} is left out: it failed from {count} starting times." for one, count in failed.items())
     why = _why(answer, way, best, waits, accrues=accrues) if not goes_on else _WHY_NEXT
     return WorthVerdict(
-        answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), beside, failed, waits,
+        answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), compared, failed, waits,
         accrues,
     )  # fmt: skip
 
@@ -123,9 +123,9 @@ def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:
     return logs
 
 
-def _weight(cell: Cell, beside: Cell) -> float:
+def _weight(cell: Cell, other: Cell) -> float:
     """Weigh time and core-hours beside another's, in the mean of their logarithms."""
-    pairs = _pairs(cell, beside)
+    pairs = _pairs(cell, other)
     return float(pairs.mean(axis=0) @ (1.0, _PRICE)) if len(pairs) else math.inf
 
 
@@ -146,13 +146,13 @@ def _share(of_logs: Interval) -> Interval:
     return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.freedom)
 
 
-def _beside(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[WayBesideAnother, ...]:
+def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
     """Put each way beside each rival; all that is clear is right at once with 95 %."""
     pairs = [(one, rival) for one in ours for rival in rivals]
     found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
     return tuple(
-        WayBesideAnother(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
+        ComparedWay(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
         for (one, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
     )
 
@@ -171,9 +171,9 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
     return f"With {way.strategy} it takes {took} and {cost:,.0f} core-hours on average, and finishes {claim}"
 
 
-def _answer(beside: Sequence[WayBesideAnother]) -> tuple[Literal["yes", "no", "unclear"], str]:
+def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "unclear"], str]:
     """Answer, and name the way of asa's that it is about."""
-    of = {way: [one for one in beside if one.way == way] for way in dict.fromkeys(one.way for one in beside)}
+    of = {way: [one for one in compared if one.way == way] for way in dict.fromkeys(one.way for one in compared)}
     # by its worst: against the rival that is hardest to beat
     worst = {way: max(one.weighed.mean for one in ones) for way, ones in of.items()}
     better = [way for way, ones in of.items() if all(o.is_clear and o.weighed.mean < -_MATTERS for o in ones)]
@@ -189,7 +189,7 @@ def _answer(beside: Sequence[WayBesideAnother]) -> tuple[Literal["yes", "no", "u
     return "no", min(worst, key=worst.__getitem__)
 
 
-def _first(answer: str, hero: Cell, best: Cell, last: WayBesideAnother) -> str:
+def _first(answer: str, hero: Cell, best: Cell, last: ComparedWay) -> str:
     if answer == "yes":
         return f"It is worth it here: use {hero.strategy}."
     if answer == "unclear":

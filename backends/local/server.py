@@ -30,7 +30,7 @@ from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, JobOrder, Spool, Sp
 GRACE_S = 5.0
 """How many seconds a signalled job has to end."""
 
-MAX_BESIDE = 4
+MAX_LOCAL = 4
 """Upper bound of jobs that run outside the queue at the same time."""
 
 KEPT_S = 7 * 86400.0
@@ -391,19 +391,19 @@ class Server:
     def _start_what_may(self) -> None:
         """Start jobs in order, each when enough cores are free, without backfilling. Report those that must wait."""
         taken = sum(job.order.cores for job in self.running.values())
-        beside = sum(job.order.is_beside for job in self.running.values())
+        local = sum(job.order.is_beside for job in self.running.values())
         is_full = False
         for number in list(self.queue):
-            if is_full and beside >= MAX_BESIDE:
+            if is_full and local >= MAX_LOCAL:
                 break
             order = self.pending[number].order
             if order.is_beside:
-                may = beside < MAX_BESIDE
+                may = local < MAX_LOCAL
             else:
                 may = not is_full and taken + order.cores <= order.slots
                 is_full |= not may
             if may:
-                taken, beside = taken + order.cores, beside + order.is_beside
+                taken, local = taken + order.cores, local + order.is_beside
                 self._care(number, self._start)
         for number in list(self._unwritten):
             if number in self.pending:

@@ -44,7 +44,7 @@ class ClientJob:
     launched: int = UNSTARTED  # how many were started before it; UNSTARTED until it was
     reason: str = ""  # why it waits, or how it ended
     doomed: bool = field(default=False)  # whether its dependency can never be met
-    beside: bool = False  # whether it is local: it takes none of the machine's cores
+    is_local: bool = False  # whether it runs where the client is: it takes none of the machine's cores
     unended: int = 0  # jobs that have not ended and whose end it waits for
     # each: a second of the payload, the cores from then on, and whether it waits for these or gives others back
     widths: tuple[tuple[int, int, bool], ...] = ()

@@ -107,7 +107,7 @@ class Engine:
         posts: Iterable[str] = (),
         qos: int = 0,
         partition: int = 0,
-        beside: bool = False,
+        is_local: bool = False,
         widths: Iterable[tuple[int, int, bool]] = (),
         amounts: Mapping[str, int] | None = None,
         work: Work | None = None,
@@ -115,7 +115,7 @@ class Engine:
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
-        One `beside` the machine (a local job) takes none of its cores, and starts as soon as nothing keeps it back.
+        A local one (`is_local`) takes none of the machine's cores, and starts as soon as nothing keeps it back.
         Each of `widths` is a second of its payload, and how many cores it has from then on: at most so many, or, where
         that is true, at least so many, for which it waits. In addition to its cores it takes `amounts` of the pools.
         The `work` of several jobs takes `run` if as many as share it run all the time; they end together, and work done
@@ -138,7 +138,7 @@ class Engine:
             held,
             frozenset(awaits),
             frozenset(posts),
-            beside=beside,
+            is_local=is_local,
             widths=tuple(sorted(widths)),
             work=work,
             saves=saves,
@@ -278,7 +278,7 @@ class Engine:
     def planned(self, number: int) -> float | None:
         """Return the planned start of a client's pending job; None if the core does not plan, or it is kept back."""
         job = self.clients[number]
-        waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.beside
+        waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.is_local
         return float(self._core.planned(job.index)) if waits and isinstance(self._core, PlanningCore) else None
 
     @property
@@ -396,7 +396,7 @@ class Engine:
         self._settle(job)
 
     def _give_back(self, job: ClientJob) -> None:
-        if not job.beside:
+        if not job.is_local:
             self._core.give_back(job.index, job.start + job.request)
 
     def _settle(self, ended: ClientJob) -> None:
@@ -457,7 +457,7 @@ class Engine:
             heappush(self._timers, (ready, job.index - len(self.table)))
             return
         job.eligible = self.now
-        if job.beside:
+        if job.is_local:
             self._begin(job)
             self._changed[job.index - len(self.table)] = None
             return

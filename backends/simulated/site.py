@@ -165,7 +165,7 @@ class SimulatedBackend:
         engine, number = self._engine, self._number(job_id)
         where = f"job {job_id!r}"
         job = engine.clients[number]
-        if not self._grows or job.beside or engine.widths.is_addition(number):
+        if not self._grows or job.is_local or engine.widths.is_addition(number):
             raise BackendError("cannot get more cores here", where=where, hint="Submit a wider one.")
         if job.state.is_final:
             raise BackendError("has ended", where=where, hint="Submit another.")
@@ -277,7 +277,7 @@ class SimulatedBackend:
             held=spec.held,
             awaits=spec.awaits,
             posts=spec.posts,
-            beside=spec.local,
+            is_local=spec.local,
             widths=self._widths(spec, cores),
             amounts=self._amounts(spec),
             partition=0 if partition is None else partition.place,

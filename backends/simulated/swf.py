@@ -370,9 +370,9 @@ def _eight_digits(
     words: NDArray[np.uint64] = np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
     word = words[end - 8]
     word ^= np.uint64(0x3030303030303030)
-    beside = (64 - 8 * digits).astype(np.uint64)  # bits of the word that are not the number's
-    word >>= beside
-    word <<= beside
+    others = (64 - 8 * digits).astype(np.uint64)  # bits of the word that are not the number's
+    word >>= others
+    word <<= others
     broken = ((word | (word + np.uint64(0x0606060606060606))) & np.uint64(0xF0F0F0F0F0F0F0F0)) != 0
     for factor, shift, mask in (
         (1 + (10 << 8), 8, 0x00FF00FF00FF00FF),

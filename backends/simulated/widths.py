@@ -89,7 +89,7 @@ class Widths:
         """
         engine, job = self._engine, self._engine.clients[number]
         is_too_wide = cores + self.of(number) > engine.capacity
-        if job.state.is_final or job.beside or self.is_addition(number) or is_too_wide:
+        if job.state.is_final or job.is_local or self.is_addition(number) or is_too_wide:
             raise ValueError(f"job {number} cannot get {cores} more cores")
         left = job.request if job.start == UNSTARTED else max(job.start + job.request - engine.now, 1)
         other = engine.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])

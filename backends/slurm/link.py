@@ -16,7 +16,7 @@ from asa.backend import Capabilities, JobSpec
 from asa.elements import Elements, parse_elements
 from asa.errors import BackendError, InputError
 from asa.keys import JobKeys
-from asa.requests import beside
+from asa.requests import without_size
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
@@ -72,9 +72,9 @@ class SlurmJob(JobKeys):
         return f"{stem}-e%a{dot}{kind}"
 
     @property
-    def beside_size(self) -> tuple[str, ...]:
+    def further_options(self) -> tuple[str, ...]:
         """What else its size depends on: of its options, those that do not say it, and that it is an array."""
-        return (*beside(self.options), *(("--array",) if self.array else ()))
+        return (*without_size(self.options), *(("--array",) if self.array else ()))
 
     @property
     def burst_buffer(self) -> str:

@@ -101,7 +101,7 @@ def in_numbers(job: SlurmJob) -> SlurmJob:
     own += [f"--nodes={job.nodes}"] if job.nodes else []
     sizes = tuple(option for option in job.options if name_of(option) in SIZES)
     try:
-        needs = come_to((*own, *sizes), job.beside_size)
+        needs = come_to((*own, *sizes), job.further_options)
     except InputError:
         return job
     return replace(

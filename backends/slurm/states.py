@@ -17,7 +17,7 @@ from .reasons import kind
 class _Word(NamedTuple):
     """The meaning of a word for a job's state, and its source."""
 
-    kind: Literal["waits", "held", "runs", "ended", "beside"]
+    kind: Literal["waits", "held", "runs", "ended", "other"]
     since: str  # the first release of Slurm that has it, "22.05" for all that asa is written for
     source: str  # the API description that lists it, or the page of state codes
 
@@ -46,19 +46,19 @@ STATES: dict[str, _Word] = {
     "SPECIAL_EXIT": _Word("held", "22.05", "v0.0.40"),  # by RequeueExitHold, or scontrol
     "RESV_DEL_HOLD": _Word("held", "22.05", "v0.0.40"),
     "CONFIGURING": _Word("runs", "22.05", "v0.0.40"),
-    "POWER_UP_NODE": _Word("beside", "22.05", "v0.0.40"),
+    "POWER_UP_NODE": _Word("other", "22.05", "v0.0.40"),
     "COMPLETING": _Word("runs", "22.05", "v0.0.40"),
     "RESIZING": _Word("runs", "22.05", "v0.0.40"),
     "SIGNALING": _Word("runs", "22.05", "v0.0.40"),
     "STAGE_OUT": _Word("runs", "22.05", "v0.0.40"),
     "STOPPED": _Word("runs", "22.05", "v0.0.40"),
-    "UPDATE_DB": _Word("beside", "22.05", "v0.0.40, and no more in v0.0.42"),
-    "EXPEDITING": _Word("beside", "25.11", "v0.0.44"),
+    "UPDATE_DB": _Word("other", "22.05", "v0.0.40, and no more in v0.0.42"),
+    "EXPEDITING": _Word("other", "25.11", "v0.0.44"),
 }
 """All job states in the published descriptions of Slurm's API, v0.0.40 to v0.0.45.
 
-``beside`` means a flag, which does not give the job's state. If there are only flags, or unknown words, the job's times
-and exit code decide: see `base_of`.
+``other`` means a flag that says nothing of whether the job waits, runs or has ended. If there are only such flags, or
+unknown words, the job's times and exit code decide: see `base_of`.
 """
 
 _KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})
@@ -75,7 +75,7 @@ ENDED = frozenset(word for word, says in STATES.items() if says.kind == "ended")
 _HELD_WORDS = frozenset(word for word, says in STATES.items() if says.kind == "held")
 _BACK_IN_QUEUE = _HELD_WORDS | {"REQUEUED", "REQUEUE_FED"}
 _UNDER_WAY = frozenset(word for word, says in STATES.items() if says.kind == "runs")
-_BESIDE = frozenset(word for word, says in STATES.items() if says.kind == "beside")
+_OTHER = frozenset(word for word, says in STATES.items() if says.kind == "other")
 _ENDS = {
     "COMPLETED": JobState.COMPLETED,
     "TIMEOUT": JobState.TIMEOUT,
@@ -109,7 +109,7 @@ def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, .
     >>> base_of(["FROBBING"], ran=True, has_ended=False), base_of(["STOPPED"], ran=True, has_ended=False)
     (('RUNNING', 'FROBBING'), ('STOPPED',))
     """
-    if not words or any(word in STATES and word not in _BESIDE for word in words):
+    if not words or any(word in STATES and word not in _OTHER for word in words):
         return tuple(words)
     if not ran:
         return ("CANCELLED" if has_ended else "PENDING", *words)
@@ -130,7 +130,7 @@ def is_over(start_s: float | None, end_s: float | None, limit_s: float | None, *
 def is_guessed(record: SlurmRecord) -> bool:
     """Say whether a job is taken to have failed only because no word says how it ended, and no exit code."""
     base, *others = record.states or ("",)
-    says_nothing = bool(others) and all(word not in STATES or word in _BESIDE for word in others)
+    says_nothing = bool(others) and all(word not in STATES or word in _OTHER for word in others)
     return base == "FAILED" and says_nothing and not (record.exit_code or record.signal)
 
 

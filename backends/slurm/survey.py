@@ -11,7 +11,7 @@ from asa.errors import InputError
 from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
-_UNTOLD: Mapping[str, str] = {}
+_UNKNOWN: Mapping[str, str] = {}
 
 
 def age_accrues(config: Mapping[str, str]) -> bool | None:
@@ -83,7 +83,7 @@ def capabilities(
     accrues: bool,
     accounts: Sequence[str] = (),
     changeable: Collection[str] = ("nodes",),
-    config: Mapping[str, str] = _UNTOLD,
+    config: Mapping[str, str] = _UNKNOWN,
 ) -> Capabilities:
     """Work out what the site can do; the user's settings take precedence.
 

@@ -11,7 +11,7 @@ from asa.backends.shell.script import payload_of, refuse_unwritable
 from asa.backend import Capabilities, JobSpec
 from asa.errors import SubmitRejectedError
 from asa.keys import asked, terms_of
-from asa.requests import beside
+from asa.requests import without_size
 
 from .defaults import JobDefaults
 from .dependencies import Passed
@@ -91,7 +91,8 @@ class JobWriter:
         options, per_node = _with_own_nodes(spec), site.cores_per_node
         asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:
-            return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": (*spec.request, *beside(options))}
+            given = (*spec.request, *without_size(options))
+            return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": given}
         whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
         # all memory is what one stage of several may have asked for
         memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}

@@ -472,7 +472,7 @@ def test_a_job_that_shrinks_gives_cores_back_at_its_moments():
     """Counted from the beginning of its payload, and for those that wait."""
     engine = Engine(CAPACITY, table([(0, 30, 30, 8), (5, 10, 10, 4), (6, 10, 10, 6)]))
     job = engine.submit(cores=8, request=100, run=60, awaits=["go"], widths=[(20, 4, False), (40, 2, False)])
-    engine.submit(cores=1, request=50, run=35, posts=["go"], beside=True)
+    engine.submit(cores=1, request=50, run=35, posts=["go"], is_local=True)
     until_the_end(engine)
     assert (engine.clients[job].start, engine.clients[job].payload_start, engine.clients[job].end) == (30, 35, 95)
     assert engine.start.tolist() == [0, 55, 75]

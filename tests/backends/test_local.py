@@ -16,7 +16,7 @@ import pytest
 from asa.backends.local import server as server_module
 from asa.backends.local.backend import LocalBackend, start_server
 from asa.backends.local.processes import boot
-from asa.backends.local.server import MAX_BESIDE, Server
+from asa.backends.local.server import MAX_LOCAL, Server
 from asa.backends.local.spool import Spool, SpooledStanding, locked, put, written
 from local_queue import Queue, ended, job, lines, running
 from slurm_testbed import until
@@ -151,10 +151,10 @@ def test_local_stages_run_beside_the_queue_a_few_at_a_time(queue):
     backend = queue.connect(cores=1)
     running(backend, backend.submit(job("sleep 60")))
     waiting = backend.submit(job())
-    told = ended(backend, *(backend.submit(job("sleep 0.4", cores=7, local=True)) for _ in range(MAX_BESIDE + 3)))
+    told = ended(backend, *(backend.submit(job("sleep 0.4", cores=7, local=True)) for _ in range(MAX_LOCAL + 3)))
     assert {s.state for s in told} == {JobState.COMPLETED}
     at_once = [sum(a.start_s <= b.start_s < a.end_s for a in told) for b in told]
-    assert max(at_once) == MAX_BESIDE
+    assert max(at_once) == MAX_LOCAL
     assert backend.status([waiting])[waiting].state is JobState.PENDING
 
 

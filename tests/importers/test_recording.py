@@ -20,7 +20,7 @@ from asa.importers.recording import inside, keep, record, recorder, translate
 from asa.importers.recording.recorder import Recording
 from asa.importers.scripts import ImportChoices
 from asa.spec import load_workflow, write_workflow
-from asa.spec.recorded import changed_since, folder_beside
+from asa.spec.recorded import changed_since, recorded_folder
 
 JOB = "#!/bin/sh\n#SBATCH -n 2 -t 10\necho $1\n"
 
@@ -1003,7 +1003,7 @@ def test_a_file_says_when_to_record_again(place):
     file = Path("flow.toml")
     file.write_text(write_workflow(made.imported.workflow, made.imported.scripts))
     assert load_workflow(file).stages.keys() == stages.keys()
-    keep(done, made, folder_beside(file))
+    keep(done, made, recorded_folder(file))
     assert changed_since(file)[0] == []
     Path("other.txt").write_text("y\n")
     assert changed_since(file)[0] == []

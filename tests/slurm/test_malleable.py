@@ -2,8 +2,8 @@
 
 from contextlib import closing
 
-from asa.backends.dmr.beside import JobManager
 from asa.backends.dmr.desk import ManagerDesk
+from asa.backends.dmr.in_job import JobManager
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.commands import CommandLink
 from slurm_runs import site

@@ -10,7 +10,18 @@ from rich.console import Console
 from asa.core.intervals import Interval
 from asa.report.page.drawing import Bar
 from asa.studies import present
-from asa.studies.present import Figure, Look, Panel, PlottedSeries, Row, Table, beside, draw, shares_of_best, stacked
+from asa.studies.present import (
+    Figure,
+    Look,
+    Panel,
+    PlottedSeries,
+    Row,
+    Table,
+    draw,
+    shares_of_best,
+    side_by_side,
+    stacked,
+)
 
 
 def shown(table, width=60):
@@ -67,7 +78,7 @@ def test_panels_that_share_an_axis_show_all(monkeypatch, tmp_path):
 
 def test_bars_stand_beside_or_on_each_other(monkeypatch, tmp_path):
     """Those that consist of parts have their heights above them; one without parts is none."""
-    side = beside({"a": [1, 2], "b": [3, 4]}, {"b": ["x", "y"]})
+    side = side_by_side({"a": [1, 2], "b": [3, 4]}, {"b": ["x", "y"]})
     assert side[0].xs[0] + side[0].width == pytest.approx(side[1].xs[0])
     pile = stacked(
         {"one": Bar((("wait", 1.0), ("run", 1200.0))), "none": Bar(()), "other": Bar((("wait", 2.0), ("run", 3.0)))}

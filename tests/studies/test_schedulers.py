@@ -12,7 +12,7 @@ from asa.backend import JobSpec
 from asa.cli.campaign import app
 from asa.core.intervals import Interval
 from asa.errors import InputError
-from asa.studies.others import beside, lot_of
+from asa.studies.others import effect_on_others, lot_of
 from asa.studies.schedulers import study as schedulers
 from asa.studies.schedulers.graph import graph
 from asa.studies.schedulers.study import LeftOut, SchedulerCampaign, SchedulerRun, conclude, run_campaign
@@ -101,10 +101,11 @@ def test_the_same_jobs_count_with_a_client_as_without():
         Told(1000.0, submit=[900, 950], start=[1000, 1010], end=[1100, 1110], run=[100, 100]), 1000.0, 50.0
     )
     client = Told(1000.0, submit=[900, 950], start=[1060, 1010], end=[1160, 1110], run=[100, 100])
-    told = beside(without, lot_of(client, 1000.0, 50.0, without))
+    told = effect_on_others(without, lot_of(client, 1000.0, 50.0, without))
     assert (told.jobs, told.mean_wait_s, told.longer_wait_s) == (2, 80.0, 30.0)
     late = Told(1000.0, submit=[900, 950], start=[999, 1010], end=[1100, 1110], run=[100, 100])
-    assert beside(lot_of(late, 1000.0, 50.0), lot_of(client, 1000.0, 50.0, lot_of(late, 1000.0, 50.0))).jobs == 1
+    alone = lot_of(late, 1000.0, 50.0)
+    assert effect_on_others(alone, lot_of(client, 1000.0, 50.0, alone)).jobs == 1
 
 
 def test_a_run_that_a_scheduler_stretched_counts_as_long_as_it_was():
@@ -115,7 +116,7 @@ def test_a_run_that_a_scheduler_stretched_counts_as_long_as_it_was():
 def test_the_difference_is_of_the_same_jobs():
     without = lot_of(Told(0.0, submit=[0, 5], start=[10, 5], end=[20, 25], run=[10, 20]), 0.0, 50.0)
     client = lot_of(Told(0.0, submit=[0, 5], start=[30, 5], end=[40, 25], run=[10, 20]), 0.0, 50.0, without)
-    told = beside(without, client)
+    told = effect_on_others(without, client)
     assert (told.jobs, told.mean_wait_s, told.longer_wait_s) == (2, 5.0, 10.0)
     assert (told.mean_slowdown, told.more_slowdown) == (1.5, 1.0)
     assert told.waited_more_h == pytest.approx(20 / 3600)
@@ -145,9 +146,9 @@ def test_a_client_that_takes_the_machine_makes_others_wait(log):
     alone, again, taken = (site.open(2) for _ in range(3))
     began = alone.now()
     without = lot_of(alone, began, 86400.0)
-    assert beside(without, lot_of(again, began, 86400.0)).longer_wait_s == 0
+    assert effect_on_others(without, lot_of(again, began, 86400.0)).longer_wait_s == 0
     taken.submit(JobSpec("all", cores=64, walltime_s=20000.0, run_s=20000.0))
-    told = beside(without, lot_of(taken, began, 86400.0))
+    told = effect_on_others(without, lot_of(taken, began, 86400.0))
     assert told.longer_wait_s > 0
     assert told.waited_more_h == pytest.approx(told.longer_wait_s * told.jobs / 3600)
 

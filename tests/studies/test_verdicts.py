@@ -9,11 +9,11 @@ from asa.studies.paper.published import METRICS, NORMALISED, SIZES, STRATEGIES, 
 from asa.studies.paper.verdicts import (
     ComparedFigure,
     above_best,
-    beside_others,
-    beside_sizes,
     count,
     levelled,
     of_claim,
+    verdict_on_column,
+    verdict_on_row,
 )
 
 NAMES = ("big-job", "per-stage", "asa")
@@ -46,18 +46,18 @@ def replicated(figures):
     ],
 )
 def test_a_row_is_judged_by_who_is_better_and_by_how_much(ours, published, key, verdict):
-    assert beside_others(replicated(row(*ours)), row(*published), key) == verdict
+    assert verdict_on_row(replicated(row(*ours)), row(*published), key) == verdict
 
 
 def test_what_noise_hides_is_not_as_the_paper():
     published = row(100, 200, 100)
     ours = {"big-job": (100.0,) * 4, "per-stage": (20.0, 400.0, 30.0, 350.0), "asa": (100.0,) * 4}
-    assert beside_others(ours, published, "per-stage") == "differs"
+    assert verdict_on_row(ours, published, "per-stage") == "differs"
     together = {"big-job": (10.0, 190.0, 15.0, 185.0), "per-stage": (110.0, 290.0, 115.0, 285.0)}
     # what replications have in common is no noise
-    assert beside_others(together, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "as the paper"
+    assert verdict_on_row(together, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "as the paper"
     once = {name: values[:1] for name, values in together.items()}
-    assert beside_others(once, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "differs"
+    assert verdict_on_row(once, {"big-job": 100.0, "per-stage": 200.0}, "per-stage") == "differs"
 
 
 @pytest.mark.parametrize("metric", ["twt_s", "makespan_s"])
@@ -68,7 +68,7 @@ def test_a_world_without_differences_is_as_the_paper_only_where_the_paper_has_no
             same = levelled(replicated(published))
             for name, figure in published.items():
                 apart = any(abs(figure - other) > 0.05 * max(figure, other) for other in published.values())
-                assert beside_others(same, published, name) == ("differs" if apart else "as the paper")
+                assert verdict_on_row(same, published, name) == ("differs" if apart else "as the paper")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_world_without_differences_is_as_the_paper_only_where_the_paper_has_no
     ],
 )
 def test_a_column_is_judged_by_itself_and_by_the_other_sizes(ours, published, least, verdict):
-    assert beside_sizes(replicated(ours), published, 28, least=least) == verdict
+    assert verdict_on_column(replicated(ours), published, 28, least=least) == verdict
 
 
 @pytest.mark.parametrize(

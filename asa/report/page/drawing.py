@@ -573,12 +573,12 @@ def strips(
             canvas.line(left, y, _WIDTH - 14, y, "grid")
         for key, value in entries.items():
             mark = of.index(key)
-            beside = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
+            own_y = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
             text = f"{name}, {key}: {written(value)}"
             if interval := whiskers.get((name, key)):
-                canvas.line(at(interval[0]), beside, at(interval[1]), beside, f"whisker s{mark % _PALETTE}")
+                canvas.line(at(interval[0]), own_y, at(interval[1]), own_y, f"whisker s{mark % _PALETTE}")
                 text += f" ({written(interval[0])} to {written(interval[1])})"
-            canvas.add(_mark(mark, at(value), beside, text))
+            canvas.add(_mark(mark, at(value), own_y, text))
     return canvas.svg()
 
 

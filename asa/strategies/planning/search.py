@@ -197,8 +197,8 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
             for index, (count, _) in enumerate(risen):
                 found[here + count].append(extension.best([index]))
         if not isinstance(piece, str):
-            beside = _side_by_side(question, piece, ways, first=first and here == 0)
-            found[here + 1] += [(np.array([[question.cost_s(way)]]), way, [0]) for way in beside]
+            parallel = _side_by_side(question, piece, ways, first=first and here == 0)
+            found[here + 1] += [(np.array([[question.cost_s(way)]]), way, [0]) for way in parallel]
     return _made(found[-1]) if pieces else ways
 
 

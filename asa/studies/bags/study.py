@@ -17,7 +17,7 @@ from asa.errors import InputError
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
-from asa.studies.others import Lot, beside, lot_of
+from asa.studies.others import Lot, effect_on_others, lot_of
 from asa.studies.runs import completed, one_by_one, simulated
 from asa.workflow import Stage, Workflow
 
@@ -125,6 +125,6 @@ def _run(cell: BagCell, site: Site, seed: int, jobs: int, without: Lot) -> BagRu
     began_s = world.now()
     [result] = run_all(world, [Run(flow, load_strategy(_STRATEGY))])
     took = completed(flow, result, f"{cell.trace}, {jobs} jobs, start {seed}")
-    others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
+    others = effect_on_others(without, lot_of(world, began_s, _WINDOW_S, without))
     name = site.capabilities.system
     return BagRun(name, cores, cell.hours, jobs, seed, took.makespan_s, took.core_hours, others.longer_wait_s)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from asa.studies.present import Figure, Look, Measure, Panel, PlottedSeries, beside, draw, number
+from asa.studies.present import Figure, Look, Measure, Panel, PlottedSeries, draw, number, side_by_side
 
 from .comparison import ComparedOutcome
 from .distance import Distance
@@ -82,7 +82,7 @@ def _waits(grid: Grid) -> Figure:
     panels = []
     for name, methods in grid.items():
         waits = {method: [float(values(some, "average_wait_s").mean()) / 3600] for method, some in methods.items()}
-        panels.append(Panel(beside(waits), name, y="h", names=[""]))
+        panels.append(Panel(side_by_side(waits), name, y="h", names=[""]))
     columns = min(4, len(grid))
     return Figure(panels, (max(3 * columns, 6), 2.6 * -(-len(grid) // columns) + 0.6), columns, looks=STYLES)
 
@@ -95,7 +95,7 @@ def _breakdowns(name: str, methods: Mapping[str, Sequence[ComparedOutcome]]) -> 
         parts = {method: breakdown(some, by) for method, some in methods.items()}
         waits = {method: [part.average_wait_s / 3600 for part in of] for method, of in parts.items()}
         names = [f"{label(by, part)}\n{part.jobs:,} jobs" for part in next(iter(parts.values()))]
-        panels.append(Panel(beside(waits), f"{name}: average wait by {title}", y="h", names=names))
+        panels.append(Panel(side_by_side(waits), f"{name}: average wait by {title}", y="h", names=names))
     return Figure(panels, (12, 9), 1, looks=STYLES)
 
 

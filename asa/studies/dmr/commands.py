@@ -13,7 +13,7 @@ import typer
 
 from asa.core.drawing import make_figure_folder
 from asa.core.options import Output, OutputOption, sizes_in
-from asa.studies.dmr.serving import beside, serve, submit
+from asa.studies.dmr.serving import run_in_job, serve, submit
 from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ app = typer.Typer(
 )
 
 
-for _command in (serve, submit, beside):
+for _command in (serve, submit):
     app.command()(_command)
+app.command("beside")(run_in_job)
 
 
 @app.command()

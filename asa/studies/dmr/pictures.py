@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from asa.studies.present import Figure, Look, Panel, PlottedSeries, beside, draw
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw, side_by_side
 
 from .series import Evolution, JobPair
 from .study import Study
@@ -38,7 +38,7 @@ def draw_gains(study: Study, path: Path) -> None:
             for version in ("fixed", "synchronous")
         )
         gains = [f"{100 * (1 - after / before):.0f} %" for before, after in zip(fixed, flexible, strict=True)]
-        bars = beside({"fixed": fixed, "flexible": flexible}, {"flexible": gains})
+        bars = side_by_side({"fixed": fixed, "flexible": flexible}, {"flexible": gains})
         panels.append(Panel(bars, title, "jobs", "s", [str(jobs) for jobs in sizes]))
     draw(Figure(panels, (10, 4), looks=_LOOKS), path)
 

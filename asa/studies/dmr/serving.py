@@ -106,7 +106,7 @@ def submit(
     sys.stdout.write(f"job {answer['job']}, which writes to {answer['output']}\n")
 
 
-def beside(
+def run_in_job(
     command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
     *,
     processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1, max=MAX_CORES)],
@@ -126,8 +126,8 @@ def beside(
 
     Exit codes: the program's; 2 the input cannot be used.
     """
-    from asa.backends.dmr.beside import JobManager
     from asa.backends.dmr.desk import ManagerDesk
+    from asa.backends.dmr.in_job import JobManager
     from asa.backends.dmr.manager import SOCKET
     from asa.dmr.protocol import ADDRESS, JOB, PROCESSES
     from asa.sites import open_facility

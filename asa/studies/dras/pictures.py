@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from asa.studies.dras.training import Episode
-from asa.studies.present import Figure, Look, Panel, PlottedSeries, beside, draw
+from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw, side_by_side
 
 from .evaluation import MethodOutcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
@@ -60,7 +60,7 @@ def draw_modes(outcomes: Sequence[MethodOutcome], path: Path) -> None:
         kind: [by_mode[kind].mean_wait_s / 3600 for by_mode in by_method.values()]
         for kind in ("ready", "reserved", "backfilled")
     }
-    panel = Panel(beside(waits), y="mean wait (h)", names=list(by_method))
+    panel = Panel(side_by_side(waits), y="mean wait (h)", names=list(by_method))
     draw(Figure([panel], (8, 4), slanted=True), path)
 
 

@@ -58,10 +58,10 @@ from asa.studies.paper.study import (
 )
 from asa.studies.paper.verdicts import (
     ComparedFigure,
-    beside_others,
-    beside_sizes,
     levelled,
     of_claim,
+    verdict_on_column,
+    verdict_on_row,
 )
 from asa.studies.runs import put_together, typical
 from asa.units import core_hours
@@ -98,11 +98,11 @@ def _usages(mode: str, runs: _Runs) -> Iterable[Usage]:
             for cores in sizes:
                 row = {name: runs[mode, workflow, cores, name] for name in STRATEGIES}
                 for strategy in STRATEGIES:
-                    compared = [_beside_row(metric, strategy, row, workflow, cores) for metric in METRICS]
+                    compared = [_compared_in_row(metric, strategy, row, workflow, cores) for metric in METRICS]
                     yield Usage(mode, workflow, system, cores, strategy, *compared)
 
 
-def _beside_row(
+def _compared_in_row(
     metric: str, strategy: str, row: Mapping[str, Sequence[PaperRun]], workflow: str, cores: int
 ) -> ComparedFigure:
     ours = _samples(metric, row)
@@ -116,7 +116,7 @@ def _samples(metric: str, row: Mapping[str, Sequence[PaperRun]]) -> dict[str, li
 
 
 def _judged(ours: Mapping[str, Sequence[float]], published: Mapping[str, float], strategy: str) -> ComparedFigure:
-    verdict, alike = (beside_others(row, published, strategy) for row in (ours, levelled(ours)))
+    verdict, alike = (verdict_on_row(row, published, strategy) for row in (ours, levelled(ours)))
     return ComparedFigure.of(mean_interval(ours[strategy]).within(0.0), published[strategy], verdict, alike)
 
 
@@ -156,7 +156,7 @@ def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:
                    for cores in TABLE_2[workflow]}  # fmt: skip
         figures = {cores: _figures(of) for cores, of in by_size.items()}
         for cores, of in by_size.items():
-            compared = {name: _beside_column(name, cores, figures, workflow) for name in _MIN_APART}
+            compared = {name: _compared_in_column(name, cores, figures, workflow) for name in _MIN_APART}
             yield Accuracy(
                 workflow,
                 of[0].system,
@@ -192,13 +192,13 @@ def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
     return means
 
 
-def _beside_column(
+def _compared_in_column(
     name: str, cores: int, figures: Mapping[int, Mapping[str, list[float]]], workflow: str
 ) -> ComparedFigure:
     ours = {size: of[name] for size, of in figures.items()}
     column: dict[int, Spread] = {size: getattr(row, name) for size, row in TABLE_2[workflow].items()}
     published = {size: spread.mean for size, spread in column.items()}
-    verdict, alike = (beside_sizes(of, published, cores, least=_MIN_APART[name]) for of in (ours, levelled(ours)))
+    verdict, alike = (verdict_on_column(of, published, cores, least=_MIN_APART[name]) for of in (ours, levelled(ours)))
     most = 100.0 if name in {"hit_percent", "miss_percent"} else math.inf
     return ComparedFigure.of(mean_interval(ours[cores]).within(0.0, most), published[cores], verdict, alike)
 

@@ -25,8 +25,8 @@ _FOUND: Mapping[Verdict, str] = {
 _SPELLED = {"blast": "BLAST"}
 _INTERVAL = Column("95 %", None, "Student's interval of the mean")
 _OFF = (Column("Off, %", 0, "Ours over the paper's, less 1"), Column("Verdict"))
-_BESIDE = (Column("Ours", 1), _INTERVAL, Column("Paper's", 1), *_OFF)
-_BESIDE_TIME = (Column.of_time("Ours"), _INTERVAL, Column.of_time("Paper's"), *_OFF)
+_WITH_PAPER = (Column("Ours", 1), _INTERVAL, Column("Paper's", 1), *_OFF)
+_TIME_WITH_PAPER = (Column.of_time("Ours"), _INTERVAL, Column.of_time("Paper's"), *_OFF)
 _TIMES = (("twt_s", "waiting"), ("makespan_s", "makespan"))
 _USED = (*_TIMES, ("core_hours", "core-hours"))
 _WAITS = (("real_h", "real wait"), ("predicted_h", "predicted wait"), ("perceived_h", "perceived wait"))
@@ -257,19 +257,19 @@ def _usages(results: PaperResults) -> Iterator[PageTable]:
         return one.workflow, one.system, one.cores, one.strategy, one.mode
 
     rows = [
-        (*shown(one), words, *_beside(getattr(one, name), None)) for one in results.usages for name, words in _TIMES
+        (*shown(one), words, *_with_paper(getattr(one, name), None)) for one in results.usages for name, words in _TIMES
     ]
     words = "Waiting and makespan: means over replications with their 95 % intervals."
-    yield PageTable([*columns, Column("What"), *_BESIDE_TIME], rows, words, _verdicts(rows, 10))
-    hours = [(*shown(one), *_beside(one.core_hours, 1)) for one in results.usages]
+    yield PageTable([*columns, Column("What"), *_TIME_WITH_PAPER], rows, words, _verdicts(rows, 10))
+    hours = [(*shown(one), *_with_paper(one.core_hours, 1)) for one in results.usages]
     words = "Core-hours: means over replications with their 95 % intervals."
-    yield PageTable([*columns, *_BESIDE], hours, words, _verdicts(hours, 9))
+    yield PageTable([*columns, *_WITH_PAPER], hours, words, _verdicts(hours, 9))
 
 
 def _averages(results: PaperResults) -> PageTable:
-    columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_BESIDE]
+    columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_WITH_PAPER]
     rows = [
-        (one.workflow, one.strategy, one.mode, f"{words}, %", *_beside(getattr(one, name), 1))
+        (one.workflow, one.strategy, one.mode, f"{words}, %", *_with_paper(getattr(one, name), 1))
         for one in results.normalised
         for name, words in _USED
     ]
@@ -280,19 +280,19 @@ def _averages(results: PaperResults) -> PageTable:
 def _accuracies(results: PaperResults) -> Iterator[PageTable]:
     columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What")]
     rows = [
-        (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), None, 3600.0))
+        (one.workflow, one.system, one.cores, words, *_with_paper(_of(one, name), None, 3600.0))
         for one in results.accuracies
         for name, words in _WAITS
     ]
     words = "Waits: 60 submissions of each size, one a minute, in every replication."
-    yield PageTable([*columns, *_BESIDE_TIME], rows, words, _verdicts(rows, 8))
+    yield PageTable([*columns, *_TIME_WITH_PAPER], rows, words, _verdicts(rows, 8))
     rows = [
-        (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), 2))
+        (one.workflow, one.system, one.cores, words, *_with_paper(_of(one, name), 2))
         for one in results.accuracies
         for name, words in _SHARES
     ]
     words = "Hits, misses and overhead of the same submissions; hits and misses add up to 100 %."
-    yield PageTable([*columns, *_BESIDE], rows, words, _verdicts(rows, 8))
+    yield PageTable([*columns, *_WITH_PAPER], rows, words, _verdicts(rows, 8))
 
 
 def _of(row: Accuracy, name: str) -> ComparedFigure:
@@ -344,7 +344,7 @@ def _stacked(one: Breakdown) -> Bar:
     return Bar(tuple(parts))
 
 
-def _beside(found: ComparedFigure, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
+def _with_paper(found: ComparedFigure, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
     ours = found.ours
     scaled = Interval(unit * ours.mean, unit * ours.low, unit * ours.high, ours.freedom)
     return scaled.mean, written(scaled, digits), unit * found.published, 100 * found.deviation, found.verdict

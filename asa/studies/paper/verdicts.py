@@ -72,7 +72,7 @@ class ComparedFigure:
         return cls(ours, published, ours.mean / published - 1 if published else math.nan, verdict, alike)
 
 
-def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
+def verdict_on_row(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
     """Judge one figure of a row, by who is better and by how much.
 
     `ours`: the row: each figure in several replications, which are the same for all; better when smaller.
@@ -80,11 +80,11 @@ def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, flo
     Examples
     --------
     >>> row = {"a": (10.0, 11.0, 12.0), "b": (20.0, 22.0, 24.0)}
-    >>> beside_others(row, {"a": 100.0, "b": 210.0}, "b")
+    >>> verdict_on_row(row, {"a": 100.0, "b": 210.0}, "b")
     'as the paper'
-    >>> beside_others(row, {"a": 100.0, "b": 400.0}, "b")
+    >>> verdict_on_row(row, {"a": 100.0, "b": 400.0}, "b")
     'same order'
-    >>> beside_others(row, {"a": 100.0, "b": 50.0}, "b")
+    >>> verdict_on_row(row, {"a": 100.0, "b": 50.0}, "b")
     'differs'
     """
     if not _separates(ours, published, key):
@@ -93,7 +93,7 @@ def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, flo
     return "as the paper" if _within(_ratio(means, key), _ratio(published, key)) else "same order"
 
 
-def beside_sizes(
+def verdict_on_column(
     ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K, *, least: float
 ) -> Verdict:
     """Judge one figure of a column, by how it stands to other sizes and by itself.
@@ -101,7 +101,7 @@ def beside_sizes(
     Examples
     --------
     >>> column = {28: (0.4, 0.5, 0.6), 640: (8.0, 9.0, 10.0)}
-    >>> [beside_sizes(column, {28: 0.4, 640: 17.0}, size, least=0.05) for size in column]
+    >>> [verdict_on_column(column, {28: 0.4, 640: 17.0}, size, least=0.05) for size in column]
     ['as the paper', 'same order']
     """
     if not _separates(ours, published, key):

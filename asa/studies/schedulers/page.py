@@ -139,7 +139,7 @@ def _plainly(results: SchedulerResults) -> Iterator[str]:
         return
     quick = min((one for one in candidates if one.is_as_quick), key=_makespan)
     near = [one.strategy for one in candidates if one.is_as_quick and one.strategy != quick.strategy]
-    gain = _beside_base(quick, candidates)
+    gain = _compared_with_base(quick, candidates)
     if len(near) + 1 == len(candidates):
         yield f"In time no strategy differs significantly from the others; `{quick.strategy}` comes first, with {gain}."
     else:
@@ -158,7 +158,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
     price = _percent(quick.core_hours.mean, "more core-hours", "fewer core-hours", "as many core-hours", "Per-Stage")
     yield (
         f"`{quick.strategy}` costs {price}; to save core-hours take `{best.strategy}`, which comes out quickest of "
-        f"those that cost least, with {_beside_base(best, candidates)}."
+        f"those that cost least, with {_compared_with_base(best, candidates)}."
     )
 
 
@@ -185,11 +185,11 @@ def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]
     return f"This rests on {ran}; what is called clear or significant is so with 95 %."
 
 
-def _beside_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
-    """Say how long a strategy takes beside Big Job, or Big Job beside Per-Stage."""
+def _compared_with_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
+    """Say how long a strategy takes compared with Big Job, or Big Job compared with Per-Stage."""
     base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
-    [beside] = [other for other in candidates if other.strategy == base]
-    return _percent(one.makespan.mean / beside.makespan.mean, "more time", "less time", "as much time", name)
+    [other_base] = [other for other in candidates if other.strategy == base]
+    return _percent(one.makespan.mean / other_base.makespan.mean, "more time", "less time", "as much time", name)
 
 
 def _percent(ratio: float, more: str, less: str, same: str, than: str) -> str:
@@ -250,9 +250,9 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
 
 
 def _seconds(strategy: str, found: Interval, side: Side) -> str:
-    beside = ", ".join(words for words in (written(found, None), f"clearly {side}" if side else "") if words)
+    details = ", ".join(words for words in (written(found, None), f"clearly {side}" if side else "") if words)
     longer = f"{'+' if found.mean >= 0 else ''}{format_duration(found.mean)}"
-    return f"{strategy} {longer}{f' ({beside})' if beside else ''}"
+    return f"{strategy} {longer}{f' ({details})' if details else ''}"
 
 
 def _geometric(ratios: Iterable[float]) -> float:
@@ -336,9 +336,9 @@ def _first_of(
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
     """Say who is quickest, and who of those that cost little; nobody is held against himself."""
     quick, words = _first_of(standings, lambda one: one.is_as_quick)
-    beside = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
-    beside += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]
-    words += f", at {' and '.join(beside)}"
+    ratios = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
+    ratios += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]
+    words += f", at {' and '.join(ratios)}"
     if not quick.is_thrifty:
         thrifty = [one for one in standings if one.is_thrifty]
         best, names = _first_of(thrifty, lambda one: one.is_as_quick_of_thrifty)

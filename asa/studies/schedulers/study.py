@@ -28,7 +28,7 @@ from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.logs.study import peak_sizes
-from asa.studies.others import Lot, beside, lot_of
+from asa.studies.others import Lot, effect_on_others, lot_of
 from asa.studies.plain import as_plain
 from asa.studies.runs import figures, measured, one_by_one, put_together, refuse_wider, typical
 from asa.studies.schedulers.graph import graph
@@ -232,7 +232,7 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
         where = f"{cell.workflow} on {cell.cores} cores of {cell.world}, {cell.scheduler}, {cell.strategy}, {seed=}"
         metrics, jobs = measured(workflow, result, where, age_accrues=site.capabilities.age_accrues)
         without = _undisturbed(cell.world, cell.scheduler, seed, cell.window_s)
-        others = beside(without, lot_of(world, began_s, cell.window_s, without))
+        others = effect_on_others(without, lot_of(world, began_s, cell.window_s, without))
         what = (site.capabilities.system, cell.scheduler, cell.workflow, cell.cores, cell.strategy, seed)
         met = (others.jobs, others.mean_wait_s, others.mean_slowdown, others.longer_wait_s, others.more_slowdown)
         return SchedulerRun(*what, *figures(workflow, metrics), *met, others.waited_more_h, jobs)

@@ -18,7 +18,7 @@ from asa.runner import Run, run_all
 from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
 from asa.studies.harness import How, Kind, code_digest, digest, fill
-from asa.studies.others import Lot, beside, lot_of
+from asa.studies.others import Lot, effect_on_others, lot_of
 from asa.studies.programs import BENCHMARKS
 from asa.studies.runs import Known, completed, each_knowing, simulated
 from asa.workflow import Stage, Workflow
@@ -181,6 +181,6 @@ def _run(
     asked = workflow if width == CHOSEN else workflow.fixed(width)
     [result] = run_all(world, [Run(asked, load_strategy(strategy), bank=bank)], history=cell.history, is_followed=True)
     took = completed(asked, result, f"{cell.trace}, {name}, start {known.seed}")
-    others = beside(without, lot_of(world, began_s, _WINDOW_S, without))
+    others = effect_on_others(without, lot_of(world, began_s, _WINDOW_S, without))
     of = (known.site.capabilities.system, name, cell.age_accrues, strategy, width, known.seed)
     return ShapeRun(*of, took.makespan_s, took.core_hours, others.jobs, others.longer_wait_s)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from asa.backends.shell.script import is_utf8
 
 from asa.errors import BackendError, InputError
-from asa.requests import SIZES, Needs, beside, come_to, name_of
+from asa.requests import SIZES, Needs, come_to, name_of, without_size
 
 from ..link import SlurmJob
 from ..options import (
@@ -86,7 +86,7 @@ class Dialect(ABC):
     def size(self, options: Sequence[str]) -> dict[str, Any]:
         """Convert size options as sbatch does: slurmrestd leaves that to its client."""
         given = dict(checked(options, "", SIZES))
-        needs = come_to(tuple(option for option in options if name_of(option) in SIZES), beside(options))
+        needs = come_to(tuple(option for option in options if name_of(option) in SIZES), without_size(options))
         nodes = given.get("nodes") or ""
         fewer = {"nodes": self.nodes(needs.tasks)} if nodes.isdigit() and int(nodes) > needs.tasks else {}
         return fewer | self.tasks(needs, given)

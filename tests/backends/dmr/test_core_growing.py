@@ -187,7 +187,7 @@ def test_what_joined_ends_with_the_job_however_that_ends(machine, end):
 def test_what_cannot_grow_is_refused(machine):
     world = machine()
     job = world.submit(cores=2, request=30, run=10)
-    beside = world.submit(cores=1, request=30, run=30, beside=True)
+    beside = world.submit(cores=1, request=30, run=30, is_local=True)
     live_until(world, 1)
     other = world.widths.grow(job, 4)
     for number, cores in ((job, 7), (beside, 1), (other, 1)):

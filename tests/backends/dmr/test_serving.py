@@ -12,9 +12,9 @@ import pytest
 from asa.dmr import Action, Session
 
 _COMMANDS = (
-    "import typer\nfrom asa.studies.dmr.serving import beside, serve, submit\nfrom asa.errors import AsaError\n"
+    "import typer\nfrom asa.studies.dmr.serving import run_in_job, serve, submit\nfrom asa.errors import AsaError\n"
     "app = typer.Typer(pretty_exceptions_enable=False)\napp.command()(serve)\napp.command()(submit)\n"
-    "app.command()(beside)\n"
+    "app.command('beside')(run_in_job)\n"
     "try: app()\nexcept AsaError as error: raise SystemExit(f'{error.exit_code}: {error}')"
 )
 

@@ -1,8 +1,8 @@
 """A manager that knows the batch system by its ports alone, beside the program of one job."""
 
 import pytest
-from asa.backends.dmr.beside import JobManager
 from asa.backends.dmr.desk import ManagerDesk
+from asa.backends.dmr.in_job import JobManager
 
 from asa.backend import Capabilities
 from asa.dmr import Action, Session
