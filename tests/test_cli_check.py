@@ -418,6 +418,30 @@ def test_what_only_a_shell_would_expand_is_told(place):
     assert [message for _, _, message, _ in problems] == ["stage 'b': inputs: ~/y is used literally, ~/, too"]
 
 
+def test_little_memory_is_warned_of(place):
+    """A bare number is MiB, and who writes 4 means gigabytes."""
+    rows = [
+        f'name = "s{n}"\ncommand = "true"\nmemory = {size}' for n, size in enumerate(('"4"', '"16M"', '"64M"', '"4G"'))
+    ]
+    write(*rows)
+    warned = [(message, hint) for _, severity, message, hint in told() if severity == "warning"]
+    assert [message for message, _ in warned] == [
+        f"stage 's{n}': memory of {size} MiB is hardly enough for a shell" for n, size in ((0, 4), (1, 16))
+    ]
+    assert 'memory = "4G"' in warned[0][1]
+
+
+def test_an_array_of_one_element_is_warned_of(place):
+    """Who writes 40 may mean forty."""
+    rows = [
+        f'name = "s{n}"\ncommand = "true"\narray = {array}' for n, array in enumerate(("40", '"40"', '"0"', '"1-40"'))
+    ]
+    write(*rows)
+    warned = [(message, hint) for _, severity, message, hint in told() if severity == "warning"]
+    assert [message for message, _ in warned] == [f"stage 's{n}': an array of one element, number 40" for n in (0, 1)]
+    assert 'array = "1-40"' in warned[0][1]
+
+
 def test_the_schema_is_hinted_at_once(place):
     """A file that names one is not told."""
     text = 'name = "w"\n[[stage]]\nname = "a"\ncommand = "true"\ncores = 1\nwalltime = "1h"\n'
