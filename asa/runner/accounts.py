@@ -80,9 +80,9 @@ class Accounts:
         return self.widths_in(self.line_of(job)).get(job.status.job_id, [])
 
     def widths_in(self, line: Sequence[Job]) -> dict[str, list[tuple[float, int]]]:
-        """Return, for a job and each that joined it, since when it had how many cores of its own.
+        """Return how many cores of its own a job had, and each job that joined it, and from when on.
 
-        The cores requested last are given back first. O(steps + jobs) if few are there at a time.
+        The cores requested last are given back first. O(steps + jobs) if few jobs are joined at the same time.
         """
         widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]
         coming = sorted((began[0][0], at) for at, began in enumerate(widths) if at and began)

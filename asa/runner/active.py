@@ -239,7 +239,8 @@ class Active(Submitter):
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
         """Note the news of several jobs; failures last, since the state of other jobs is evidence on their cause.
 
-        Not those that cast doubt on other jobs' results for their common tasks.
+        Failures `in_doubt` keep their place in the order: they are evidence on other jobs themselves, namely that tasks
+        which exited with 0 may have failed.
         """
 
         def is_failure(one: JobStatus) -> bool:

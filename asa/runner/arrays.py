@@ -47,7 +47,7 @@ def how_they_ended(ends: Iterable[ElementEnd]) -> str:
 def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:
     """Group elements that ended in the same way, and say how; in order of their numbers.
 
-    Slurm may give a reason with an exit code, or none.
+    An exit code is the same end with a reason of Slurm's and without one.
 
     Examples
     --------

@@ -221,7 +221,7 @@ class RunCourse:
     def hand_back(self, name: str, reason: str, at_s: float, job_id: str = "") -> Iterator[Record]:
         """Note that a stage failed and its host will hand it over once more, with a new request.
 
-        The same holds if a job failed ahead of the handover: then none is submitted before that.
+        If its job failed before the stage was handed over at all, the next one is submitted only after the handover.
         """
         self.host.handed_back(name, reason, self.stages)
         yield self.retrying([name], reason, at_s, job_id)

@@ -56,8 +56,8 @@ def drive(
     on_record
         Called with each new record as it happens.
     on_pass
-        Called in each pass of the loop, before it waits: with a sequence of the run's state, the batch system, and
-        until when the loop will wait.
+        Called in each pass of the loop, before it waits: with the run's state (in a sequence of one), the batch system,
+        and the time until which the loop will wait, if that is planned.
     requests
         Returns requests of the program that hosts an open run; those of others are in its folder.
 

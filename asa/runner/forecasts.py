@@ -37,8 +37,8 @@ class NoForecast:
 class LearnedForecast:
     """A bank's predictions, for jobs as if they were submitted now.
 
-    An estimator's random draw (Algorithm 1) holds until the bank learns something new from the client's own jobs. So
-    looking at a plan again does not change it, and does not repeat the draw until it suits.
+    An estimator's random draw (Algorithm 1) is repeated only once the bank has learned something new from the client's
+    own jobs. So a plan that is made again without news is the same.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class PlannedForecast:
 class KnownForecast:
     """Waits read from a simulator's future.
 
-    The simulator says when a job would start that is submitted at some time but kept back until it is needed, as by a
-    dependency. The result is the shortest lead with which it starts as early as possible.
+    The simulator is asked when a job would start that is submitted at some time, but not eligible before it is needed.
+    The result is the shortest lead time with which it starts as early as possible.
     """
 
     is_informed = True

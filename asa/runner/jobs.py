@@ -23,7 +23,7 @@ PAYLOAD_COMPLETED = "EndedWell"
 
 
 def round_of(spec: JobSpec) -> str:
-    """Name the round of a job: by what the tokens of all its jobs begin with; empty for a job by itself.
+    """Return the name of a job's round: the common beginning of its jobs' tokens; empty if a stage has only this job.
 
     Examples
     --------

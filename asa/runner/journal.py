@@ -31,7 +31,8 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     is_acted_on
         Whether it is acted on, so that it must be the user's own.
     max_bytes
-        Upper bound for reading. The user's own is read up to `OWN_JOURNAL_BYTES`, unless this is less than usual.
+        Upper bound for reading. For the user's own journal it is `OWN_JOURNAL_BYTES`, unless a smaller bound than the
+        default is given.
 
     Returns
     -------

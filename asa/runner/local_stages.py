@@ -289,7 +289,7 @@ def _unchangeable(job_id: str) -> BackendError:
 def _advice(reason: str, *ports: object) -> Advice:
     """Ask each backend until one knows the reason; if none does, return the first one's answer.
 
-    A reason that both know is the batch system's, as there is no queue here.
+    If both know it, it is a reason of the batch system's, which is asked first: local stages have no queue.
     """
     answers = [port.advice(reason) for port in ports if isinstance(port, Advisor)]
     return next((advice for advice in answers if reason not in str(advice)), answers[0] if answers else Advice(reason))

@@ -25,7 +25,7 @@ class Looked(NamedTuple):
     """The result of a look.
 
     `is_over`: whether the run has ended, and nothing is left to do.
-    `wake_s`: the next planned action, on the batch system's clock, if nothing happens before; None if none is planned.
+    `wake_s`: when the next action is planned, on the batch system's clock; None if none is planned.
     """
 
     is_over: bool

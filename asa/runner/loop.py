@@ -99,8 +99,8 @@ def run_all(
         How many past jobs of all users banks learn from at the beginning, the latest that the site shows. 0: they only
         ever learn from this client's own jobs.
     is_followed
-        Whether the banks already follow this queue: they know all that `Backend.queue_events` has reported until now.
-        They must be copies that nobody uses afterwards, as they follow it only while something is left to plan.
+        Whether the banks have already learned all that `Backend.queue_events` has reported until now. They must be
+        copies that nobody uses afterwards, as they go on learning only while something is left to plan.
     on_record
         Called with each new record; not with those of a journal.
     requests
@@ -204,7 +204,7 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 def _may_plan(one: Active) -> bool:
     """Whether a run has stages to submit, or jobs that may be given back, replaced or get more cores.
 
-    What runs counts if another job is to follow it.
+    A stage that runs counts if its job is to be followed by another one of the stage.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:

@@ -22,11 +22,11 @@ class Stages(Mapping[str, StageView]):
     A stage is settled once it is done, has failed for good, or will not run. A stage after a failure will not, unless
     it says otherwise (`asa.workflow.Stage.when`). A change costs O(stages that follow).
 
-    A stage that may begin before those end that it follows no longer follows them once it has its turn.
+    A stage that may begin before the end of those that it follows counts as independent of them once it may begin.
 
     `workflow`: their graph.
-    `has_released`: whether a stage, an array, may run a part of it, as those that it needs of others have completed; or
-    may yet, if the one that is named has ended.
+    `has_released`: given the stages, an array among them, and the name of another array whose elements it follows one
+    by one: whether some of its elements can run already; or, if the other array has ended, whether any can at all.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ class Stages(Mapping[str, StageView]):
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
         """Return begin and end of the nearest stages in one direction that have begun; beyond them, times are in order.
 
-        While no stage has begun before one that it follows, no stage after one that has not begun needs a look.
+        Stages after one that has not begun are looked at only if some stage began before one that it follows.
         """
         to_see, seen = list(neighbours[name]), set[str]()
         while to_see:

@@ -171,7 +171,7 @@ def give_back(one: Active) -> float | None:
 
 
 def release_claimed(one: Active) -> float | None:
-    """Release jobs whose stages were handed over; give up those whose request is too small, or that were dropped.
+    """Release jobs whose stages were handed over; give up those that are too small, or whose stages were dropped.
 
     A job is released by a file that is made once, whatever the job does at that moment. Return when to try again if
     that fails.

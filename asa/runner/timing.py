@@ -16,9 +16,10 @@ _MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the
 
 
 def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
-    """Submit stages whose job may yet turn up only in the same combination: in another job they would run twice.
+    """Change a planned job if some of its stages are in a job whose submission is in doubt.
 
-    Stages before them in a planned job are submitted first.
+    That job may turn up after all, so these stages are submitted again only together, exactly as in that job: else they
+    would run twice. Stages before them in the planned job are submitted first.
     """
     if planned.is_addition or not state.jobs.doubtful:
         return planned
@@ -156,8 +157,8 @@ def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
     """Return the earliest time to submit a planned job; infinity while that depends on other jobs.
 
-    A local job is submitted when the stages before it have ended; a failed one, after a pause; and one that depends on
-    such a job, not before it.
+    A local job is submitted when the stages before it have ended. A job that failed is submitted again after a pause;
+    those that depend on it are not submitted before that.
     """
     if planned.is_addition:
         return -math.inf

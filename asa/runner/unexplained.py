@@ -50,9 +50,10 @@ class UnknownAnswers:
         return token in self._answers and self._answers[token].is_new
 
     def unsent(self, entry: Unsent) -> None:
-        """Note that a job was not submitted; without an unknown answer, for another reason.
+        """Note that a job was not submitted.
 
-        If its submission is in doubt the answer was lost, and the next one decides.
+        If this was not for an unknown answer, earlier ones are forgotten; except if the answer was lost, so that the
+        submission is in doubt: then the next answer decides.
         """
         if self.is_new(entry.token):
             self._answers[entry.token] = replace(self._answers[entry.token], is_new=False)
@@ -70,7 +71,8 @@ class UnknownAnswers:
     def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
         """Return a job's answer if it has been the same for so long that it is a refusal; else empty.
 
-        `others`: jobs of the same target of which none was accepted since: the same answer to them counts for this job.
+        `others`: jobs to the same target, if none of them was accepted since: time counts from the first of them that
+        got the same answer.
         """
         if (own := self._answers.get(token)) is None:
             return ""

@@ -200,9 +200,9 @@ class Units:
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Give back what jobs that are gone had taken; return whether all could be written.
+        """Settle what ended jobs left open, as tasks that they had taken; return whether all of it could be written.
 
-        `given_back`: what was given back already.
+        `given_back`: for what this was done before; more is added.
         """
         return True
 

@@ -2,8 +2,8 @@
 
 A stage's elements are submitted in rounds: a new round begins each time that the stage is submitted again. A round has
 as many jobs, its *parts*, as the batch system's limits require. No element is in two parts of a round, and only
-elements that did not complete are submitted again. Where each needs only the element of the same number of another
-array, a part has those for which that has completed, and the round goes on until the other array has ended.
+elements that did not complete are submitted again. If each element depends only on the one with the same number in another
+array, a part has those whose counterparts have completed, and the round goes on until the other array has ended.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class ElementUnits(RoundUnits):
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
         """Whether to submit smaller parts, since one was not accepted.
 
-        Not while other parts of the round are queued or running, as these may be too many: they are waited for.
+        Not while other parts of the round are queued or running: they may be the cause, and so are waited for.
         """
         if (array := spec.array) is None:
             return False

@@ -102,9 +102,9 @@ class TaskUnits(RoundUnits):
         return any(one.status.in_doubt for one in self.jobs.get(job.round, ()))
 
     def _decisive(self, job: Job) -> Job:
-        """Of a round's ended jobs, return the one whose end is the stage's: the one that saw all tasks end.
+        """Return the ended job of a round that decides how the stage ended: the one that saw all tasks end.
 
-        One in which tasks that exited with 0 may have failed takes precedence.
+        If there is a job in which tasks that exited with 0 may have failed, that one decides.
         """
         jobs = self.jobs.get(job.round, [])
         if self._is_doubted(job):
