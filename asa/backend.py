@@ -93,8 +93,8 @@ class Dependency:
     delay_s
         Seconds after its start, for `DependencyType.AFTER` only.
     or_end
-        The job may also start once the other has ended, however, before these seconds are over. A backend that cannot
-        tell its batch system so may have it wait for them.
+        With `delay_s`: the job may also start as soon as the other has ended, in whatever way. A backend whose batch
+        system has no such dependency may let it wait for the whole delay.
     """
 
     job_id: str

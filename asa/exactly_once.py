@@ -180,8 +180,8 @@ class Submitter(ABC):
     def clear_up(self, token: str, attempt: Attempt) -> float:
         """Find out whether a job in doubt was accepted; return when to go on.
 
-        Where it may be accepted late it looks twice, with a pause; the second look may be another client's: see
-        `sought`.
+        Where it may be accepted late, it is looked for twice, with a pause in between. The first look is noted with
+        `sought`, so that the second may be another client's.
         """
         now_s = self.backend.now()
         if not attempt.is_due(now_s):
@@ -325,7 +325,8 @@ class Submitter(ABC):
     def withdraw(self, job_id: str) -> bool:
         """Keep a job that is to be cancelled from beginning its payload; return whether that is certain.
 
-        It is also certain for a job that was seen to have begun, and for one that began before it was requeued.
+        It counts as certain, too, if the payload is known to have begun, perhaps before the job was requeued: then
+        there is nothing to keep back.
         """
         status = self.status_of(job_id)
         if status is None or status.payload_start_s is not None or not isinstance(self.backend, Withdrawing):
@@ -381,8 +382,8 @@ class Submitter(ABC):
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
         """Cancel jobs that their owner does not know, or knows as cancelled; return the tokens for which that failed.
 
-        A submission may have arrived twice though it was answered, and a batch system may lose the last calls to it.
-        None if they could not be looked for.
+        There are such jobs if a submission arrived twice although it was answered, or if the batch system has lost the
+        last calls to it. Returns None if they could not be looked for.
         """
         if not tokens:
             return []

@@ -205,7 +205,7 @@ def _too_early(now_s: float, needed_s: float, hold_until_s: float) -> str:
 
 
 class _Walk:
-    """The remaining stages, in order, with when each is expected to be needed, until none is due soon.
+    """The remaining stages in order, each with the time at which it is expected to be needed, until none is due soon.
 
     O(stages + edges), where stages with equal predecessors count these edges once.
     """

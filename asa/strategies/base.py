@@ -107,14 +107,14 @@ class StageView:
     cores
         Cores that its job has while it runs, if not the same for all stages of the job; else 0.
     started_s, ended_s
-        When the stage itself (not its allocation) began and ended. A stage that has completed in a job that still runs
-        for others may not be done yet.
+        When the stage itself (not its allocation) began and ended. A stage may have ended before its phase
+        is done, while its job still runs other stages.
     resubmissions
         How often its job was given back before the stage began, or failed, and was submitted again.
     attempts
         How often it failed and is to be tried again.
     not_before_s
-        When that happens, at the earliest.
+        The earliest time for the next attempt.
     reason
         Why it failed, or does not run; empty otherwise.
     leg
@@ -155,7 +155,7 @@ class StageView:
     is_unyielding: bool = False
 
     def with_past(self, before: StageView) -> StageView:
-        """Let a stage that is submitted again know of the legs that it had; others had none.
+        """Add the legs that the stage had before it was submitted again; change nothing if it had none.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class RunView:
     first
         Index in the workflow's order: all stages before it are settled.
     idle_core_hours
-        What early allocations have idled, and what present ones may still.
+        Core-hours that early allocations have idled so far, and those that present ones may still idle.
     """
 
     workflow: Workflow

@@ -50,11 +50,11 @@ class Elastic(Strategy):
     what joins it, wait longer. When the rest of the walltime would not be enough for the remaining stages, the job is
     cancelled, and these are submitted as another.
 
-    Whether a stage goes into the previous stage's job is decided when that is submitted: with it the job has a longer
-    walltime, and waits longer; another job queues meanwhile where age accrues, and begins up to two minutes late. If
-    the stage needs more cores, another choice is to ask for these, or to keep an earlier stage's cores, idle during the
-    narrow stages between. On a busy machine, more cores for the job's whole remaining walltime may take far longer to
-    come than the job can idle.
+    When a job is submitted, it is decided whether the next stage is in it, too. If so, the job's walltime is longer,
+    and so is its wait. If not, the stage's own job queues while the first one runs, where age accrues, and begins up to
+    two minutes late. If the next stage needs more cores, it is also decided whether they are asked for, or an earlier
+    stage's cores are kept, idle during the narrow stages in between. On a busy machine, more cores for the job's whole
+    remaining walltime may take far longer to come than the job can idle.
 
     Parameters
     ----------

@@ -5,8 +5,9 @@ early start only shortens a leg. So the lead is optimized over all legs together
 to save their state; the next leg is submitted a seconds before a leg must begin to save it, and waits w seconds. Then
 each leg works for min(L - s, L - s - a + w) seconds, and nothing runs for s + max(w - a, 0) seconds between two legs.
 The chosen lead has the least loss for each second of work. The loss is that time and, at the price of plans, the
-core-hours of the s seconds in which both legs hold their cores. No lead can save a wait beyond the length of a leg. It
-is left out, as long waits come in clusters, and short legs would look more expensive than they are.
+core-hours of the s seconds in which both legs hold their cores. No lead can save the part of a wait that exceeds
+the length of a leg. This part is left out: long waits come in clusters, so short legs would look more expensive than
+they are.
 """
 
 from __future__ import annotations

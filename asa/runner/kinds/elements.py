@@ -2,8 +2,8 @@
 
 A stage's elements are submitted in rounds: a new round begins each time that the stage is submitted again. A round has
 as many jobs, its *parts*, as the batch system's limits require. No element is in two parts of a round, and only
-elements that did not complete are submitted again. If each element depends only on the one with the same number in another
-array, a part has those whose counterparts have completed, and the round goes on until the other array has ended.
+elements that did not complete are submitted again. If each element depends only on the one with the same number in
+another array, a part has those whose counterparts have completed. The round then goes on until that array has ended.
 """
 
 from __future__ import annotations

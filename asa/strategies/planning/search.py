@@ -260,7 +260,7 @@ def _made(found: list[_Ways]) -> list[Sketch]:
 
 
 class _Extension:
-    """Ways, each extended by each of some blocks, with each mode of keeping it back; computed at once.
+    """All ways extended by all of some blocks, in all modes of keeping a job back; computed at once.
 
     Arrays have an axis for ways, one for blocks and, for uncertain values, one for samples.
     """
@@ -343,9 +343,9 @@ def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
 
 
 _Ways = tuple[Samples, Sketch | _Extension, list[int]]
-"""The costs of ways to a place, one row for each block, ascending; the ways, and the blocks.
+"""Ways to a position: their costs, ascending, with a row for each block; the ways themselves; and the blocks.
 
-Only ways that are kept are made.
+An extended way is computed only if it is kept.
 """
 
 
