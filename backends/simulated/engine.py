@@ -116,12 +116,14 @@ class Engine:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
         A local one (`is_local`) takes none of the machine's cores, and starts as soon as nothing keeps it back.
-        Each of `widths` is a second of its payload, and how many cores it has from then on: at most so many, or, where
-        that is true, at least so many, for which it waits. In addition to its cores it takes `amounts` of the pools.
-        The `work` of several jobs takes `run` if as many as share it run all the time; they end together, and work done
-        by one that is killed stays done. If they do it in turn, it takes `run` as well: one ends when the next has
-        started and it has saved its state, which takes `saves`; the one after one that is not signalled waits for its
-        end.
+        Each of `widths` is a second of its payload, the number of cores from then on, and whether the job waits until
+        it has so many (true), or gives the surplus back (false). In addition to its cores it takes `amounts` of the
+        pools.
+
+        Several jobs may share one `work`. If they do it at the same time, it takes `run` when all of them run; they end
+        together, and what a job has done stays done if the job is killed. If they do it in turn, it takes `run` in
+        all: a job ends once the next has started and it has saved its own state, which takes `saves`; if it gets no
+        signal, the next job waits for its end.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")

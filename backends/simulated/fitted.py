@@ -138,8 +138,7 @@ class FittedKind:
     """Jobs within a range of widths and of requests."""
 
     # upper bounds of width and request. Kinds are ordered by width, then by request: the lower bound of the width is
-    # the `most_cores` of the kinds before with another one, that of the request is the bound of the kind before with
-    # the same.
+    # the next smaller `most_cores`, that of the request is the upper bound of the previous kind of the same width.
     most_cores: int
     most_request_s: int
     share: float

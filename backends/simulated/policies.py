@@ -28,8 +28,8 @@ to wait:
   order;
 - periodic, as in Slurm: a normal pass does not backfill. At the first multiple of the interval at or after any event,
   after that second's pass, up to so many jobs are considered in order. Each gets a reservation as under conservative
-  backfilling, but all are made anew, now or at multiples of the resolution, and jobs reserved for now start; jobs that
-  would start beyond the window reserve nothing.
+  backfilling, but all reservations are made anew, and begin now or at a multiple of the resolution. Jobs whose
+  reservation begins now start; jobs that would start beyond the window reserve nothing.
 
 A job that asks for more than the machine has at the time, during an outage, is skipped, and delays no other.
 

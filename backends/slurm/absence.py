@@ -1,8 +1,8 @@
 """What it means if the controller does not show a job: decided by evidence, as an answer may be empty or cut off.
 
 A job has ended if its mark or accounting says so. It counts as running while accounting says so, or while it has begun
-and left no end mark, until its walltime is over (without a walltime, until it was not shown for a day). Only for a job
-that did not begin, or should be over, absence itself is evidence: if it lasts over several looks, and the controller
+and left no end mark, until its walltime is over (without a walltime, until it was not shown for a day). For a job that
+has not begun, or should be over, absence itself is evidence, but only if it lasts over several looks and the controller
 says explicitly that it does not know the job.
 """
 
@@ -93,8 +93,8 @@ class Evidence:
 class Inquiry:
     """What a look asks before a job counts as gone: the controller for it alone, and all sources for its name.
 
-    `denies`: asks for a job by its number; returns whether the controller says explicitly that it does not know it. A
-    few are asked for one by one; their result holds for all.
+    `denies`: asks for a job by its number; returns whether the controller says explicitly that it does not know it.
+    Asked of a few jobs only; their result holds for all.
     `search`: finds existing jobs by their names.
     `confirm`: raises an error unless the run's cluster answers; called before anything is believed.
     """

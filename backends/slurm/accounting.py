@@ -92,10 +92,11 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     Rules, each counted in `JobHistory.oddities`:
 
     - job steps: left out;
-    - more fields than the first line, as after a name with a ``|``: read, where only one way to divide them among
-      columns with free text, as JobName and Comment, gives times and states where they belong; else left out;
+    - more fields than the first line, as with a ``|`` in a name: the surplus belongs to columns with free text, as
+      JobName and Comment. Read if only one way to divide it among these puts times and states into their columns, else
+      left out;
     - fewer fields, as after a name with a line end, or an id that does not begin with a number: left out;
-    - lines before that with the names of the columns, as a greeting: left out;
+    - lines before the one with the names of the columns, as a greeting: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
     - listed more than once, as requeued jobs by ``sacct -D``: the first record by submission is kept;
     - still pending: left out, its wait is not known;

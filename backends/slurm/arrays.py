@@ -128,7 +128,7 @@ class TrackedArray(TrackedJob):
     def _count(self, number: int, was: JobStatus, status: JobStatus, record: SlurmRecord) -> None:
         """Add up an element's time before a requeue, which Slurm shows as a new submission.
 
-        During a requeue Slurm may say that it has just started, with its earlier submission.
+        During the requeue Slurm may show it as just started, still with its earlier submission time.
         """
         if status.restarts > was.restarts and was.start_s is not None and was.end_s is not None:
             self._spent_s += max(was.end_s - was.start_s, 0.0)
@@ -154,9 +154,10 @@ class TrackedArray(TrackedJob):
         past: Iterable[SlurmRecord] = (),
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Process that the controller does not show some elements; see `TrackedJob.miss`.
+        """Take into account that the controller does not show some elements; see `TrackedJob.miss`.
 
-        Pending elements that were cancelled one by one it forgets at once, while it still shows the others.
+        The controller forgets pending elements that were cancelled one by one immediately, while it still shows the
+        others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
         if self._is_known:  # so it no longer knows it

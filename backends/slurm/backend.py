@@ -184,9 +184,9 @@ class SlurmBackend:
         return job_id
 
     def _check_number(self, job_id: str, name: str) -> None:
-        """Check that a number not above all earlier ones is the new job's: it may be cut off, or another job's.
+        """Check a new job's number if it is not above all earlier ones: it may be cut off, or another job's.
 
-        Numbers begin again if a controller lost its state, or after the highest.
+        It may also be right: numbers begin anew after the highest possible one, and if a controller has lost its state.
         Raises `SubmitInDoubtError`: the number is not the new job's, or that cannot be checked.
         """
         if self._highest is None:

@@ -34,8 +34,8 @@ class _Seen:
 class SlurmQueueFeed:
     """Events of all users' jobs, each reported once.
 
-    A job queues since it was eligible; before, it is not reported, nor is a record for several elements of an array. A
-    requeued job is reported as submitted again, under another key.
+    A job is reported once it is eligible, as queued since then. Records for several elements of an array are not
+    reported. A requeued job is reported as submitted again, under another key.
     """
 
     def __init__(self, system: str) -> None:

@@ -250,9 +250,10 @@ class SlurmLimits:
 
 
 def read_number(text: str, *, waits: bool) -> dict[str, Any]:
-    """Read of which array a record is, and of which of its elements, as squeue and sacct write it, as its fields.
+    """Read the array and the elements that a record is about from its number in squeue and sacct; give them as fields.
 
-    `waits`: whether it is of what is pending. What has ended together may be shown together, too.
+    `waits`: whether the record is of a pending job: only then does a list of elements mean the array as a whole, since
+    elements that have ended together may be listed, too.
 
     Examples
     --------
@@ -395,7 +396,7 @@ class SlurmLink(Protocol):
     ) -> None:
         """Change a job: hold or release it, give it another time limit, or shrink it to so many nodes.
 
-        Raises `BackendError`, with Slurm's words: it refuses; or it says that it did, but did not.
+        Raises `BackendError`, with Slurm's words: it refuses, or reports success without having changed anything.
         """
         ...
 

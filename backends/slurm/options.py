@@ -164,9 +164,10 @@ _BEFORE_A_HINT: Final = frozenset({"extra-node-info", "ntasks-per-core", "thread
 
 
 def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """Add to a job's variables those in which sbatch keeps options that nobody but its steps and its nodes read.
+    """Add to a job's variables those in which sbatch passes options on that only the job's steps and nodes read.
 
-    It writes them among its own, of which a job has none. A limit of ``--propagate`` is marked with U.
+    sbatch sets them in its own environment, which these jobs do not get. ``U`` marks a limit that ``--propagate``
+    names.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Checks before submission whether a job could ever run: by limits, and by ``sbatch --test-only``.
 
-A negative answer counts only if it is permanent. Slurm tests with the nodes that are up: it gives the same answer for a
-job that needs a node which is down, though it would accept that job, as for one that no node can run. So answers about
+A negative answer counts only if it is permanent. Slurm tests with the nodes that are up: a job that no node can run
+gets the same answer as one that needs a node which is down, although Slurm would accept the latter. So answers about
 nodes count only if the nodes that are down would make no difference.
 
 Unless the site is configured otherwise, Slurm also accepts a job beyond a limit of its account or quality of service

@@ -43,9 +43,9 @@ def meaning_of(number: int | None, text: str) -> Meaning:
 def refusal_of(
     meanings: Container[Meaning], words: tuple[str, str], *, where: str | None = None, is_final: bool = False
 ) -> BackendError | None:
-    """Make the error for a job that Slurm does not take; None if it may have, or could not say.
+    """Make the error for a job that Slurm has not accepted; None if it may have accepted it, or that is unknown.
 
-    `words`: what is said of one that it takes later, and of one that it never takes. `is_final`: the site refuses it.
+    `words`: the message if it may accept the job later, and if it never will. `is_final`: it never will.
     """
     later, never = words
     if Meaning.LATER in meanings:

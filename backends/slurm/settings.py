@@ -167,9 +167,9 @@ class SlurmSettings(ResizingSettings):
         return self.age_accrues is not None and self.max_array_size is not None
 
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """Say of job arrays whether it has them, and below which bound numbers are, Slurm's own if that is not known.
+        """Return, as fields of `asa.backend.Capabilities`, whether there are job arrays, and how large they may be.
 
-        As fields of `asa.backend.Capabilities`.
+        The latter is Slurm's default if that is not known.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE

@@ -141,7 +141,9 @@ class TrackedJob:
         past: SlurmRecord | None = None,
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Process that the controller does not show the job, and return whether something changed; see `absence`.
+        """Take into account that the controller does not show the job; return whether that changes something.
+
+        The rules are those of `absence`.
 
         `past`: accounting's record of it.
         `certain`: whether accounting could be asked, or there is none.
@@ -259,7 +261,7 @@ class TrackedJob:
     def _is_back(self, status: JobStatus) -> bool:
         """Whether a job that had ended was requeued, as by `scontrol requeue`.
 
-        Or its cancellation was lost with the controller's latest state, so that it is as before.
+        A job whose cancellation was lost with the controller's latest state is back, too.
         """
         was = self.status
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)

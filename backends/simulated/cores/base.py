@@ -35,8 +35,8 @@ class Core(Protocol):
 
     Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `news` are the
     client's jobs that changed in the last call: those whose payloads ended, and all other changes; the reader empties
-    them. An end that was planned twice, or of a job cancelled meanwhile, is reported all the same: the client knows
-    which is valid.
+    them. An end that has become invalid, since the job was cancelled or its end was planned anew, is reported all
+    the same: the client knows which ends are valid.
     """
 
     now: int

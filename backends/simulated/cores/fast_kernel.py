@@ -241,9 +241,9 @@ def run_events(
     clock to `until`, end what ends then, and stop.
     `rules`: conventions, as in `Rules`: whether by the second, ends first, all extra, expected free, tested by run
     time, backfilling at all; and whether a reservation holds until something ends. It does not if a job that starts
-    under it would be counted differently than when it was made: if candidates are tested by their run time, only the
-    least extra counts, or overdue jobs are expected to end a second later again and again. None for the default, which
-    is compiled separately and is faster.
+    under it may change it: if candidates are tested by their run time, if only the least extra counts, or if overdue
+    jobs are expected to end a second later again and again. None for the default, which is compiled separately and is
+    faster.
 
     Notes
     -----

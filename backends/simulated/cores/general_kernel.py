@@ -754,7 +754,7 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
     Notes
     -----
     For q queued and r running jobs: a pass costs O(q), EASY O(r) more if jobs wait, conservative O(q (q + r)) after an
-    early end, so a queue that grows without end costs its cube; each times the number of pools. Multifactor adds
+    early end, so the cost of a queue that grows without end is cubic; each times the number of pools. Multifactor adds
     O(users) for each event.
     """
     rows, outages = s[ROWS], len(a.outage_time)

@@ -46,9 +46,9 @@ _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 class QueueFormat:
     """A format for squeue's ``-O``, new for each call, and a reader of its output.
 
-    Names and comments may hold any text, including line ends. So a job's record is divided by a mark that nobody can
-    know in advance: its number, then fields without free text and the name at their end, then the comment. With a width
-    of 0 a field is neither cut nor padded.
+    Names and comments may hold any text, including line ends. So a job's record has three parts, divided by a mark that
+    nobody can know in advance: its number; the fields without free text, followed by the name; and the comment. With a
+    width of 0 a field is neither cut nor padded.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Turns failures of Slurm's commands, ssh and the shell into errors.
 
 Two questions matter: can a job have been accepted and, if not, was it refused for good? The words are looked up in
-`..answers`. sbatch only says that a submission failed after it has sent it; earlier errors concern the request, or
-something that it could not read, load or reach.
+`..answers`. Only once it has sent the request does sbatch say that a submission failed; its other errors come
+before that, and are about the request itself, or something that it could not read, load or reach.
 """
 
 from __future__ import annotations

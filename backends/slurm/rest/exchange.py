@@ -114,8 +114,8 @@ class Exchange:
         """Send a request and wait for the answer; again with a new token if the first was refused.
 
         `listing`: reads the entries of a list from a successful answer, as it arrives.
-        `once`: the request must not be carried out twice: only the answer's status counts as proof that it was not. An
-        authentication error inside an answer may be that of the controller's answer.
+        `once`: the request must not be carried out twice. Then only the answer's HTTP status proves that it was not
+        carried out: an authentication error in the answer's text may concern the controller's reply, after the fact.
         Raises `AccessError`: Slurm denies access; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else self._is_unauthorised
