@@ -124,7 +124,7 @@ def apart_because(stage: Stage, text: str, needs: Needs) -> str:
 
 
 def for_elements(stage: Stage, count: int) -> dict[str, Any]:
-    """Give what options and keys of an element's stage are, by field, where its job has several elements.
+    """Return those keys of an element's stage that are others for a job of several elements, by field.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
 def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob]:
     """Divide elements among jobs, whose elements all run at the same time.
 
-    As many jobs as may run at the same time are parallel; each is followed by the next in its row.
+    There are as many rows as jobs may run at the same time; the jobs of a row follow each other.
 
     Examples
     --------

@@ -38,10 +38,10 @@ _IN_SCRIPT: Final[dict[str, Callable[[Path], bool]]] = {
 
 
 class Guards:
-    """What a script's conditions say of its end, statement by statement.
+    """Whether a script ends early, judged by its conditions; takes it in statement by statement.
 
-    A command that does something is taken to succeed, as is the one before `$?`; tests are tried where they name files.
-    `text_of` gives the text that a word amounts to; None where only a run knows it.
+    Commands that do something are assumed to succeed, also the one before `$?`; tests of files are carried out.
+    `text_of` gives the text to which a word expands; None if that is known only at run time.
     """
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
@@ -141,7 +141,7 @@ class Guards:
 
 
 def word_of(text: str) -> str | None:
-    """Give the text of a word of a shell that holds nothing to be expanded; None if it does, or is none.
+    """Return the text of one shell word that needs no expansion; None for any other text.
 
     Examples
     --------

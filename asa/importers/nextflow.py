@@ -62,9 +62,9 @@ def import_nextflow(
     `dag`: the output of ``-with-dag``, as ``.dot``, ``.mmd`` or ``.html``. Without it the order follows from the times:
     a process comes after all processes of which a task had ended when its own first task was submitted. That includes
     all real dependencies, and some that only look like one.
-    `config`: the ``nextflow.config`` of the run, by default the one beside the trace. Where the trace has no CPUs, they
-    are what it says, or what tasks used, rounded, where that is more. A ``.nextflow.log`` beside it tells the labels of
-    processes.
+    `config`: the ``nextflow.config`` of the run, by default the one next to the trace. If the trace has no CPUs, a
+    task's are those of the configuration, or those that tasks used, rounded, if these are more. Labels of processes are
+    read from a ``.nextflow.log`` next to it.
     `cores`: upper bound of a stage's cores, but at least what one task needs; tasks that do not fit at the same time
     run in turn.
     Returns the workflow, and notes about the translation.

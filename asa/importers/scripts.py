@@ -160,8 +160,8 @@ def _placed(
     """Make a stage follow others, unless it follows another part of its array.
 
     As with elements in Slurm, a part follows the one before it however that ended. But if the array itself follows a
-    stage, a part only follows one that completed: it would otherwise run even if that stage had failed. Parts of an
-    array that is to run in any case do.
+    stage, a part only follows one that completed: it would otherwise run even if that stage had failed. If the array
+    is to run in any case, so are all its parts.
     """
     if not stage.after:
         by_element = [before for before in script.after_matching if _has_all_elements(made[before], stage)]
@@ -522,7 +522,7 @@ def may_be_written(name: str, value: str) -> bool:
 
 
 def _pattern(pattern: str, script: Script, name: str) -> str:
-    r"""Write the pattern of an output for a stage: from the job's folder, and with the job's name, if that is another.
+    r"""Write the pattern of an output for a stage: with the job's folder, and its name if the stage has another.
 
     Examples
     --------
@@ -622,7 +622,7 @@ def _command(script: Script) -> str:
 
 
 def _read_from(script: Script) -> str:
-    r"""Write from which file it reads, as a shell has it; empty for none, or one whose name is known only to its job.
+    r"""Write a shell's redirection from the script's input; empty for none, or a file whose name only the job knows.
 
     Examples
     --------

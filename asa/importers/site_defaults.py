@@ -16,9 +16,9 @@ _FIELD = re.compile(r"\b(PartitionName|Default|DefaultTime|MaxTime)=(\S+)")
 
 
 def default_walltime_s(partition: str) -> float | None:
-    """Say how long a job may run that asks for no time, in a partition or, if empty, in the usual one.
+    """Return the time limit of jobs that ask for none, in a partition or, if empty, in the default one.
 
-    None where no Slurm answers, such jobs have no limit, or several partitions are named, of which it gets one.
+    None if no Slurm answers, if such jobs have no limit, or if several partitions are named, of which a job gets one.
     """
     if (scontrol := shutil.which("scontrol")) is None:
         return None

@@ -49,8 +49,8 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Give the lines without comments, each with its number; those that are continued, or within quotes, as one.
 
-    A here-document is a part of its line if anything but `cat` or `tee` reads it, or if it names sbatch and these
-    hand it to a shell, or to a file that is named again; else it is left out.
+    A here-document is a part of its line if a program other than `cat` and `tee` reads it. If one of these reads it, it
+    is a part only if it names sbatch and is passed to a shell, or to a file that is named again. Else it is left out.
     """
     every = text.split("\n")
     ends = {line.strip(): number for number, line in enumerate(every)}  # where a line stands last
@@ -157,7 +157,7 @@ _MEANT = re.compile(
 
 
 def literal(command: str) -> str:
-    r"""Mark dollars, backquotes and others that a shell takes as they are; `plain` takes the marks away again.
+    r"""Mark dollars, backquotes and other characters that a shell takes literally; `plain` removes the marks.
 
     Examples
     --------

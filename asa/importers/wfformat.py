@@ -74,10 +74,9 @@ def import_wfformat(
 ) -> Imported:
     """Make a workflow of a WfFormat instance.
 
-    `by`: what makes a stage: the tasks of one ``category`` (their name without its number, or their program where each
-    name is another) on one level of the graph, which is the longest path from the beginning; or all of a ``level``; or,
-    with ``chains``, as by ``category``, after chains of tasks, each the only predecessor or successor of the next, are
-    joined to one task.
+    `by`: which tasks are a stage. ``level``: all tasks whose longest path from the beginning of the graph has the same
+    length. ``category``: those of a level whose names differ only by a number, or which have the same program, if all
+    names differ by more. ``chains``: as ``category``, after each chain of tasks without branches was joined to one.
     `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. Its expected run time
     is that of its tasks, the longest first, where each core takes the next as soon as it is free.
     `commands`: whether stages run the tasks' commands, if all tasks have one. Else it is a model for comparisons.
@@ -344,9 +343,9 @@ def _program_in(name: str, run: _DocumentNode) -> str:
 
 
 def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
-    """Have tasks whose names differ by more than a number be of the category of their program.
+    """Give tasks the category of their program if no other task has their name but for a number.
 
-    That is how tasks are named where several on one level, called by one program, would be a stage each.
+    Only where several tasks of one program on one level would each be a stage.
     """
     counts = Counter(task.category for task in tasks.values())
     levels = _levels(tasks)

@@ -31,7 +31,7 @@ def run_by(script: str, folders: Iterable[Path], scripts: Scripts[T], but: Path)
     """Find which of some other scripts a script runs.
 
     `script`: its text, for a shell or for Python, which may also import them; other languages are not read.
-    `but`: where itself is.
+    `but`: the path of the script itself.
     """
     if interpreter_of(script) in SHELLS:
         named = set(_run_by_shell(script))

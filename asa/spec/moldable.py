@@ -34,7 +34,7 @@ _WRITTEN = {"amdahl": "{ amdahl = 0.95 }", "downey": "{ downey = { parallelism =
 
 
 def several(given: object) -> list[Any]:
-    """Make a list of one width, several, or a range; items of a list are not checked.
+    """Make a list of widths from one width, several, or a range; the items of a given list are not checked.
 
     Raises `InputError`: a text is no range; or there are too many widths.
 
@@ -89,7 +89,7 @@ def distinct(values: Sequence[T]) -> Sequence[T]:
 
 
 def partitions_of(given: object) -> list[Any]:
-    """Make a list of one partition, or of several; items of a list are not checked.
+    """Make a list of partitions from one or several; the items of a given list are not checked.
 
     Raises `InputError`: one of several has no name.
     """

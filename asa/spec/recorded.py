@@ -1,6 +1,6 @@
-"""What a workflow file was recorded from, if it was: kept beside it, with what was read and checksums of that.
+"""The record of a workflow file that was made by recording a driver: what was run, and checksums of what it read.
 
-``flow.toml`` has ``flow.recorded/`` beside it, in which ``record.json`` says what was run, and what the driver read.
+That of ``flow.toml`` is ``flow.recorded/record.json``, next to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def look_of(path: Path) -> str:
 
 
 def changed_since(file: Path) -> tuple[list[str], str]:
-    """Name what a recorded driver read and what has changed since; and the command that records it again.
+    """Name the files that a recorded driver read and that have changed since; and the command that records it again.
 
     Examples
     --------

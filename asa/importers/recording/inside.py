@@ -301,9 +301,9 @@ def _make_way(inside: str, where: str, upper: str) -> None:
 
 
 def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int | None:
-    """Have a folder, or a small file, of others in a layer, if the user may change it; tell how many bytes it has.
+    """Copy another user's folder or small file into a layer, if this user may change it; return the bytes copied.
 
-    None of a file that is too large for that.
+    Returns None for a file that is too large to be copied.
     """
     seen = os.lstat(path)
     if (seen.st_uid, seen.st_gid) == (os.getuid(), os.getgid()) or not os.access(path, os.W_OK):

@@ -54,10 +54,10 @@ class EndOfWait:
     slept: int  # how often the driver had slept by then
 
     def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
-        """Whether a process of that lineage may know that it has ended.
+        """Whether a process of this lineage may know that this call has ended.
 
-        Its nearest ancestor that is still alive knows it, and so does all that this one started after the end. Others
-        of the driver's processes may have waited for it by other means, if the driver has slept since.
+        The call's nearest ancestor that is still alive knows it, and so do processes that this ancestor started after
+        the end. If the driver has slept since, any of its processes may know it by other means.
         """
         knowing = next((one for one in self.lineage[1:] if one.is_alive()), None)
         if not lineage or knowing is None or slept > self.slept:

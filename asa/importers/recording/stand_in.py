@@ -2,8 +2,8 @@
 
     python -I -S stand_in.py SOCKET PROGRAM ARGUMENTS...
 
-It has the standard library alone, and starts quickly: drivers call it in loops. What it reads for the recorder it reads
-here, where the driver's own files are.
+It has the standard library alone, and starts quickly: drivers call it in loops. Files that the recorder needs
+are read here, where they are as the driver sees them.
 """
 
 from __future__ import annotations

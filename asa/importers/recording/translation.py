@@ -619,7 +619,7 @@ def _without_detours(text: str) -> str:
 
 
 def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
-    """Say which of the variables that are new, or other than before, an interpreter has set by itself.
+    """Say which of the new or changed variables an interpreter has set by itself.
 
     Examples
     --------
@@ -633,9 +633,9 @@ def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
 
 
 def _without_shim(path: str, before: str, environment: Mapping[str, str]) -> str:
-    """Leave out the folders that the shim of a language puts in front for what it starts, as pyenv does.
+    """Leave out folders that a language's shim, such as pyenv's, puts before the others for what it starts.
 
-    A job's own call comes to the shim again, and by the variable of its version to the same one.
+    A job calls the shim again, which finds the same version by its variable.
 
     Examples
     --------
