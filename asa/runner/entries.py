@@ -14,7 +14,7 @@ from pydantic import Discriminator, TypeAdapter
 
 from asa.backend import JobSpec, JobStatus
 from asa.exactly_once import Cause
-from asa.strategies.base import Choice, PlannedJob
+from asa.strategies.base import Choice, PlannedJob, Substitute
 from asa.workflow import Stage
 
 
@@ -149,6 +149,7 @@ class GivingUp:
     reason: str
     at_s: float
     kind: Literal["giving-up"] = "giving-up"
+    substitute: Substitute | None = None  # the job that takes its place; None if a later plan says that
 
 
 @dataclass(frozen=True, slots=True)

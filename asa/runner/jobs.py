@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState, JobStatus
 from asa.exactly_once import DUPLICATE
 from asa.runner.entries import Intended
-from asa.strategies.base import PlannedJob
+from asa.strategies.base import PlannedJob, Substitute
 
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
@@ -45,6 +45,7 @@ class Job:
     giving_up: str = ""
     giving_up_s: float = math.inf  # since when
     given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
+    substitute: Substitute | None = None  # the job that takes its place once it is given up; None if none is chosen
     observed: bool = False  # whether its wait was learned
     known_as: OwnJob | None = None  # to the bank, once it queues
     resized: int = 0  # how often it was reported since its start that it got narrower
@@ -78,6 +79,7 @@ class JobsOfRun(Mapping[str, Job]):
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
     duplicates: list[Job] = field(default_factory=list)  # that ended at once for another of their token
+    substitutes: list[Substitute] = field(default_factory=list)  # for jobs that were given up; not submitted yet
     _by_id: dict[str, Job] = field(default_factory=dict)
     _by_token: dict[str, Job] = field(default_factory=dict)  # the latest
     _by_stage: dict[str, list[Job]] = field(default_factory=dict)
@@ -152,9 +154,20 @@ class JobsOfRun(Mapping[str, Job]):
         job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed
         )
+        self.decided(planned.stages)
         for name in planned.stages:
             self._by_stage.setdefault(name, []).append(job)
         return job, former
+
+    def given_up(self, job: Job) -> None:
+        """Note that a job that was cancelled is gone: its substitute is to be submitted."""
+        if job.substitute is not None:
+            self.substitutes.append(job.substitute)
+
+    def decided(self, stages: Collection[str]) -> None:
+        """Note that stages need no substitute any more for a job that was to run them."""
+        if self.substitutes:
+            self.substitutes = [one for one in self.substitutes if set(one.planned.stages).isdisjoint(stages)]
 
     def ended(self, job: Job) -> None:
         """Note that a job has ended."""
@@ -167,7 +180,8 @@ class JobsOfRun(Mapping[str, Job]):
         job.status, job.giving_up, job.given_up = status, "", False
         self._unfinished[status.job_id] = job
 
-    def condemn(self, job_id: str, reason: str, at_s: float) -> None:
-        """Note that a job is about to be cancelled."""
-        self._by_id[job_id].giving_up, self._by_id[job_id].giving_up_s = reason, at_s
+    def condemn(self, job_id: str, reason: str, at_s: float, substitute: Substitute | None = None) -> None:
+        """Note that a job is about to be cancelled, and which takes its place."""
+        job = self._by_id[job_id]
+        job.giving_up, job.giving_up_s, job.substitute = reason, at_s, substitute
         self.condemned[job_id] = None

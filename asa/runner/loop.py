@@ -44,7 +44,7 @@ from asa.runner.submission import (
     sweep,
     tell_cancellations,
 )
-from asa.runner.timing import claimed_apart, settled, times_of
+from asa.runner.timing import claimed_apart, settled, times_of, with_substitutes
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 
 _SETTLE_S = 120.0
@@ -341,12 +341,13 @@ def _follow_plan(one: Active) -> float | None:
             continue
         view = one.state.view(now)
         plan = _with_followers(one, view, one.run.strategy.plan(view, one.forecast))
+        plan = with_substitutes(one.state, plan)
         asked = packed(one.state, plan.submissions, now)
         submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
-            kept = wanted.keys() - cancel(one, wanted)
+            kept = wanted.keys() - cancel(one, wanted, {c.job_id: c.substitute for c in plan.cancellations})
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
             continue  # what was given back is asked for again, unless it ended meanwhile

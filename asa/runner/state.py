@@ -167,11 +167,12 @@ class RunState(RunCourse):
                 yield self._cancelled_record(self.jobs.intents[token].planned, job_id, reason, at_s)
             case Reported(status=status):
                 yield from self._update(status)
-            case GivingUp(job_id=job_id, reason=reason, at_s=at_s):
-                self.jobs.condemn(job_id, reason, at_s)
+            case GivingUp(job_id=job_id, reason=reason, at_s=at_s, substitute=substitute):
+                self.jobs.condemn(job_id, reason, at_s, substitute)
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
+                self.jobs.given_up(job)
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
                 yield from self.units.of(job).given_up(self, job, at_s)
                 yield from self.end_if_settled(at_s)
@@ -229,6 +230,7 @@ class RunState(RunCourse):
     def _refused(self, intent: Intended, reason: str, at_s: float) -> Iterator[Record]:
         """Take in that the batch system will never take a job."""
         stages = intent.planned.stages
+        self.jobs.decided(stages)
         if self.units.asked(intent.planned, intent.spec).goes_on_without(self, intent):
             yield Deferred(time_s=at_s, run=self.name, stages=stages, reason=reason)
             return
@@ -286,6 +288,7 @@ class RunState(RunCourse):
         """Let every stage that has not completed wait for another job, and those that are to be run once more."""
         self.ending.outcome, self.ending.reason = None, ""
         self.jobs.settled()
+        self.jobs.substitutes.clear()
         self.ending.refused.clear()
         self.ending.failures.clear()
         self.nodes.anew()

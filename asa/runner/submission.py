@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote
 
 from asa.backend import REFUSAL, JobSpec, JobState, site_word_s
@@ -24,7 +25,7 @@ from asa.runner.deferrals import target_of
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.specs import demand_of, spec_of, token_of
-from asa.strategies.base import Choice, Phase, PlannedJob
+from asa.strategies.base import Choice, Phase, PlannedJob, Substitute
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _MAX_STUCK_S = 900.0  # nor so long after that was decided, whichever client sent it
@@ -32,8 +33,12 @@ _STRANDED = "the nodes that it may run on are away, and one that it is kept off 
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 
-def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
+def cancel(
+    one: Active, reasons: Mapping[str, str], substitutes: Mapping[str, Substitute | None] = MappingProxyType({})
+) -> set[str]:
     """Decide to cancel jobs, each for a reason, unless they have ended meanwhile; return those decided.
+
+    `substitutes`: the jobs that take the place of some, once these are gone.
 
     While the run goes on, a job whose payload has not begun is first kept from beginning it: else it might begin
     between the look and the cancellation, and complete just as it is killed. If the batch system cannot be asked now
@@ -52,7 +57,7 @@ def cancel(one: Active, reasons: Mapping[str, str]) -> set[str]:
             if not is_over and (begins or not one.withdraw(job_id)):
                 one.ask([job_id])  # where it has begun just now
                 continue
-            given_up.append(GivingUp(job_id, reason, one.backend.now()))
+            given_up.append(GivingUp(job_id, reason, one.backend.now(), substitute=substitutes.get(job_id)))
         decided.add(job_id)
     one.commit(*given_up)
     if decided:

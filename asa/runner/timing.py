@@ -9,10 +9,31 @@ from dataclasses import replace
 from asa.runner.accounts import NOTICE_S
 from asa.runner.specs import demand_of, local_before, token_of
 from asa.runner.state import RunState
-from asa.strategies.base import Keep, PlannedJob
+from asa.strategies.base import Keep, Phase, Plan, PlannedJob
 from asa.units import core_hours
 
 _MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the client runs what is local
+
+
+def with_substitutes(state: RunState, plan: Plan) -> Plan:
+    """Have a plan ask for what jobs were cancelled for, and for nothing else that would run the stages of these.
+
+    Until that is accepted nothing is asked for that is to follow other jobs: the next plan is made with it.
+    """
+    waiting = [
+        one
+        for one in state.jobs.substitutes
+        if all(state.stages[name].phase is Phase.WAITING for name in one.planned.stages)
+    ]
+    if not waiting or plan.cancellations:
+        return plan
+    taken = {name for one in waiting for name in one.planned.stages}
+    others = (job for job in plan.submissions if job.is_addition or job.keep is Keep.NOTHING)
+    free = (job for job in others if job.is_addition or taken.isdisjoint(job.stages))
+    choices = dict(plan.choices)
+    for one in waiting:
+        choices |= one.choices
+    return replace(plan, submissions=(*(one.planned for one in waiting), *free), choices=choices)
 
 
 def settled(state: RunState, planned: PlannedJob) -> PlannedJob:

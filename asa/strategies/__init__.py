@@ -18,6 +18,7 @@ from .base import (
     Sizing,
     StageView,
     Strategy,
+    Substitute,
     lacking,
     load_strategy,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Sizing",
     "StageView",
     "Strategy",
+    "Substitute",
     "lacking",
     "load_strategy",
 ]

@@ -489,6 +489,22 @@ class PlannedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Substitute:
+    """The job for which another is cancelled: it is the next that runs their stages.
+
+    Parameters
+    ----------
+    planned
+        The job.
+    choices
+        The shapes that were chosen for its stages, of those with several.
+    """
+
+    planned: PlannedJob
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Cancellation:
     """A job to cancel.
 
@@ -498,10 +514,14 @@ class Cancellation:
         The batch system's.
     reason
         Why, for people.
+    substitute
+        The job that takes its place, once it is gone, whatever a later plan asks for; None if that is for a later plan
+        to say.
     """
 
     job_id: str
     reason: str
+    substitute: Substitute | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ As in plans, a job is judged by its end and by the price of its core-hours.
 
 That needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a job on which others depend, that is
 kept back by something other than the queue, or that has replaced others as often as is allowed.
+
+The job for which it is cancelled is named with the cancellation, and is the next that is submitted for its stages: a
+plan made anew a moment later might ask for the old shape again, at the end of the queue.
 """
 
 from __future__ import annotations
@@ -17,8 +20,20 @@ import numpy as np
 
 from asa.units import core_hours, format_duration
 
-from .base import Cancellation, Forecast, JobRequest, Phase, Replacing, RunView, Sampled, StageView
-from .planning import Aim, Block, Outlook, look_ahead
+from .base import (
+    Cancellation,
+    Forecast,
+    JobRequest,
+    Keep,
+    Phase,
+    PlannedJob,
+    Replacing,
+    RunView,
+    Sampled,
+    StageView,
+    Substitute,
+)
+from .planning import Aim, Block, Outlook, SearchedJob, look_ahead
 
 _SURE = 0.9
 _MIN_GAIN_S = 300.0
@@ -74,15 +89,33 @@ class Replacement:
                     if sampled is None:
                         continue
                     other = look_ahead(_without(view, stages), forecast, aim)
-                    reason = _reason(view, queued[stages], other, sampled)
-                if reason:
-                    yield Cancellation(job_id, reason)
+                    job = next((job for job in other.sketch.jobs if set(stages) <= set(job.block.stages)), None)
+                    if job is None or not (reason := _reason(view, queued[stages], job.block, other, sampled)):
+                        continue
+                    substitute = _substitute(view, job_id, job, other)
+                yield Cancellation(job_id, reason, substitute)
 
 
-def _reason(view: RunView, block: Block, outlook: Outlook, sampled: Sampled) -> str:
+def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) -> Substitute:
+    """Write the job for which a queued one is cancelled, as a plan would that is made once that is gone."""
+    wait_s = max(float((job.start_s - job.ready_s).mean()), 0.0)
+    planned = PlannedJob(
+        job.block.stages,
+        view.now_s,
+        Keep.NOTHING,
+        f"takes the place of job {job_id}, expected wait {format_duration(wait_s)}",
+        outlook.predict(job.block),
+        view.now_s,
+        job.block.elasticity.spare_s,
+        **job.block.elasticity.asked(),
+    )
+    choices = outlook.choices()
+    return Substitute(planned, {name: choices[name] for name in planned.stages if name in choices})
+
+
+def _reason(view: RunView, block: Block, other: Block, outlook: Outlook, sampled: Sampled) -> str:
     """Say why what would be asked for now should take a queued job's place; empty if it should not."""
-    other = next((job.block for job in outlook.sketch.jobs if set(block.stages) <= set(job.block.stages)), None)
-    if other is None or not other.shapes:
+    if not other.shapes:
         return ""
     queued, asked = _request(view, block), _request(view, other)
     if queued == asked:

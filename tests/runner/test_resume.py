@@ -28,7 +28,9 @@ from asa.runner.entries import Accepted, Again, Begun, Intended, Shaped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.shapes import Moldable, Scaling
-from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
+from asa.strategies import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob, Substitute, load_strategy
+from asa.strategies.base import Choice
+from asa.strategies.per_stage import PerStage
 from asa.strategies.planned import Planned
 from asa.strategies.planning import Aim
 from asa.waits import WaitForecast
@@ -255,6 +257,66 @@ def test_shapes_that_change_with_each_plan_and_a_client_killed_at_any_point(seed
         assert all(written == asked for written, asked in pairs), pairs
         widths |= {cores for cores, _ in pairs}
     assert len(widths) > 2
+
+
+class GivesWay(PerStage):
+    """Per-Stage that gives up its first job for a wider one, and by the next plan wants neither of them."""
+
+    replaces = True
+
+    def plan(self, view, forecast):
+        plan, first = super().plan(view, forecast), view.stages["a"]
+        if first.phase is Phase.QUEUED and not first.resubmissions:
+            wide = Substitute(PlannedJob(("a",), view.now_s, Keep.NOTHING, "wider"), {"a": self.choice(view, 8)})
+            return Plan.of((), [Cancellation(first.job_id, "a wider one is better", wide)])
+        width = 2 if first.resubmissions else 4
+        return replace(plan, choices={"a": self.choice(view, width)} if first.phase is Phase.WAITING else {})
+
+    def choice(self, view, width):
+        return Choice(next(one for one in view.workflow.stages["a"].shapes if one.width == width))
+
+
+@pytest.mark.parametrize("refused", [1, 99])
+def test_what_a_queued_job_is_given_up_for_is_what_is_asked_for_next_whoever_asks(refused, tmp_path):
+    """As `asa-plan` once withdrew a job for a wider one, and then asked for the old shape again."""
+
+    def widths(folder):
+        entries = read_journal(folder / "journal.jsonl")[0]
+        sent = {entry.token: entry.spec.cores for entry in entries if isinstance(entry, Intended)}
+        return [sent[entry.token] for entry in entries if isinstance(entry, Accepted) and entry.token in sent]
+
+    plain = Mortal()
+    (tmp_path / "plain").mkdir()
+    world = Wrong(machine(((0, 100, 100, 8),)), "submit", refused, deferred)
+    assert go(world, tmp_path / "plain", GivesWay(), plain, MOLDABLE).outcome == "completed"
+    assert widths(tmp_path / "plain")[:2] == [4, 8]
+    for at in range(plain.count):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine(((0, 100, 100, 8),))
+        with pytest.raises(Killed):
+            go(Wrong(world, "submit", refused, deferred), folder, GivesWay(), Mortal(at), MOLDABLE)
+        again = go(world, folder, GivesWay(), None, MOLDABLE)
+        assert again.outcome == "completed", again.reason
+        assert widths(folder)[:2] == [4, 8]
+        assert sorted(r.stages[0] for r in again.records if isinstance(r, StageEnded)) == ["a", "b", "c", "d"]
+        assert all(len(statuses) == 1 for statuses in payloads(world).values() if statuses)
+
+
+def test_a_job_that_begins_as_it_is_given_up_runs_and_nothing_takes_its_place(tmp_path):
+    world = machine(((0, 100, 100, 8),))
+
+    class Late(GivesWay):
+        """It gives up the job just before that starts, and the batch system does not take the cancellation."""
+
+        def plan(self, view, forecast):
+            if view.stages["a"].phase is Phase.QUEUED and view.now_s < 100:
+                return Plan.of((), (), 100.0)
+            return super().plan(view, forecast)
+
+    result = go(world, tmp_path, Late(), None, MOLDABLE)
+    assert result.outcome == "completed"
+    assert all(len(statuses) == 1 for statuses in payloads(world).values() if statuses)
 
 
 @pytest.mark.parametrize("strategy", ["chained", "asa-naive"])

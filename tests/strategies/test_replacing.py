@@ -83,6 +83,16 @@ def test_a_job_gives_way_where_that_is_better_in_nine_of_ten_futures():
     assert not cancelled(view(flow()), futures(17))
 
 
+def test_with_the_cancellation_comes_the_job_for_which_it_is_made():
+    [cancellation] = cancelled(view(flow()), futures(20))
+    wide = cancellation.substitute
+    assert wide.planned.stages == ("wide",)
+    assert wide.planned.keep is Keep.NOTHING
+    assert wide.planned.prediction.wait_s == 0.0, "as if the other were gone"
+    assert wide.choices["wide"].shape.width == 32
+    assert "job 1" in wide.planned.reason
+
+
 def test_what_gains_less_than_five_minutes_is_left_alone():
     # narrow: 200 s and 8000 s; wide: 6000 s of wait and 2000 s
     assert not cancelled(view(flow()), futures(20, left_s=200.0, other_s=6000.0))
