@@ -213,9 +213,9 @@ def _say_why(folder: RunFolder, why: str) -> None:
 class _Departures:
     """Ctrl-C, a closed terminal, a request to end: each stops the client, but not in the middle of a submission.
 
-    A sleeping client stops at once. A busy one stops at its next sleep, after a second unless it is submitting, or at
-    once if asked twice, which a closed terminal may do by itself. A compiler is waited for, but not for long: what
-    cannot be unwound is left as it is.
+    A sleeping client stops at once. A busy one stops at its next sleep, or after a second unless it is submitting; it
+    stops at once if asked twice, except by a closed terminal, which may send its signal twice. While code is being
+    compiled, which no exception can end, it goes on for a short time, and then exits without unwinding.
 
     `leave`: leaves at once, with a reason.
     `is_submitting`: returns whether a job was sent, and its answer is still missing.

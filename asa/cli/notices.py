@@ -25,8 +25,9 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 class Notice:
     """Something of which to notify the user."""
 
-    # `trouble` and `troubleover`; `held` and `released`;
-    # `reason`: why a job is pending has changed;
+    # `trouble`, `troubleover`: the batch system does not answer; it does again
+    # `held`, `released`: a job was put on hold; it no longer is
+    # `reason`: why a job is pending has changed
     # `leftout`: stages will not run because of how their predecessors ended
     kind: Literal["trouble", "troubleover", "held", "released", "reason", "leftout"]
     time_s: float  # when it was seen, on the batch system's clock

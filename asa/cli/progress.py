@@ -76,10 +76,10 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
 
 
 def run_study(run: Callable[..., _T], *asked: Any, executor: str, jobs: int | None, kept: Path | None = None) -> _T:
-    """Run a study with what is asked of it, where ``--executor`` says, with its progress.
+    """Run a study on the executor that ``--executor`` names, and show its progress.
 
-    `run`: takes `asa.studies.harness.How`, too.
-    `kept`: as `with_progress` has it.
+    `run`: the study; it takes what is `asked` of it, and the fields of `asa.studies.harness.How`.
+    `kept`: as for `with_progress`.
     """
     from asa.pool.executors import executor_of
 

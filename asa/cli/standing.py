@@ -56,8 +56,8 @@ class StageStanding:
     # in a word or two: `waiting`, `queued`, `queued (dependency)`, `held`, `allocated`, `running`, `done`, `failed`,
     # `refused` and the like. A pending stage is never running.
     # `blocked`: it does not run, since a predecessor failed;
-    # `skipped`: since none of those failed after whose failure it would run;
-    # `dropped`: since the program that hosts the run no longer wants it;
+    # `skipped`: it does not run, since it waited for a failure of its predecessors, and none failed;
+    # `dropped`: it does not run, since the program that hosts the run no longer wants it;
     # `conditional`: whether it runs is known only when its predecessors have ended.
     state: str
     # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.

@@ -520,7 +520,7 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return ContextualAsa(seed=surroundings.seed)
 
@@ -531,6 +531,6 @@ def blind_asa(surroundings: Surroundings) -> ContextualAsa:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return ContextualAsa(seed=surroundings.seed, without=("waiting",))

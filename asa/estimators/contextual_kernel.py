@@ -676,8 +676,8 @@ def learn(
         _remember(wait, now, rows, stats, own, own_rows[0])
         scalars[OBSERVED] += 1.0
         width_class = min(WIDTHS - 1, int(width))
-        # levels adapt until the quantiles have their coverage (adaptive conformal inference) a quantile at the floor
-        # covers a wait at the floor with a share, as in `calibration.coverage`
+        # Levels adapt until the quantiles have their coverage (adaptive conformal inference). If a quantile and the
+        # wait are both at the floor, it covers the wait with a share, as in `calibration.coverage`.
         at_floor = 0
         for i in range(9):
             if wait <= FLOOR and forecast[i] <= 10.0:

@@ -283,7 +283,7 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
 
 
 def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make waits increase with cores and with walltime, all else equal: the mean of the closest bounds that do.
+    """Make waits increase with cores and walltime, all else equal: each is the mean of its closest increasing bounds.
 
     `decades`: any increasing function of waits, shape (samples, requests). Quadratic in the number of requests.
     """

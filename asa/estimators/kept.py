@@ -247,7 +247,7 @@ def learn(
 ) -> Learned | None:
     """Learn a bank's waits of one system, from the cache and from new records; None if the bank is empty.
 
-    `choose`: chooses, from the bank's content, the system, the settings, and the function that makes its estimator.
+    `choose`: given the bank's content, returns the system, the settings, and the function that makes the estimator.
     `until_s`: until when; if not given, until the last submission, since waits that became known later are mostly the
     longest ones.
     """

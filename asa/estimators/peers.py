@@ -35,8 +35,8 @@ _MAX_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
 def contradicts(observation: WaitObservation, point_s: float) -> bool:
     """Whether a wait, exact or censored, shows that a prediction was wrong.
 
-    An exact wait always counts. A censored one that is consistent with the prediction has nothing for a point predictor
-    to learn; one that is not is the nearest wait that is possible.
+    An exact wait always counts. From a censored one that is consistent with the prediction a point predictor learns
+    nothing; from one that is not, the nearest wait that is possible.
 
     Examples
     --------
@@ -598,7 +598,7 @@ def asa_default(surroundings: Surroundings) -> Algorithm1:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return Algorithm1(surroundings, policy="default")
 
@@ -609,7 +609,7 @@ def asa_greedy(surroundings: Surroundings) -> Algorithm1:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return Algorithm1(surroundings, policy="greedy")
 
@@ -620,6 +620,6 @@ def asa_tuned(surroundings: Surroundings) -> Algorithm1:
     Parameters
     ----------
     surroundings
-        Of which the seed counts.
+        Only the seed is used.
     """
     return Algorithm1(surroundings, policy="tuned")

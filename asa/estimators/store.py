@@ -590,7 +590,7 @@ class WaitStore:
     ) -> int:
         """Write what the sources hold to one segment, and delete them; return how many records were left out.
 
-        `lines`: a temporary file, as of very many there is no memory for all.
+        `lines`: a temporary file for the lines, which may be too many for memory.
         """
         ends: dict[str, int] = {}
         sizes: dict[str, int] = {}

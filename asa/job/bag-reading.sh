@@ -9,7 +9,7 @@ asa_give_up() {
   printf 'asa: %s\n' "$asa_told" >&2
   asa_end unable 87
 }
-# Of a round: the place in its list, and the exit code, of each task that has ended, but for jobs that are in doubt.
+# Prints the position in a round's list, and the exit code, of each task that has ended. Jobs in doubt are left out.
 asa_ended() { # its folder, tokens
   (
     cd "$1" || exit

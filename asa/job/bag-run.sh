@@ -1,4 +1,4 @@
-# Has each node of the job take tasks; then says whether all have ended, and well.
+# Has each node of the job take tasks; then says whether all tasks have ended, and whether all have completed.
 asa_refuse_none "$((asa_count + asa_before))"
 asa_list=$asa_dir/takers/.$asa_me
 asa_write_element

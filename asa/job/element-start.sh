@@ -1,4 +1,4 @@
-# What an element of an array runs that has its turn, with a time of its own; a task's text is its number.
+# Runs an element of an array when it is its turn, with a time limit of its own; the task's text is its number.
 asa_limit="timeout -k 10 $asa_limit_s"
 $asa_limit true 2>/dev/null || asa_limit=
 asa_start() {

@@ -1,4 +1,4 @@
-# How the leg ended. A payload that was told to end may be killed by the signal itself, if it saves its state all along.
+# How the leg ended. A payload that saves its state all along need not handle the signal: then the signal kills it.
 asa_code=$?
 [ -z "$asa_warning" ] || kill "$asa_watch" 2>/dev/null || :
 asa_is_over=

@@ -1,5 +1,5 @@
-# A leg waits until the previous one is over, which it asks to end if it runs. It may be over itself by then: its job
-# was requeued, or the client took it for dead.
+# A leg waits until the previous one is over, and asks it to end if it still runs. By then this leg may itself be over:
+# if its job was requeued, or the client took it for dead.
 asa_say() { printf 'asa: %s\n' "$*" >&2; }
 asa_unwritable() { asa_say "cannot write into $asa_legs_named"; asa_end unable 87; }
 asa_legs_named=$asa_legs

@@ -1,6 +1,6 @@
 # Looks for files that are to be there.
 
-# NFS looks at the server again when a folder is listed; each on the way to a path, from the first.
+# NFS looks at the server again when a folder is listed. So all folders on the way to a path are listed, from the top.
 asa_list_to() {
   asa_way=
   case $1 in /*) asa_rest=${1#/} asa_way=/ ;; *) asa_rest=$1 ;; esac

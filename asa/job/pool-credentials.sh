@@ -1,5 +1,5 @@
-# Copies a pool's certificate to where nobody else can exchange it, as its workers call it by its name again and again:
-# whose certificate it is decides who may have them run code. What was copied for workers that are no more is removed.
+# Copies a pool's certificate to where nobody else can replace it: workers read it by its name again and again, and who
+# has made it can have them run code. Copies for workers that have ended are removed.
 asa_hold "$kept" 9 && { [ -n "$trusted" ] || asa_owned "$asa_held/."; } || {
   printf 'asa: %s is not there, or belongs to another user: no worker begins\n' "$kept" >&2
   exit 87

@@ -1,4 +1,5 @@
-# Ends a session once nobody holds the pipe's other end; by /proc first, for `timeout` makes a group of its own.
+# Kills all processes of a session once nobody holds the pipe's other end. They are found in /proc, as `timeout` makes a
+# process group of its own; the group is killed in any case.
 group=$1
 read -r _
 for pass in 1 2 3; do

@@ -1,4 +1,4 @@
-# The guard is nobody's child, so that what is run waits for none that it does not know.
+# The guard is not a child of what is run, which might wait for all its children.
 exec 3<&0 </dev/null
 (trap '' HUP INT TERM; sh -c "$1" asa-guard $$ <&3 3<&- >/dev/null 2>&1 &)
 exec 3<&-

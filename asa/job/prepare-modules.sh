@@ -1,4 +1,4 @@
-# `module` is a function that shells are told of at their beginning; those of batch jobs often are not.
+# `module` is a function that a login shell gets when it starts; the shell of a batch job often does not.
 asa_load() {
   for asa_init in '' "${ASA_MODULES_INIT-}" "${LMOD_PKG:+$LMOD_PKG/init/sh}" "${MODULESHOME:+$MODULESHOME/init/sh}" \
     /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/sh \

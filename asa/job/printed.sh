@@ -42,7 +42,8 @@ asa_file_of() { # a pattern; sets `asa_file`
   case $asa_file in /*) ;; *) asa_file=./$asa_file ;; esac
 }
 # The second name replaces what had it, and goes through no link. On another file system it is a link to the run's file.
-# Where others print into that, too, or it is none, what is printed here has a file, and is added to that in the end.
+# If others print into that file, too, or it is no plain file, this job prints into one of its own, which is appended in
+# the end.
 asa_print_to() { # a file, and 1 or 2: which of the streams
   if [ -c "$1" ]; then # as /dev/null
     if ! (: >"$1") 2>/dev/null; then asa_lose "$1" 'that device cannot be written to'; return; fi
@@ -89,5 +90,5 @@ asa_printed=$asa_file
 [ -z "$asa_stderr" ] || asa_file_of "$asa_stderr"
 if [ "$asa_file" != "$asa_printed" ] && [ -n "$asa_printed" ]; then asa_print_to "$asa_printed" 1; fi
 asa_print_to "$asa_file" 2
-# Together they are the errors, into which Slurm writes what it says of the job.
+# Output and errors in one file are both written as errors, since Slurm's messages about the job go there.
 [ "$asa_file" != "$asa_printed" ] || exec >&2

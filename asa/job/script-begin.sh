@@ -2,7 +2,7 @@
 job= whole= count=${count-} # elements, of an array
 eval "job=\${$job_in:?}"
 owner=$job
-# It may be mounted late. What is made in the place of one that is not there others could make, too.
+# The run's folder may be mounted late. It is not made here: where it is missing, others could make it as well.
 patience=${ASA_PATIENCE_S:-60}
 until asa_hold "$named" 8; do
   [ "$patience" -gt 0 ] || { printf 'asa: %s is not there: nothing is run\n' "$named" >&2; exit 87; }

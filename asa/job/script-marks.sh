@@ -16,7 +16,7 @@ fresh() {
   (umask "${2-go-w}"; set -C; cat >"$1")
 }
 
-# A file comes into being whole: written beside its place, then renamed. `cat` tells of a full disk, `printf` may not.
+# A file appears whole: it is written under another name, then renamed. `cat` tells of a full disk, `printf` may not.
 drafted() { draft=${1%/*}/.${1##*/}.$job; }
 prepare() { drafted "$1"; facts "$2" | fresh "$draft"; }
 commit() { drafted "$1"; mv -f "$draft" "$1"; }
@@ -61,14 +61,14 @@ all_posted() {
   done
 }
 
-# Of an array: once all elements have posted, so does the whole; who looks last sees all.
+# The completion marker of an array is written once those of all its elements are there: the last element sees them all.
 post_whole() {
   [ -n "$whole" ] && [ ! -e "$posts/$whole" ] || return 0
   [ "`ls "$posts/$whole+" | wc -l`" -ge "$count" ] || return 0
   patiently write "$posts/$whole" ""
 }
 
-# Posts are made before the mark of the end, so that a node may fail in between.
+# Completion markers are written before the mark of the end, so that a node may fail in between.
 finish() { # an exit code, a word
   word=${2-}
   [ -z "$inner" ] || leave "$1"

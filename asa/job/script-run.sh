@@ -1,8 +1,8 @@
-# How a job's script runs what it is for, and has it hear of signals.
+# How a job's script runs its payload, and passes signals on to it.
 
 # Where signals are trapped commands are substituted the old way: one that arrives while bash 5.2 reads `$(` is lost.
 
-# What the batch system tells the script alone, as a warning that time runs out, is for the payload.
+# A signal that the batch system sends to the script alone, as a warning that time runs out, is for the payload.
 pass_on() {
   heard=$((heard + 1))
   if [ "$1" = TERM ]; then
@@ -73,7 +73,7 @@ heed_memory() {
   [ "$code" -ne 0 ] || code=137
 }
 
-# No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
+# The text may be too long for an argument, so it is in a file. The shell that runs the file first removes it.
 run_file() {
   file=$marks/.payload.$job$inner
   # shellcheck disable=SC2016 # for the shell that is to run it
@@ -96,7 +96,7 @@ superseded() {
   exit 86
 }
 
-# What waits before a step has the time that those before it left.
+# All steps of a job together may wait for a certain time: each for what the steps before it have left of that.
 idled=0
 await() {
   awaited=$1

@@ -9,7 +9,7 @@ run_in_lane() {
   for signal in CONT HUP TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
   trap "pass_on INT" URG
 }
-# One that was told to end before its process was known is told again.
+# If the job was signalled to end before this process was known, the process is signalled now.
 joined() {
   lanes="$lanes $1" lane_steps="$lane_steps $2"
   [ "$signals" -eq 0 ] || kill -s TERM "$1" 2>/dev/null || :
@@ -23,10 +23,11 @@ leave() {
   hand_up
   exit "$code"
 }
-# What such a process tells of its end, beside its exit code; a link needs no space.
+# How such a process ended, in addition to its exit code: the target of a link, which needs no space.
 hand_up() { ln -sf "${word:-failed}" "$marks/.lane.$job.$inner" || :; }
 handed_up() { word=`readlink "$marks/.lane.$job.$1"` && rm -f "$marks/.lane.$job.$1" || word=; }
-# The wave's end: what failed counts for more than what gave its cores back, since nobody handed it over.
+# The end of a wave. A step that failed decides how the wave ended, even if another gave its cores back since its host did
+# not hand it over.
 gather() {
   failed= why= held= twin=
   # shellcheck disable=SC2086 # words

@@ -26,7 +26,7 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[A
     Durations are those that dask measured for tasks of the same name, or expects; time that a task has run already is
     subtracted. A task with only dask's default, half a second, is assumed to last at least `unknown_s`. A task counts
     for the cores that it blocks on the first of `shapes` that serves it: one that needs all of a worker's GPUs counts
-    for all of its cores. Of tasks' needs, only those that keep them from running now are returned as such. In a large
+    for all of its cores. A task's needs are returned only if they keep it from running now. In a large
     graph the tasks of one of dask's groups, which one line of a program made, are assumed to be alike: reading it takes
     time in proportion to its groups, once one task of each has been seen.
 

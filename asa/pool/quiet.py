@@ -15,9 +15,9 @@ _STOPPED = "non-started TCPListener"  # how dask fails to warn of a call that ca
 
 
 class Quiet(logging.Filter):
-    """Drops, while workers leave, the warnings that a caller was gone before the scheduler could accept it.
+    """While workers leave, drops the warnings that a caller was gone before the scheduler could accept it.
 
-    All others are shown: the same at any other time, and callers without a valid certificate.
+    All other warnings are shown: also these at any other time, and those of callers without a valid certificate.
 
     `some_leave`: returns whether workers leave, or have just left.
     """

@@ -645,8 +645,8 @@ def _run(order: _Order) -> tuple[int, str]:
 def _guarded(order: _Order, outcome_file: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an order's text in a session of its own, and kill what is left of that in the end.
 
-    Nothing is left either if this worker dies, as the text then runs again elsewhere: only this process holds the
-    pipe's end.
+    That also happens if this worker dies, since the text then runs again elsewhere: a guard in that session sees that
+    nobody holds the other end of a pipe any more.
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(outcome_file)}
@@ -682,7 +682,7 @@ def _word_in(link: Path) -> str:
 
 
 def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
-    """Record how a job ended, once, and when the last of its tasks did: the client may call this later.
+    """Record, once, how a job ended, and when its last task did: the client may call this some time after that.
 
     For a list of tasks: that all, or some, completed.
     """
