@@ -2,11 +2,11 @@
 # and the next follows the part that was written. The newline comes last, since bash writes up to each.
 
 asa_give_up() {
-  asa_told=$*
-  [ -z "${asa_held-}" ] || case $asa_told in
-    *"$asa_held"*) asa_told=${asa_told%%"$asa_held"*}$asa_named${asa_told#*"$asa_held"} ;;
+  asa_said=$*
+  [ -z "${asa_held-}" ] || case $asa_said in
+    *"$asa_held"*) asa_said=${asa_said%%"$asa_held"*}$asa_named${asa_said#*"$asa_held"} ;;
   esac
-  printf 'asa: %s\n' "$asa_told" >&2
+  printf 'asa: %s\n' "$asa_said" >&2
   asa_end unable 87
 }
 # Prints the position in a round's list, and the exit code, of each task that has ended. Jobs in doubt are left out.

@@ -2,9 +2,9 @@
 
 # `echo` would read a backslash as more than itself.
 say() {
-  told=$*
-  case $told in *"$run"*) told=${told%%"$run"*}$named${told#*"$run"} ;; esac
-  printf 'asa: %s\n' "$told" >&2
+  said=$*
+  case $said in *"$run"*) said=${said%%"$run"*}$named${said#*"$run"} ;; esac
+  printf 'asa: %s\n' "$said" >&2
 }
 give_up() { say "$*"; exit 87; }
 

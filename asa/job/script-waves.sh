@@ -26,8 +26,8 @@ leave() {
 # How such a process ended, in addition to its exit code: the target of a link, which needs no space.
 hand_up() { ln -sf "${word:-failed}" "$marks/.lane.$job.$inner" || :; }
 handed_up() { word=`readlink "$marks/.lane.$job.$1"` && rm -f "$marks/.lane.$job.$1" || word=; }
-# The end of a wave. A step that failed decides how the wave ended, even if another gave its cores back since its host did
-# not hand it over.
+# The end of a wave. If a step failed, the wave failed, even if another step gave its cores back since its host did not
+# hand it over.
 gather() {
   failed= why= held= twin=
   # shellcheck disable=SC2086 # words

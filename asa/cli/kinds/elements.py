@@ -243,5 +243,5 @@ def element_text(elements: ElementStanding) -> str:
     if elements.pending_count:
         counts.append(f"{elements.pending_count} left{_of_which_held(elements)}")
     throttle = f" ({elements.at_once} at once at most)" if elements.at_once and elements.pending_count else ""
-    told = f"; {elements.told}" if elements.told else ""
-    return f"of {elements.count} elements {', '.join(counts)}{throttle}{told}"
+    ends = f"; {elements.told}" if elements.told else ""
+    return f"of {elements.count} elements {', '.join(counts)}{throttle}{ends}"
