@@ -198,7 +198,7 @@ def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
     known
         What there is.
     likeness
-        From 0 to 1: more for less.
+        From 0 to 1: how similar a known name must be.
 
     Examples
     --------
@@ -219,6 +219,6 @@ def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | 
     known
         What there is.
     likeness
-        From 0 to 1: more for less.
+        From 0 to 1: how similar a known name must be.
     """
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), None)

@@ -44,9 +44,12 @@ Kind = Literal[
     "jobs",
     "own",
 ]
-"""How a value is written: `memory` is MiB without a unit, `storage` has one; `names` are one text or several; `paths`
-are a list, `files` one or several, but not none; an `output` is a path with patterns of Slurm; `own`:
-as the key's notation says."""
+"""How a value is written.
+
+`memory`: in MiB if it has no unit; `storage`: with a unit; `names`: one text or several; `paths`: a list, perhaps
+empty;
+`files`: one path or several; `output`: a path with patterns of Slurm; `own`: as the key's `Notation` says.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -290,9 +290,9 @@ def _settled(workflow: Workflow, ends: Mapping[str, float], began_s: float) -> d
 def _parts(
     stage: Stage, starts: Mapping[str, float], ends: Mapping[str, float], settled: Mapping[str, float]
 ) -> dict[str, float]:
-    """Say of each stage that one follows when it had done its part; with `when = "any"`, of those that have.
+    """Return when each predecessor of a stage let it begin; with `when = "any"`, only of those that did.
 
-    Of another array, whose elements it follows one by one, that is when the first of them began here.
+    An array that it follows element by element did so, at the latest, when the stage's own first element began.
     """
     parts: dict[str, float] = {}
     for before in stage.after:
@@ -320,9 +320,9 @@ def _could_begin(
     *,
     began_s: float,
 ) -> float:
-    """Return when a stage's predecessors let it begin; a failure counts if one completed only after the stage ran.
+    """Return when a stage's predecessors let it begin; a failure counts if its stage completed only later.
 
-    That is so for a stage that cleaned up before the run was resumed.
+    That is so for a stage that cleaned up after a failure, before the run was resumed.
     """
     if not stage.is_conditional or could_s <= start_s:
         return could_s
@@ -372,7 +372,7 @@ def _core_hours_between(cores: int, start_s: float, end_s: float, resized: Itera
 
 
 def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
-    """Core-hours held before the payload began, or before the stage for which cores joined another job; or all.
+    """Core-hours held before the payload began, or the stage for which cores joined another job; all if neither did.
 
     Includes those of a job that was idle between two of its stages.
     """

@@ -37,7 +37,7 @@ class Span:
     Parameters
     ----------
     kind
-        See there.
+        What it did; see `Kind`.
     begin_s, end_s
         Since when, until when.
     cores

@@ -81,8 +81,9 @@ def check_way(path: Path) -> None:
 
 
 def check_fixed(folder: Path, what: str, hint: Callable[[os.stat_result], str]) -> None:
-    """Refuse a folder in which others can replace things: `what` was to be there; `hint`: of what is known of it.
+    """Refuse a folder in which others can replace things.
 
+    `what`: the kind of thing that is used there, for the message. `hint`: returns the hint, given the folder's status.
     Raises `OwnerError`; also if a link of another user leads there. Raises `OSError`: it cannot be looked at.
     """
     check_links(folder)

@@ -15,9 +15,9 @@ IN_JOBS = ("fixed", "hold", "owned")
 
 
 def base_folder(named: str = "") -> str:
-    """Name the folder in which they lie: ``TMPDIR``, where nobody else can exchange them, or ``/tmp``.
+    """Name the folder for temporary files: ``TMPDIR`` if nobody else can exchange files there, else ``/tmp``.
 
-    `named`: the one in place of ``TMPDIR``, where that is so.
+    `named`: a folder to try in place of ``TMPDIR``.
     """
     named = named or tempfile.gettempdir()
     try:

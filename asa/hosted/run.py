@@ -423,7 +423,7 @@ def begin(
 def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | None = None) -> None:
     """Refuse stages whose job could never start, or whose options the backend refuses.
 
-    `backend`: is not asked, but for whether it can write such jobs.
+    `backend`: only asked whether it can write such jobs, without contacting the batch system.
     """
     verdicts = Verdicts(site, backend)
     reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
@@ -448,7 +448,7 @@ def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
 class Verdicts:
     """Checks whether jobs of stages could ever start; each kind of stage is checked once.
 
-    `backend`: is not asked, but for whether it can write such jobs.
+    `backend`: only asked whether it can write such jobs, without contacting the batch system.
     """
 
     def __init__(self, site: Capabilities, backend: Backend | None = None) -> None:

@@ -13,8 +13,8 @@ fi
 if [ -n "$asa_is_over" ]; then
   asa_took=
   if [ -s "$asa_legs/.told.$asa_leg" ]; then
-    read -r asa_since <"$asa_legs/.told.$asa_leg" || asa_since=
-    [ -z "$asa_since" ] || asa_took=-$((`date +%s` - asa_since))
+    read -r asa_signalled <"$asa_legs/.told.$asa_leg" || asa_signalled=
+    [ -z "$asa_signalled" ] || asa_took=-$((`date +%s` - asa_signalled))
   fi
   if [ -n "$asa_progress" ] && [ "$asa_leg" -gt 1 ]; then
     asa_one=`asa_digest_of "$asa_before"`

@@ -75,7 +75,7 @@ _ADDED: Final = marked("added")
 def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
     """Give the options that count, by name: of several the last, but kinds of mail are added up.
 
-    That is what sbatch does, up to 24.11; of 26.05 it takes of kinds of mail the last, too.
+    That is what sbatch does up to 24.11; in 26.05 only the last kind of mail counts, too.
     They are in the order in which each was said last: of ``--exclusive`` and ``--oversubscribe`` the later counts.
 
     Examples

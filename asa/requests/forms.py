@@ -1,7 +1,7 @@
 """Values that sbatch takes, of options that asa reads no further.
 
 Found by asking the programs of Slurm 22.05, 24.11 and 26.05, which end on a value that they do not take, before any
-controller is asked. Refused is only what all of them refuse: what a controller thinks of it, nobody knows before.
+controller is asked. Only what all of them refuse is refused here; a controller may still refuse more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Options that sbatch does not take together, or not alone, which it says before it asks a controller.
+"""Options that sbatch refuses together, or without another one, before it asks a controller.
 
-Found by asking the programs of 22.05 and 26.05 for each two of sixty options; refused is only what both refuse.
+Found by trying each pair of sixty options with the programs of 22.05 and 26.05; only what both refuse is refused here.
 """
 
 from __future__ import annotations

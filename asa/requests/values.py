@@ -1,4 +1,4 @@
-"""Values of options as sbatch reads them, which takes less than a workflow file does, and some things besides.
+"""Values of options as sbatch reads them: it accepts less than a workflow file does, and some other spellings.
 
 Found with the programs and controllers of Slurm 22.05 and 26.05.
 """

@@ -45,7 +45,8 @@ def with_variables(
 ) -> dict[str, Directive]:
     """Put a script's options, those that variables say, and those of the command line together.
 
-    A variable that says memory otherwise than an option does has no effect, nor one for threads beside ``--hint``.
+    A variable has no effect if it gives memory in another way than an option does, or threads in addition to
+    ``--hint``.
     """
     said = of_variables(variables, where)
     if any(name in own or name in above for name in MEMORY):

@@ -11,7 +11,7 @@
     trouble      what keeps the server from working; of constant size, so that a full disk has space for it
     server.log   what the server could not report otherwise
     jobs/17/     a job until its end, and then ended/17/
-        order.json    its request, with which the job counts; without environment once it has ended
+        order.json    its request, once it is complete; without environment once the job has ended
         script        what it runs
         hold cancel walltime   its user's requests
         status.json   its state, by the server
