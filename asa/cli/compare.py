@@ -225,6 +225,8 @@ def compare(
         history=history,
         spread=spread,
     )
+    if comparison.assumed:  # before the simulation, which takes its time
+        sys.stderr.write(f"Note: {comparison.assumed}.\n")
     runs = run_study(run_comparison, comparison, executor=executor, jobs=jobs)
     if output is RunsOutput.JSON:
         print_json([run.as_dict() for run in runs])

@@ -259,7 +259,8 @@ def test_runs_are_grouped_in_order():
 
 def test_what_a_simulated_machine_does_not_look_at_is_said():
     def flow(_cores):
-        return Workflow("flow", [Stage("a", cores=2, gpus=1, memory_bytes=10**9), Stage("b", cores=2, gpus=2)])
+        known = {"cores": 2, "expected_run_s": 60}
+        return Workflow("flow", [Stage("a", gpus=1, memory_bytes=10**9, **known), Stage("b", gpus=2, **known)])
 
     told = comparison(make_workflow=flow).notes
     assert told == (
@@ -267,3 +268,15 @@ def test_what_a_simulated_machine_does_not_look_at_is_said():
         "the simulated machine does not look at gpus of a, b",
     )
     assert comparison().notes == ()
+
+
+def test_run_times_that_nobody_knows_are_said_first():
+    """Whole walltimes make all strategies much alike."""
+
+    def flow(_cores):
+        return Workflow("flow", [Stage(name, cores=2, memory_bytes=10**9) for name in "abcdef"])
+
+    first, _ = comparison(make_workflow=flow).notes
+    assert first.startswith(
+        "run times are not known of a, b, c, d and 2 more: each is taken to run for its whole walltime"
+    )

@@ -52,7 +52,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of the site, and of what stages ask for and it does not look at."""
+        """What is assumed, what is to be known of the site, and of what stages ask for and it does not look at."""
         stages = self.make_workflow(self.cores[0]).stages.values()
         asked = {
             one.name: [stage.name for stage in stages if getattr(stage, one.field)]
@@ -60,7 +60,21 @@ class Comparison:
             if one.name in _UNSEEN or (one.name == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
         }
         text = "the simulated machine does not look at"
-        return (*self.site.notes, *(f"{text} {key} of {', '.join(of)}" for key, of in asked.items() if of))
+        unseen = (f"{text} {key} of {', '.join(of)}" for key, of in asked.items() if of)
+        return (*([self.assumed] if self.assumed else []), *self.site.notes, *unseen)
+
+    @property
+    def assumed(self) -> str:
+        """What is assumed of stages that do not say how long they run; empty if all do."""
+        stages = self.make_workflow(self.cores[0]).stages.values()
+        unknown = [one.name for one in stages if one.expected_run_s is None and one.moldable is None and not one.local]
+        if not unknown:
+            return ""
+        listed = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
+        return (
+            f"run times are not known of {listed}: each is taken to run for its whole walltime. Give `expected`, or "
+            "`asa walltimes FILE` tells it after some runs"
+        )
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is simulated.
