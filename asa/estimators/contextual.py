@@ -129,8 +129,8 @@ class ContextualAsa:
 
     `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job from
     outside, such as from a simulation of the visible queue; see `predict`.
-    `closeness`: the reward, in decades of error, for a point prediction with the same closest alternative, of the
-    paper's 53, as the true wait. With 0 the point prediction is the median.
+    `closeness`: the reward, in decades of error, if one of the paper's 53 alternatives is the closest both to the point
+    prediction and to the true wait. With 0 the point prediction is the median.
     `without`: parts of `PARTS` to leave out, for ablations. Without all of them only the geometry alone remains.
 
     Notes

@@ -318,8 +318,8 @@ def predict(
 def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
     """Compute the quantiles at the tracked levels, and the point prediction, from the probabilities in `scratch`.
 
-    The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that the
-    wait has the same closest alternative, of the paper's, as the prediction.
+    The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that one
+    of the paper's alternatives is the closest both to the wait and to the prediction.
     """
     p = scratch[0]
     before = scratch[2]  # probability below each alternative

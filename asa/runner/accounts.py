@@ -80,7 +80,7 @@ class Accounts:
         return self.widths_in(self.line_of(job)).get(job.status.job_id, [])
 
     def widths_in(self, line: Sequence[Job]) -> dict[str, list[tuple[float, int]]]:
-        """Return how many cores of its own a job had, and each job that joined it, and from when on.
+        """Return the times at which the cores of a job, or of a job that joined it, changed, each with the new number.
 
         The cores requested last are given back first. O(steps + jobs) if few jobs are joined at the same time.
         """

@@ -35,7 +35,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """Shapes compared: the best has the least time to end plus core-hours, where a percent of these counts for 0.1.
+    """Shapes compared: the best has the least time to end plus core-hours, of which a percent counts as 0.1 % of time.
 
     By the same rule `asa-plan` chooses the shape of a stage in a job of its own.
     """

@@ -111,7 +111,7 @@ class Planned(Strategy):
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
-        """Plan while nothing is known: each stage in a job with dependencies, which is never worse than a later one.
+        """Plan while no wait is known: each stage in a job of its own, submitted at once with dependencies.
 
         At a site without dependencies, each is submitted when its predecessors have ended.
         """

@@ -71,7 +71,7 @@ def _most(sums: Any, base: int, count: int, limit: int) -> int:
 
 @kernel
 def add_up(uses: Any, width: int, jobs: int, order: Any, what: int, per: int, sums: Any) -> None:
-    """Add up two parts of the usages of the jobs from each on, in descending order of their ratio.
+    """For each job, add up two parts of the usages of it and all later jobs, in descending order of the parts' ratio.
 
     Writes pairs, for each job ``2 * (jobs + 1)`` numbers: without any job, with one, with two...
     """

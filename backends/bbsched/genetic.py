@@ -2,8 +2,8 @@
 
 Choices where the paper leaves them open:
 
-- A generation has as many children as parents. Two parents are drawn at random for two children, and also the place
-  from which on their genes are swapped.
+- A generation has as many children as parents. For each two children, two parents are drawn at random, and
+  the position from which on their genes are swapped.
 - Jobs that do not fit in addition to earlier ones are left out, in cyclic order from a random job on.
 - Of solutions of equal value, one counts as a Pareto solution: that with the jobs nearest the head of the queue.
 """

@@ -18,8 +18,11 @@ Mode = Literal["sync", "async"]
 """Whether what is answered to a check is done at once, or at the next check (section 5.1)."""
 
 Resizing = Literal["messages", "checkpoint", "queue"]
-"""How a job goes on with another size: its processes tell each other what they hold; it writes everything, and reads it
-with its new size at once; or it stops between, and waits in the queue."""
+"""How a job is resized.
+
+``messages``: its processes exchange their data. ``checkpoint``: it writes its data, and reads them at once with its new
+size. ``queue``: likewise, but in between it waits in the queue.
+"""
 
 
 @dataclass(frozen=True, slots=True)

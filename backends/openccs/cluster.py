@@ -213,12 +213,12 @@ class PlannedCluster:
     # ------------------------------------------------------------------ where it fits
 
     def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, end: int) -> RUSV:
-        """Find when a request's total needs are free for its duration, in the part of the system that it may use.
+        """Find slots in which the total needs of a request are free, in the part of the system that it may use.
 
-        Each resource by itself is free for so long. A slot in which all of them are free may be shorter than the
-        request.
+        Each single resource is free for the request's whole duration. A slot is a time in which all of them are free;
+        it may be shorter.
 
-        `views`: usage of resources as its consumer sees it (uRS); of others the actual usage.
+        `views`: usage of resources as the request's consumer sees it (uRS); of other resources the actual usage counts.
         """
         slots = (
             views.get(name, self.used[name]).free_slots(items, ask.lasts_s, since, end)
@@ -233,8 +233,8 @@ class PlannedCluster:
         """Find the first time and the nodes for a request; None if there are none.
 
         `since`, `end`: its earliest start, and its latest end.
-        `views`: see `free_slots`. If it needs exclusive nodes, and its consumer may not have so much, the search goes
-        on to when the consumer may have all of them.
+        `views`: see `free_slots`. If the request needs exclusive nodes, and its consumer may not have all of their
+        resources then, the search goes on to a time at which it may.
         """
         slots = self.free_slots(ask, views, since, end)
         while (found := self._search(ask, slots, since, end, self._state)) is not None:

@@ -23,9 +23,9 @@ from .rusv_kernel import BEGIN
 from .validity import Validity
 
 HORIZON_S: Final = 366 * 86400
-"""So long, at least, after the end of a request that starts at once, cron strings are followed.
+"""Cron strings are expanded for at least this time after the end of a request that starts at once.
 
-What one of them binds later is bound at all times from then on, so that no limit is ever exceeded.
+After that time their limits hold always, so that no limit is ever exceeded.
 """
 
 _DAY_S: Final = 86400
@@ -477,10 +477,10 @@ class Consumers:
                 account.book(placement)
 
     def revoke(self, user: str, group: str, placement: Placement) -> None:
-        """Note that a job leaves, and returns its resources.
+        """Note that a job no longer uses resources, at all or from a time on.
 
-        The given span may begin later than the booked one: then it is the rest of the job that leaves now. Jobs are
-        identified by their array of nodes, which `dataclasses.replace` keeps.
+        `placement`: begins later than the booked one if the job has run until then, and only its rest is given back.
+        Jobs are identified by their array of nodes, which `dataclasses.replace` keeps.
         """
         if self._limits:
             for account in self._of(user, group):

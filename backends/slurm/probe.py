@@ -119,7 +119,7 @@ class Prober:
     def _look(self, job_id: str, *, age: bool) -> SlurmRecord | None:
         """Look at the job until Slurm says since when its age counts, or will count.
 
-        Both answer the question: if age always accrues it counts from submission, else from the begin time.
+        Either is an answer: if age always accrues, it counts from the submission, else from the begin time.
         """
         record = None
         for _ in range(math.ceil(_WAIT_S / _LOOK_S)):

@@ -200,9 +200,9 @@ class Units:
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Settle what ended jobs left open, as tasks that they had taken; return whether all of it could be written.
+        """Settle what ended jobs left open, as tasks that they took and did not end; return whether that succeeded.
 
-        `given_back`: for what this was done before; more is added.
+        `given_back`: names of what was settled before; what is settled now is added.
         """
         return True
 
