@@ -512,7 +512,7 @@ def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
 
 
 def named(one: JobKeys) -> Mapping[str, str]:
-    """Return a job's target in addition to its partition: jobs with the same one may be deferred together.
+    """Return what else a job is sent to, besides a partition: jobs that agree in all of it may be deferred together.
 
     Examples
     --------

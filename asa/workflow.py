@@ -124,8 +124,8 @@ class Stage(StageKeys):
     start_delay_s
         Seconds that these must have run, if they have not ended before.
     after_matching
-        Those of `after`, job arrays as this stage is one, of which each element needs only the element of the same
-        number to have completed.
+        Those of `after` that are job arrays, like this stage, and that it follows element by element: each element only
+        needs the one with the same number to have completed.
     command
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
@@ -161,8 +161,8 @@ class Stage(StageKeys):
         before it begins, and after it ended.
     stdout, stderr
         Paths, relative to where commands run, with patterns as for sbatch (``%j``, ``%x``, ...): files in which what it
-        prints, and its errors, are found, beside those of the run. With `stdout` alone the errors are in the same file.
-        Empty for none.
+        prints, and its errors, are found, in addition to those of the run. With `stdout` alone the errors are in the
+        same file. Empty for none.
     input_patience_s
         How many seconds to wait for inputs that are missing or empty, and for outputs; at most half of its walltime.
         None for the site's setting, else a minute.

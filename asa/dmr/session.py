@@ -357,7 +357,7 @@ def icheck_status(minimum: int, maximum: int, factor: int = 2, preferred: int | 
     This hides the time of asking. But the action is one step old: a shrink may no longer help anybody, and others may
     have taken the nodes of an expansion. Those are waited for; if they do not come in time nothing is done.
 
-    Inhibited checks do not count: with a period, an answer may be as old as that.
+    Inhibited checks do not count as the next one: with a period, an answer may be as old as that.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def _is_match(pattern: str, name: str) -> bool:
 
 
 def read_cpus(config: Path) -> ProcessCpus:
-    """Read a configuration, what it includes, and the log that lies beside it.
+    """Read a configuration, what it includes, and the log that lies next to it.
 
     Raises `InputError`: it cannot be read.
     """

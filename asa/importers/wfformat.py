@@ -359,8 +359,8 @@ def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
 def _commands(run: _DocumentNode, notes: ImportNotes) -> tuple[str, ...]:
     """Write a recorded command for a shell.
 
-    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments. That of
-    Nextflow records the text of the process as the program, with what Nextflow would fill in, which no shell can run.
+    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments. The one
+    for Nextflow records a process's text as the program, with placeholders of Nextflow's, so that no shell can run it.
     """
     if not run.has("command") or not run.child("command").has("program"):
         return ()

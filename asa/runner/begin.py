@@ -125,7 +125,7 @@ def plan_run(
 
 
 def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
-    """Return notes to the user before a run begins, a line each: what of this process its jobs will not have.
+    """Return notes to the user before a run begins, a line each: which variables of this process its jobs will not get.
 
     `stages`, `folder`: of the run, and where their commands run.
     """

@@ -1,4 +1,4 @@
-"""What a client does to everybody else: their waits beside those in the same world without it."""
+"""What a client does to everybody else: their waits compared with those in the same world without it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 
 
 def of_paper(results: PaperResults) -> RenderableType:
-    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts."""
+    """Draw Tables 1 and 2 with every figure compared with the paper's, Figs 5 to 9 as tables, and the verdicts."""
     campaign = results.campaign
     parts: list[RenderableType] = [
         Text.assemble(("The ASA paper's evaluation, repeated", "bold"),

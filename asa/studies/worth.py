@@ -33,7 +33,7 @@ _WHY_NEXT = "What decides it is how long each next leg waits, which the times ab
 
 @dataclass(frozen=True, slots=True)
 class ComparedWay:
-    """One way of asking beside another, as shares of that one's figures: below 0 is sooner, and cheaper.
+    """One way of asking compared with another, as shares of that one's figures: below 0 is sooner, or costs less.
 
     They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
     """
@@ -124,7 +124,7 @@ def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:
 
 
 def _weight(cell: Cell, other: Cell) -> float:
-    """Weigh time and core-hours beside another's, in the mean of their logarithms."""
+    """Weigh time and core-hours against another way's, in the mean of their logarithms."""
     pairs = _pairs(cell, other)
     return float(pairs.mean(axis=0) @ (1.0, _PRICE)) if len(pairs) else math.inf
 
@@ -147,7 +147,7 @@ def _share(of_logs: Interval) -> Interval:
 
 
 def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
-    """Put each way beside each rival; all that is clear is right at once with 95 %."""
+    """Compare each way with each rival; all clear differences together are right with 95 %."""
     pairs = [(one, rival) for one in ours for rival in rivals]
     found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
@@ -158,7 +158,7 @@ def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay
 
 
 def _second(way: Cell, others: Sequence[Cell]) -> str:
-    """Say what a way takes, and how much that is beside others."""
+    """Say what a way takes, also compared with others."""
     found = [_logs(way, other) for other in others]
     times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
     claim = claimed(

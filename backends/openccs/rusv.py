@@ -274,7 +274,7 @@ class RUSV:
 
 
 def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: int) -> RUSV:
-    """Expand a periodic validity: so many items wherever the template of one period stores any (Section 5.4).
+    """Expand a periodic validity: `items`, in each period, at the times where its template stores any (Section 5.4).
 
     Raises `InputError`: the end is before the start, or a period is shorter than a second.
 

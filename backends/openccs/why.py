@@ -105,8 +105,8 @@ def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None
 
     Notes
     -----
-    The other jobs are booked again on another cluster; then a place is searched without each of the conditions for the
-    job's start.
+    On another cluster the other jobs are booked again. Then a place for the job is searched once for each condition of
+    its start, without that one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What jobs run of stages, as commands show it: for each kind its state, its sentences and its output files.
+"""How commands show the units that jobs run of a stage: for each kind of unit its state, sentences and output files.
 
 Commands know of no kind: they ask for the units of a stage, or of a job.
 """

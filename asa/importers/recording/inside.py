@@ -4,7 +4,7 @@
 
 The driver sees the file system as it is, at the same paths; what it writes goes to layers above it (overlayfs), which
 are thrown away after what it made was copied out. It has no network, unless it is to have one. None of this needs an
-administrator: a user namespace is enough. It leaves ``ended.json`` beside its settings: how the driver ended, and what
+administrator: a user namespace is enough. It leaves ``ended.json`` next to its settings: how the driver ended, and what
 it made.
 """
 

@@ -134,7 +134,7 @@ def record(
 
     `commands`: the program and its arguments; or several, which run one after the other.
     `limit_s`: seconds after which it is ended; what was recorded until then is kept.
-    `is_private`: whether what it writes is thrown away; else it really does what it does beside submitting.
+    `is_private`: whether what it writes is thrown away; else it really does what it does, except submit.
     `has_network`: whether it may reach other machines.
     `folder`: where it is started; the current one if not given.
     `is_session`: whether it is a shell in which somebody starts drivers.

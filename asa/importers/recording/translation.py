@@ -77,7 +77,7 @@ class Translated:
 def translate(recording: Recording, kept: Path, choices: ImportChoices, *, name: str = "") -> Translated:
     """Make a workflow of what was recorded.
 
-    `kept`: the folder beside the workflow file in which scripts and files are kept, as a run finds it.
+    `kept`: the folder next to the workflow file in which scripts and files are kept, as a run finds it.
     Raises `InputError`: nothing was submitted, or something that no workflow can express.
     """
     return _Translation(recording, kept).made(choices, name)

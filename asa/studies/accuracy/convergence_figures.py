@@ -11,7 +11,7 @@ from asa.studies.accuracy.convergence import Convergence
 
 
 def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]:
-    """Draw what each policy predicts beside what came true, for the first course of waits.
+    """Draw what each policy predicts, and what came true, for the first course of waits.
 
     `convergences`: one a policy, each of which has a figure of its own.
     """

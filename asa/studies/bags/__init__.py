@@ -1,1 +1,1 @@
-"""How much sooner the tasks of one stage end as several jobs that share them, beside one wide job."""
+"""How much sooner the tasks of one stage end if several jobs share them than in one wide job."""

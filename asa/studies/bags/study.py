@@ -1,8 +1,8 @@
 """What `asa experiment bags` runs: on real logs the tasks of one stage as one wide job, and as several that share them.
 
 All ways meet the same queues, and hold the same cores together. Which number of jobs was best over all starts is known
-in hindsight only; what asa takes of a range is the most. Tasks are so many and so small beside their jobs that their
-work is treated as a fluid: what ends with a job's walltime is no more than one task a core.
+in hindsight only; what asa takes of a range is the most. Tasks are so many, and so small compared with their jobs, that
+their work is treated as a fluid: what ends with a job's walltime is no more than one task a core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``asa bbsched``: methods compared over workloads, beside the paper's figures; solvers measured on real windows."""
+"""``asa bbsched``: methods compared over workloads, and with the paper's figures; solvers measured on real windows."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[Co
 
 
 def _print_text(out: Console, grid: Grid) -> None:
-    """Print changes that the paper's text states beside ours."""
+    """Print changes that the paper's text states, compared with ours."""
     rows = []
     words = {one.name: one.words for one in MEASURES}
     for (name, method, measure), paper in CHANGES.items():

@@ -72,7 +72,7 @@ class Workload:
     name: str
     system: System  # the machine: nodes, and GB of the other resources
     table: JobTable  # the jobs; their cores are nodes. All workloads of a machine that were made together share it.
-    # what each job asks for beside nodes, in the order of the table; of SSD on each of its nodes
+    # what each job asks for besides nodes, in the order of the table; of SSD on each of its nodes
     demands: Mapping[str, Integers]
     order: Literal["fcfs", "wfp"]  # the machine's own order of the queue
     # what is measured lies between: jobs that are submitted from `begin_s` on and before `end_s`. Half a month before

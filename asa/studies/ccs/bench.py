@@ -1,4 +1,4 @@
-"""How fast the planner is, on a cluster and with jobs like the paper's, beside the paper's figures (Section 6)."""
+"""How fast the planner is, on a cluster and with jobs like the paper's, and in the paper's figures (Section 6)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ways of asking beside each other, on a simulated queue: `asa compare`."""
+"""Ways of asking compared, on a simulated queue: `asa compare`."""

@@ -217,13 +217,13 @@ def sentence(cells: Sequence[Cell]) -> str:
 
 
 def against(hero: Cell, rivals: Sequence[Cell]) -> str:
-    """Say when one finishes beside others, at least one, and for how many core-hours; see `sentence`."""
+    """Say when one finishes compared with others, at least one, and for how many core-hours; see `sentence`."""
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
     return claimed([rival.strategy for rival in rivals], times, costs, beyond_chance([*times, *costs]))
 
 
 def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[Interval], clear: Sequence[bool]) -> str:
-    """Say when something finishes beside each rival, and for how many core-hours.
+    """Say when something finishes compared with each rival, and for how many core-hours.
 
     `times`, `costs`: by how much it is above each rival's, as a share of that.
     `clear`: whether that is significant, of the times and then of the costs.

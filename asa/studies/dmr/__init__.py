@@ -1,1 +1,1 @@
-"""What malleable jobs are worth, beside the DMR paper's figures: `asa dmr`."""
+"""What malleable jobs are worth, compared with the DMR paper's figures: `asa dmr`."""

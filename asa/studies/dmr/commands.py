@@ -1,4 +1,4 @@
-"""``asa dmr``: what malleable jobs are worth, beside the paper's figures."""
+"""``asa dmr``: what malleable jobs are worth, compared with the paper's figures."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
 
 
 def compare(fixed: Sequence[JobRecord], flexible: Sequence[JobRecord]) -> list[JobPair]:
-    """Put each job of a workload beside itself, in the order of submission."""
+    """Compare each job of a workload with itself in the other one, in the order of submission."""
     return [
         JobPair(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
         for one, other in zip(fixed, flexible, strict=True)

@@ -1,4 +1,4 @@
-"""Tables 2, 3 and 4 of the paper beside what the study found: means over seeds, with intervals."""
+"""Tables 2, 3 and 4 of the paper, with what the study found: means over seeds, with intervals."""
 
 from __future__ import annotations
 

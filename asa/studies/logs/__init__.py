@@ -1,1 +1,1 @@
-"""Ways of asking beside each other, on real logs: `asa experiment strategies`."""
+"""Ways of asking compared, on real logs: `asa experiment strategies`."""

@@ -1,4 +1,4 @@
-"""The ASA paper's evaluation (Sections 4.3 to 4.8) done anew, with intervals: what came out, beside what it prints.
+"""The ASA paper's evaluation (Sections 4.3 to 4.8) done anew, with intervals: what came out, and what it prints.
 
 What is run, and how, is in `asa.studies.paper.study`; what comes out consists of the values in
 `asa.studies.paper.kept`; here it is worked out.

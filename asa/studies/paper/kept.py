@@ -1,4 +1,4 @@
-"""What came out of the ASA paper's evaluation: each figure beside the one that the paper prints, and its verdict."""
+"""What came out of the ASA paper's evaluation: each figure with the one that the paper prints, and its verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")  # of T
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A cell of Table 1: one strategy on one workflow, beside the paper's."""
+    """A cell of Table 1: one strategy on one workflow, compared with the paper's."""
 
     mode: str  # how workflows were handed over, see `asa.studies.paper.study`
     workflow: str  # what ran where, how wide, asked for how
@@ -48,7 +48,7 @@ class Normalised:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A row of Table 2, beside the paper's: means of the seeds; how it is counted, `paper.findings` tells."""
+    """A row of Table 2, compared with the paper's: means over seeds; `paper.findings` says how they are counted."""
 
     workflow: str  # whose widest job was submitted, where, and how wide it is
     system: str
@@ -124,7 +124,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PaperResults:
-    """All that came out, beside what the paper prints."""
+    """All that came out, compared with what the paper prints."""
 
     campaign: PaperCampaign
     usages: tuple[Usage, ...]  # table 1 and the lines below it

@@ -1,4 +1,4 @@
-"""The pages of the paper's evaluation: every figure beside the paper's, and what jobs did in typical replications."""
+"""The pages of the paper's evaluation: every figure with the paper's, and what jobs did in typical replications."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _METHODS = (
 
 
 def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) -> Page:
-    """Put together the page of the paper's evaluation, every figure beside the paper's."""
+    """Put together the page of the paper's evaluation, every figure compared with the paper's."""
     first = results.campaign.modes[:1]
     largest = [max(sizes) for sizes in SIZES.values()]
     rule = Text((results.rule,), is_small=True)
@@ -301,7 +301,7 @@ def _of(row: Accuracy, name: str) -> ComparedFigure:
 
 
 def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
-    """Draw makespans beside the paper's, which are marked; a figure a centre, as they differ by an order."""
+    """Draw makespans, with marks for the paper's; a figure for each centre, as they differ by an order of magnitude."""
     for workflow, system in _pairs(results.usages):
         mine = [u for u in results.usages if (u.mode, u.workflow, u.system) == (mode, workflow, system)]
         groups: dict[str, dict[str, Bar]] = {}

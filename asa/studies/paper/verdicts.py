@@ -3,7 +3,7 @@
 A machine's load cannot be had again, so seconds are not expected to be equal. What a table says is who is better, and
 by how much; that can be.
 
-**Table 1 and its averages**: a figure is looked at beside those of the other strategies in the same row.
+**Table 1 and its averages**: a figure is compared with those of the other strategies in the same row.
 
 - *as the paper*: whatever strategy the paper has more than 5 % above it is more than 5 % above it here, likewise below,
   both beyond the 95 % interval of the paired replications; and its ratio to the row's best is the paper's within a
@@ -13,7 +13,7 @@ by how much; that can be.
 
 What the paper has within 5 % of each other separates nothing, and only the ratio is judged.
 
-**Table 2**: likewise, beside the other sizes of the same workflow; instead of the ratio, the figure itself is within a
+**Table 2**: likewise, with the other sizes of the same workflow; instead of the ratio, the figure itself is within a
 factor of 1.25, or nearer than the last digit that the paper prints tells.
 
 **Claims of the text** are percentages: *as the paper* within a factor of 1.25, *same order* with the same sign. Where
@@ -58,7 +58,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """A figure of ours beside the paper's."""
+    """A figure of ours, compared with the paper's."""
 
     ours: Interval  # mean of the seeds and its 95 % interval
     published: float

@@ -1,1 +1,1 @@
-"""How much sooner workflows end whose shapes are chosen, beside every single width."""
+"""How much sooner workflows with chosen shapes end than with each single width."""
