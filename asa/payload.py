@@ -117,7 +117,7 @@ def _beginning(stage: Stage) -> str:
 def _of_stage(
     stage: Stage, cores: int, *, folder: str, share: Share, turn: Turn | None = None, is_alone: bool = True
 ) -> str:
-    """Write what a job runs of a stage that is no array whose elements take turns.
+    """Write what a job runs of a stage, except for an array whose elements take turns.
 
     `is_alone`: nothing else prints into the same files.
     """
@@ -284,9 +284,9 @@ def _pattern(path: str) -> str:
 
 
 def _where_all_nodes_look(stage: Stage, folder: str) -> str:
-    """Name the folder for a script that a launcher also starts on other nodes: the run's, which only its user can read.
+    """Name the folder for a script that a launcher also starts on other nodes; empty if only this node needs it.
 
-    Empty for any other script, which this node alone needs. Without a run it is the folder in which commands run.
+    It is the run's folder, which only its user can read; without a run, the folder in which commands run.
     """
     is_launched = stage.preparation is not None and bool(stage.preparation.launcher)
     return (folder or ".") if is_launched and (stage.script or _is_long(stage)) else ""

@@ -279,7 +279,7 @@ def run_command(
     """Run a command to its end and return its output, as `subprocess.run` does, but no more than the bound.
 
     `stdin`: its input; empty if not given.
-    `errors`: how bytes that are no text are decoded.
+    `errors`: how bytes that are not valid text are decoded.
     `options`: of `subprocess.Popen`.
 
     Raises `OSError`: it cannot be started; `subprocess.TimeoutExpired`: it took longer, and was killed;

@@ -140,7 +140,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Leave out implied predecessors: those that another predecessor follows already.
 
-    The graph must have no cycle. Of very many stages all are kept: it takes a bit for each two of them.
+    The graph must have no cycle. With very many stages all predecessors are kept, since a bit of memory is needed for
+    each pair of stages.
 
     Returns the same keys, each with the remaining predecessors, in the order of the keys.
 

@@ -10,12 +10,12 @@ The evidence against a node is how a job of a single stage ended on it:
 - two stages failed there, each within minutes of its beginning and soon after the other, with whatever exit codes; no
   job has completed there in between, while others have completed on other nodes, or run on them.
 
-Such a node is on the list for an hour. All jobs of the run avoid it; a node that is only suspected is avoided by the
-stage that failed alone. That stage is submitted again at once, which does not count as a retry. If it completes on
-another node, the first node is proven bad. If it fails there too, the stage itself is at fault, and its evidence
-against nodes is dropped. After some such stages, stages are moved only off proven nodes, since all parallel stages of
-one kind may have the same mistake. If several jobs run one stage, two that ran on a node at the same time and failed
-there count as one failure. All this follows from the run's journal, so a client that resumes the run knows it.
+Such a node is on the list for an hour. All jobs of the run avoid it, but one that is only suspected is avoided by no
+other stage than that which failed. That stage is submitted again at once, which does not count as a retry. If it
+completes on another node, the first node is proven bad. If it fails there too, the stage itself is at fault, and its
+evidence against nodes is dropped. After some such stages, stages are moved only off proven nodes, since all parallel
+stages of one kind may have the same mistake. If several jobs run one stage, two that ran on a node at the same time and
+failed there count as one failure. All this follows from the run's journal, so a client that resumes the run knows it.
 
 A pending job goes on avoiding the nodes that were listed when it was submitted. Once one of them may be tried again,
 and the batch system says that the others are down, the job is given back and submitted anew.

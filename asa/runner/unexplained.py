@@ -71,8 +71,8 @@ class UnknownAnswers:
     def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
         """Return a job's answer if it has been the same for so long that it is a refusal; else empty.
 
-        `others`: jobs to the same target, if none of them was accepted since: time counts from the first of them that
-        got the same answer.
+        `others`: further jobs to the same target, none of which was accepted since. Time counts from the first of all
+        these answers that is the same.
         """
         if (own := self._answers.get(token)) is None:
             return ""

@@ -490,7 +490,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Substitute:
-    """The job for which another is cancelled: it is the next that runs their stages.
+    """The job in favour of which a queued one is cancelled: it is the next to be submitted for their stages.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class OwnJobs:
     def _own_and_others(
         self, job_ids: Collection[str], others: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
-        """Separate numbers of this client's jobs from others, each with the reason.
+        """Return which numbers are of this client's jobs; and the others, each with the reason why it is not.
 
         `by_name`: a job accepted a moment ago counts as ours before it is shown, as the link also gives the name.
         """
