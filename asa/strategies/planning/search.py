@@ -32,8 +32,7 @@ SAMPLES = 48
 _KEPT = 6
 _AGED = 0.5  # about so much of its usual wait is left to a job with accrued age: it is at the head, and cores drain
 
-# a wait that 9 in 10 exceed: a job that serializes stages saves at least that. Chosen on three logs (CTC, HPC2N, KTH):
-# for fans of jobs `asa-plan` then takes as long as `chained`, in place of a quarter longer
+# a wait that 9 in 10 exceed: a job that serializes stages saves at least that. Chosen on three logs (CTC, HPC2N, KTH)
 _SHORT_WAIT = 0.1
 _SHORT_S = 10.0  # ends up to so many seconds from now are all the same
 _OF_RUNS = 1 << 20  # far from where waits are drawn
@@ -206,13 +205,20 @@ def _may_stretch(question: Question, block: Block) -> bool:
     """Whether a block may serialize stages that could run at the same time.
 
     That saves a wait for each further level that it covers, but these waits may turn out short, whatever is expected
-    now: a long queue has often shrunk when the next level comes. The longer run time is certain.
+    now: a long queue has often shrunk when the next level comes. The longer run time is certain, and so is the longer
+    walltime, with which the job misses holes that each stage alone would find.
+
+    Where jobs gain priority while they wait for others, the next level has done so since the beginning, and is at the
+    head of the queue when its turn comes. On recorded logs most of them then start at once, however long the queue is:
+    there is no wait to save.
     """
     if not question.is_wary or len(block.stages) == 1 or block.shapes:
         return True
     stretch_s, levels = question.parts.stretch(block)
     if stretch_s <= 0 or (alone := question.parts.block(block.stages[:1])) is None:
         return True
+    if question.age_accrues and Keep.DEPENDENCY in question.modes:
+        return stretch_s <= _SHORT_S * (levels - 1)
     short_s = float(question.waits_s([alone])[0, int(_SHORT_WAIT * SAMPLES)])
     return stretch_s <= short_s * (levels - 1)
 
