@@ -115,9 +115,10 @@ class Supervision:
         self._wake.set()
 
     def hear(self, news: PoolNews) -> None:
-        """Take in what became known of jobs."""
+        """Take in what became known of jobs; that nothing did is told as well, at each look."""
         self._roster.hear(news)
-        self.wake()
+        if news.statuses or news.refused:  # else each look, which asks for forecasts, would be followed by another
+            self.wake()
 
     async def _news(self, within_s: float) -> None:
         with suppress(TimeoutError):

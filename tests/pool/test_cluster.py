@@ -118,6 +118,16 @@ def test_collections_work_unchanged(pool):
     assert client.gather(client.map(lambda x: -x, range(10))) == [-n for n in range(10)]
 
 
+def test_a_pool_in_which_nothing_happens_looks_once_a_second(pool, monkeypatch):
+    """What a look asks of the thread that speaks with the batch system is no reason for another."""
+    pool, _ = pool
+    asked, ask = [], Desk.forecasts
+    monkeypatch.setattr(Desk, "forecasts", lambda desk, shapes: asked.append(desk) or ask(desk, shapes))
+    until(lambda: asked, what="a look")
+    time.sleep(2.0)
+    assert asked.count(pool._desk) < 10
+
+
 def test_an_allocation_of_its_own_serves_what_its_tag_asks_for(pool):
     """Allocations of different sizes live in one pool; tasks go where what they need is."""
     pool, client = pool
