@@ -58,7 +58,7 @@ command = "true"
 
 
 @pytest.mark.parametrize("accrues", ["yes", "no"])
-def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_why_by_the_site_s_rule(tmp_path, accrues):
+def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_what_it_does_by_the_site_s_rule(tmp_path, accrues):
     (tmp_path / "several.toml").write_text(SEVERAL)
     rule = ("--set", f"age_accrues={accrues}", "--estimator", "asa", "--history", 100)
     where = ("--backend", "simulated", "--set", "system=hpc2n", *rule, "--bank", "none", "--dry-run")
@@ -67,13 +67,14 @@ def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_why_by_the_site_s
         return asa("run", tmp_path / flow, *where, *options)
 
     told = shown("several.toml").stderr
-    assert told.startswith("Strategy `asa-plan`: ") or "\nStrategy `asa-plan`: " in told
-    assert ("gain no priority while they wait for a dependency" in told) == (accrues == "no")
-    assert "the shapes that it chose" in told
+    [line] = [one for one in told.splitlines() if one.startswith("Strategy `asa-plan` ")]
+    assert ("without a dependency" in line) == (accrues == "no")
+    assert "in the shape that suits the queue" in line
+    assert "docs/explanation/strategies.md" in line
     fixed = shown("several.toml", "--width", 28, "--output", "json")
     assert [job["cores"] for job in json.loads(fixed.stdout)["jobs"]] == [28]
-    assert "Strategy `asa-plan`: " in fixed.stderr
-    assert "the shapes that it chose" not in fixed.stderr
+    assert "Strategy `asa-plan` " in fixed.stderr
+    assert "in the shape that suits" not in fixed.stderr
     assert "Strategy" not in shown("several.toml", "--strategy", "asa").stderr
     assert "Strategy" not in shown("several.toml", "--quiet").stderr
 

@@ -57,16 +57,12 @@ if TYPE_CHECKING:
 
 _STRATEGY = "asa-plan"
 _OFFLINE = "slurm-cli"
-_WHY = (
-    "almost as quick as one job for everything, for hardly more core-hours than a job for each stage (on recorded "
-    "queues, 3 to 4 % longer than the first and 3 to 4 % more than the second)"
-)
-_OF_SHAPES = "the shapes that it chose took 15 to 17 % less time than the best single width"
 _BY_RULE = {  # whether age accrues
-    True: "jobs gain priority while they wait for a dependency here, so it submits them early with one",
-    False: "jobs gain no priority while they wait for a dependency here, so it submits them early without one where "
-    "that pays",
+    True: "asks for each stage before its turn, with a dependency",
+    False: "asks for each stage before its turn where that pays, without a dependency",
 }
+_OF_SHAPES = ", in the shape that suits the queue"
+_WHY = "why: docs/explanation/strategies.md"
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]
 
@@ -182,8 +178,8 @@ def run(
     ):
         if strategy is None and not asked.opened.strategy and not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
-            why = [_WHY, *([_OF_SHAPES] if chooses else []), _BY_RULE[world.capabilities.age_accrues]]
-            sys.stderr.write(f"Strategy `{chosen}`: {'; '.join(why)}.\n")
+            does = _BY_RULE[world.capabilities.age_accrues] + _OF_SHAPES * chooses
+            sys.stderr.write(f"Strategy `{chosen}` {does}; {_WHY}.\n")
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
