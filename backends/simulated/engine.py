@@ -218,10 +218,13 @@ class Engine:
         self._changed.clear()
         return changed
 
-    def fork(self) -> Engine:
-        """Copy the state; both go on independently. O(rows), to copy what is known of each, such as its start."""
+    def fork(self, core: Core | None = None) -> Engine:
+        """Copy the state; both go on independently. O(rows), to copy what is known of each, such as its start.
+
+        `core`: the copy's, in place of a fork.
+        """
         fork = copy.copy(self)
-        fork._core = self._core.fork()
+        fork._core = core or self._core.fork()
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
         fork.widths = self.widths.fork(fork)

@@ -34,7 +34,7 @@ from asa.waits import QueueEvent
 from .client import ClientJob, Need
 from .cluster import BURST_BUFFER, Cluster, Load
 from .cores import slow
-from .cores.base import PlanningCore, PooledCore
+from .cores.base import PlanningCore, PooledCore, ReturningCore
 from .engine import Engine
 from .feed import QueueFeed
 from .machine import Machine
@@ -424,6 +424,20 @@ def _log_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".swf") or path.name
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A moment of a replay, as what differs from its last one: forks for many seeds of a long log fill the memory."""
+
+    replay: Engine  # which went on
+    kept: Any  # its core's
+
+    def engine(self) -> Engine:
+        """Give the machine as it was."""
+        core = self.replay.core
+        assert isinstance(core, ReturningCore)
+        return self.replay.fork(core.as_of(self.kept))
+
+
 class SimulatedSite:
     """A simulated machine with other users' jobs in its queue: a centre by a model, or a replayed log.
 
@@ -515,7 +529,8 @@ class SimulatedSite:
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = found.notes
-        self._worlds: dict[int, Engine | SharedValue[Engine]] = {}
+        self._worlds: dict[int, Engine | SharedValue[Engine] | _Moment] = {}
+        self._opened: tuple[int, Engine] | None = None  # the last seed that was opened of a log's, and its world
         self._arrivals: tuple[int, ...] = ()
 
     def arrive(self, clock_s: Iterable[float]) -> None:
@@ -552,7 +567,7 @@ class SimulatedSite:
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
         """Simulate up to the moment of each seed, once; a log in one pass for all of them."""
         # what other processes kept went with them
-        missing = [seed for seed in dict.fromkeys(seeds) if not isinstance(self._worlds.get(seed), Engine)]
+        missing = [seed for seed in dict.fromkeys(seeds) if not isinstance(self._worlds.get(seed), Engine | _Moment)]
         if self.trace is not None:
             self._replay(self.trace, missing)
         elif executor is None or len(missing) < 2:
@@ -601,14 +616,19 @@ class SimulatedSite:
 
     def _world(self, seed: int) -> Engine:
         """Give the world of a seed, as it was prepared; made here if it was not, or with whom it was is gone."""
-        if (world := self._worlds.get(seed)) is not None and not isinstance(world, Engine):
+        world = self._worlds.get(seed)
+        if world is not None and not isinstance(world, Engine | _Moment):
             with suppress(OSError):
                 return world.value()
             del self._worlds[seed]
         self.prepare([seed])
-        engine = self._worlds[seed]
-        assert isinstance(engine, Engine)
-        return engine
+        known = self._worlds[seed]
+        if isinstance(known, _Moment):
+            if self._opened is None or self._opened[0] != seed:
+                self._opened = seed, known.engine()
+            return self._opened[1]
+        assert isinstance(known, Engine)
+        return known
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores
@@ -637,7 +657,8 @@ class SimulatedSite:
         engine = self._engine(trace.table)
         for seed in self.in_order(seeds):
             engine.advance(self._moment(seed))
-            self._worlds[seed] = engine.fork()
+            kept = engine.core.kept() if isinstance(engine.core, ReturningCore) else None
+            self._worlds[seed] = engine.fork() if kept is None else _Moment(engine, kept)
 
     def _moment(self, seed: int) -> int:
         """When the user of a seed arrives in the log."""

@@ -605,6 +605,44 @@ def test_forks_have_orders_of_their_own():
     assert twin._core.policy.order.passes > engine._core.policy.order.passes
 
 
+@settings(max_examples=150)
+@given(
+    jobs_of_a_load,
+    orders,
+    backfills,
+    st.sampled_from(["off", "requeue", "cancel"]),
+    st.booleans(),
+    outages_of_a_load,
+    st.lists(st.integers(0, 60), min_size=1, max_size=3).map(sorted),
+)
+def test_a_kept_moment_is_a_fork(jobs, order, backfill, preempt, requeue, outages, moments):
+    """To return to a moment of a replay that went on gives the machine as it was, which goes on as it did."""
+    columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
+    cores, bb = (np.array([job["demand"][pool] for job in jobs], dtype=np.int64) for pool in POOLS)
+    table = JobTable(*columns, cores)
+    owners = {name: [job[one] for job in jobs] for name, one in (("users", "user"), ("qos", "qos"))}
+    cluster = Cluster(POOLS, outages, {"0": "cores", "1": "cores"})
+    load = Load(table, cluster, amounts={"bb": bb}, partitions=[job["partition"] for job in jobs], **owners)
+    core = GeneralCore(load, Policy(order, backfill, preempt, requeue))
+    forks, kept = [], []
+    for moment in moments:
+        core.run(moment)
+        forks.append(core.fork())
+        kept.append(core.kept())
+    core.run(NEVER - 1)
+    for fork, moment in zip(forks, kept, strict=True):
+        past = core.as_of(moment)
+        for _ in range(2):
+            assert past.now == fork.now
+            assert past.queued.tolist() == fork.queued.tolist()
+            for column in ("start", "end", "ended_by", "requeues"):
+                assert getattr(past, column).tolist() == getattr(fork, column).tolist()
+            past.run(NEVER - 1)
+            fork.run(NEVER - 1)
+    core.add(1, 5)
+    assert core.kept() is None  # a client's jobs are no replay's
+
+
 def test_a_machine_without_cores_is_possible():
     """If an odd one: nobody divides by them."""
     table = JobTable(*(np.zeros(0, dtype=np.int64) for _ in range(4)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,4 +166,17 @@ class PooledCore(Core, Protocol):
 
     def ask(self, index: int, amounts: Mapping[str, int]) -> None:
         """Let a client's job that is not queued yet take amounts of pools, in addition to its cores."""
+        ...
+
+
+@runtime_checkable
+class ReturningCore(Core, Protocol):
+    """A core that keeps moments of a replay as less than a fork is."""
+
+    def kept(self) -> Any | None:
+        """Keep this moment; None if that takes a fork."""
+        ...
+
+    def as_of(self, moment: Any) -> Self:
+        """Return to a moment that was kept before."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,20 @@ from .heap import BITS, MASK, push
 _MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
+_BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}  # of `_OF_THE_RUN`; 0 in the others
 _SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMoment:
+    """What a moment of a replay has that a later one has not: see `GeneralCore.kept`."""
+
+    scalars: NDArray[np.int64]
+    small: Mapping[str, NDArray[Any]]
+    lists: Mapping[str, NDArray[np.int64]]
+    there: NDArray[np.int64]  # the jobs that queue or run
+    of_these: Mapping[str, NDArray[Any]]  # their columns
+    policy: Policy | PassScheduler
 
 
 class GeneralCore:
@@ -165,21 +179,56 @@ class GeneralCore:
     def fork(self) -> GeneralCore:
         fork = copy.copy(self)
         fork.ended, fork.news = list(self.ended), list(self.news)
-        own = not isinstance(self.policy, Policy) or self._s[k.ORDER] == k.CUSTOM
-        fork.policy = copy.deepcopy(self.policy) if own else self.policy
+        fork.policy = self._own_policy(self.policy)
         fork._s = self._s.copy()
         self._shared = fork._shared = True
-        fork._arrays = self._arrays | self._copied(_OF_THE_RUN) | self._listed()
+        fork._arrays = self._arrays | self._copied(_OF_THE_RUN) | self._listed(self._in_use())
         fork._arrays |= {name: self._arrays[name].copy() for name in _SMALL}
         fork._show()
         return fork
+
+    def _own_policy(self, policy: Policy | PassScheduler) -> Policy | PassScheduler:
+        """Copy a policy that may have a state."""
+        own = not isinstance(policy, Policy) or self._s[k.ORDER] == k.CUSTOM
+        return copy.deepcopy(policy) if own else policy
+
+    def kept(self) -> KeptMoment | None:
+        """Keep this moment of a replay, for `as_of`; None if a client has jobs in it, or a scheduler changes demands.
+
+        O(jobs that queue or run), where a fork is O(rows): of a replay without clients, what has ended stays as it is,
+        and what is still to be submitted is as it was at first.
+        """
+        if self._clients or self.ended or self.news or not isinstance(self.policy, Policy):
+            return None
+        lists = {name: used.copy() for name, used in self._in_use().items()}
+        there = np.concatenate([lists["queue"], lists["running"]])
+        return KeptMoment(
+            self._s.copy(),
+            {name: self._arrays[name].copy() for name in _SMALL},
+            lists,
+            there,
+            {name: self._arrays[name][there] for name in _OF_THE_RUN},
+            self._own_policy(self.policy),
+        )
+
+    def as_of(self, moment: KeptMoment) -> GeneralCore:
+        """Return to an earlier moment of this replay."""
+        past = self.fork()
+        past.policy = self._own_policy(moment.policy)
+        past._s = moment.scalars.copy()
+        past._arrays |= self._listed(moment.lists) | {name: array.copy() for name, array in moment.small.items()}
+        for name, kept in moment.of_these.items():
+            past._arrays[name][int(past._s[k.NEXT]) : len(self.table)] = _BEFORE_SUBMISSION.get(name, 0)
+            past._arrays[name][moment.there] = kept
+        past._show()
+        return past
 
     def _grow(self) -> None:
         """Make room for more clients' jobs."""
         more = max(self._SPARE, self._room)
         self._room += more
         self._arrays |= self._copied((*_FROM_LOAD, "demand", *_OF_THE_RUN), more)
-        self._arrays |= self._listed()
+        self._arrays |= self._listed(self._in_use())
         self._arrays["over"] = np.zeros(self._room, dtype=np.int64)
         self._arrays["news"] = np.zeros(8 * self._room, dtype=np.int64)
         self._shared = False
@@ -203,21 +252,27 @@ class GeneralCore:
             copies[name][: len(ours)] = ours
         return copies
 
-    def _listed(self) -> dict[str, NDArray[Any]]:
-        """Copy the lists; of their room only what is in use is written to, and costs memory."""
-        s, arrays = self._s, self._arrays
-        jobs, pools = len(arrays["submit"]), len(arrays["free"])
+    def _in_use(self) -> dict[str, NDArray[np.int64]]:
+        """Give the parts of the lists that are in use."""
+        s, pools = self._s, len(self._arrays["free"])
+        used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "times": s[k.PROFILE]}
+        used["idle"] = used["times"] * pools
+        return {name: self._arrays[name][: int(length)] for name, length in used.items()}
+
+    def _listed(self, lists: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
+        """Copy lists; of their room only what is in use is written to, and costs memory."""
+        jobs, pools = len(self._arrays["submit"]), len(self._arrays["free"])
         sizes = {
-            "queue": (jobs, int(s[k.QUEUED])),
-            "running": (jobs, int(s[k.RUNNING])),
-            "ends": (max(len(arrays["ends"]), self._max_running + self._SPARE), int(s[k.ENDS])),
-            "times": (8 * jobs + 256, int(s[k.PROFILE])),
-            "idle": ((8 * jobs + 256) * pools, int(s[k.PROFILE]) * pools),
+            "queue": jobs,
+            "running": jobs,
+            "ends": max(len(self._arrays["ends"]), self._max_running + self._SPARE),
+            "times": 8 * jobs + 256,
+            "idle": (8 * jobs + 256) * pools,
         }
         copies: dict[str, NDArray[Any]] = {}
-        for name, (size, used) in sizes.items():
+        for name, size in sizes.items():
             copies[name] = np.zeros(size, dtype=np.int64)
-            copies[name][:used] = arrays[name][:used]
+            copies[name][: len(lists[name])] = lists[name]
         return copies
 
     def _show(self) -> None:
