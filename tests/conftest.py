@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import accounts as accounts_of_two
+import forked
 import pytest
 from hypothesis import HealthCheck, settings
 from slurm_testbed import RELEASES
@@ -36,6 +37,8 @@ for _name in (
 HOME = Path(tempfile.mkdtemp(prefix="asa-home-"))
 os.environ["HOME"] = str(HOME)
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+
+forked.share()  # among the processes of the tests, which this one starts
 
 # Derandomised: the same examples on every machine, so that a failure is never luck.
 settings.register_profile(

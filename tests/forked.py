@@ -2,19 +2,23 @@
 
 Imports take most of the time of a short command. What is forked has arguments, a folder, a umask, an environment and
 streams of its own, gets signals, and ends as any process does, but that it leaves it to the system to free its memory.
+All processes of a session of tests share the one that forks: to import everything takes it some seconds.
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +29,7 @@ from pathlib import Path
 ASA = str(Path(sys.executable).with_name("asa"))
 _BEFORE_TESTS = dict(os.environ)
 _MAX_BYTES = 1 << 17
+_SHARED = "TESTS_FORKED_FROM"  # the folder in which one finds the process that forks
 
 
 class Command:
@@ -116,15 +121,41 @@ def _umask():
     return mask
 
 
+def share():
+    """Have what is started from here on share one process that forks; it is begun when it is needed first."""
+    if _SHARED not in os.environ:
+        folder = tempfile.mkdtemp(prefix="asa-forked-", dir="/tmp")  # a socket's path is short
+        os.environ[_SHARED] = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
 @cache
 def _server():
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, __file__, str(its.fileno())]
-    environment = _BEFORE_TESTS | {"OPENBLAS_NUM_THREADS": "1"}  # what has threads should not fork
-    process = subprocess.Popen(command, pass_fds=[its.fileno()], env=environment, stdin=subprocess.DEVNULL)
-    its.close()
-    atexit.register(lambda: (ours.close(), process.wait()))
-    return ours
+    """Connect to the process that forks. It ends with the last of those that are connected."""
+    share()
+    folder = Path(os.environ[_SHARED])
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            link.connect(str(folder / "socket"))
+        except (FileNotFoundError, ConnectionRefusedError):
+            _start(folder / "socket", lock)
+            link.connect(str(folder / "socket"))
+    atexit.register(link.close)
+    return link
+
+
+def _start(place, lock):
+    place.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening, Path(lock.name).open() as own_lock:
+        listening.bind(str(place))
+        listening.listen(64)
+        given = [listening.fileno(), own_lock.fileno()]
+        command = [sys.executable, __file__, *map(str, given)]
+        environment = _BEFORE_TESTS | {"OPENBLAS_NUM_THREADS": "1"}  # what has threads should not fork
+        process = subprocess.Popen(command, pass_fds=given, env=environment, stdin=subprocess.DEVNULL)
+    atexit.register(setattr, process, "returncode", 0)  # nobody waits for it: others may still need it
 
 
 def _import_all():
@@ -141,14 +172,19 @@ def _import_all():
         cpu_target.target_context.refresh()
 
 
-def _serve(link):
+def _serve(listening, lock):
     """Fork a process for each request, and tell how it ended; return in each of them, with what it is to be."""
     watched = select.poll()
-    watched.register(link, select.POLLIN)
-    running = {}
+    watched.register(listening, select.POLLIN)
+    links, running = {}, {}
     while True:
         for ready, _ in watched.poll():
-            if ready != link.fileno():
+            if ready == listening.fileno():
+                link, _ = listening.accept()
+                links[link.fileno()] = link
+                watched.register(link, select.POLLIN)
+                continue
+            if ready in running:
                 watched.unregister(ready)
                 pid, telling = running.pop(ready)
                 _, status = os.waitpid(pid, 0)
@@ -157,12 +193,17 @@ def _serve(link):
                 os.close(telling)
                 os.close(ready)
                 continue
-            text, descriptors, *_ = socket.recv_fds(link, _MAX_BYTES, 4)
+            text, descriptors, *_ = socket.recv_fds(links[ready], _MAX_BYTES, 4)
             if not text:
-                sys.exit()
+                watched.unregister(ready)
+                links.pop(ready).close()
+                if not links:
+                    _end_unless_wanted(listening, lock)
+                continue
             telling, *streams = descriptors
             if not (pid := os.fork()):
-                link.close()
+                for one in (listening, *links.values()):
+                    one.detach()  # all is closed below; what opens the number next is not to be closed with these
                 return json.loads(text), streams
             os.write(telling, f"{pid}\n".encode())
             for stream in streams:
@@ -170,6 +211,15 @@ def _serve(link):
             watch = os.pidfd_open(pid)
             watched.register(watch, select.POLLIN)
             running[watch] = pid, telling
+
+
+def _end_unless_wanted(listening, lock):
+    """End, unless somebody connects just now, who has the lock meanwhile."""
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not select.select([listening], [], [], 0.0)[0]:
+        listening.close()
+        sys.exit()
+    fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def _become(what, streams):
@@ -214,7 +264,7 @@ if __name__ == "__main__":
 
     _import_all()
     gc.freeze()  # so that what is shared stays so, also at the end
-    _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _become(*_serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])))
     try:
         main()
     except SystemExit as end:
