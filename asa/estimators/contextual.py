@@ -28,14 +28,12 @@ _VERSION = 3
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
 _LEARNED = ("net", "top", "profiles", "scalars", "track")
 _PAST = ("past_x", "past_e", "past")
-_WAITING = ("seen", "named", "parts", "stated", "submit")
 PARTS: Final = ("own", "experts", "waiting", "users", "network", "ages")
 """What an ablation can leave out."""
 
 _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.0005, 0.0025, 0.9995, 0.1, 0.01, 0.001
 _LOSS_PER_PLACE = 0.25
 """What an alternative's log-weight in `alone` loses for each place that it was off."""
-_MAX_S = 10.0**7
 _ALONE_SHARE = 0.01
 _MAX_KINDS = 100_000
 
@@ -93,12 +91,21 @@ def _is_past(arrays: Mapping[str, NDArray[Any]]) -> bool:
 
 
 class _Kind:
-    """All jobs of one user that ask for the same: where their groups lie in the tables."""
+    """All jobs of one user that ask for the same: where their groups, and then their own weights, lie in the tables."""
 
-    __slots__ = ("length", "own_rows", "rows", "width")
+    __slots__ = ("length", "rows", "width")
 
-    def __init__(self, rows: NDArray[np.int64], own_rows: NDArray[np.int64], width: float, length: float) -> None:
-        self.rows, self.own_rows, self.width, self.length = rows, own_rows, width, length
+    def __init__(self, rows: NDArray[np.int64], width: float, length: float) -> None:
+        self.rows, self.width, self.length = rows, width, length
+
+
+_CODES: Final = {"exact": k.EXACT, "at_least": k.AT_LEAST, "at_most": k.AT_MOST}
+
+
+def _folded(columns: NDArray[Any], length: int) -> NDArray[Any]:
+    """See the columns of each row as two rows, without a copy."""
+    step, size = columns.strides
+    return np.lib.stride_tricks.as_strided(columns, (len(columns), 2, length), (step, length * size, size))
 
 
 class ContextualAsa:
@@ -135,7 +142,7 @@ class ContextualAsa:
 
     Notes
     -----
-    About 28 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
+    About 22 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
     geometry with pending jobs. Under a millisecond without numba. A geometry or user takes about 2 KB, a pending job 3
     KB, the past 2 MB.
 
@@ -173,34 +180,31 @@ class ContextualAsa:
             if not 0 <= size < math.inf:
                 raise InputError(f"{name} of {size} cannot be", hint="Give 0 or more.")
         self.seed, self.opinions, self.facts = seed, opinions, facts
+        self._promised = opinions + facts
         self.closeness, self.without, self.learning_rate = closeness, tuple(sorted(set(without))), learning_rate
+        self._closeness = float(closeness)
         rng = np.random.Generator(np.random.PCG64(seed))
         numbers, experts = k.SEEN + opinions + facts, k.REPORTS + opinions
-        self._net = np.zeros((2, numbers, k.HIDDEN))
-        self._net[0] = rng.standard_normal((numbers, k.HIDDEN)) / math.sqrt(numbers)
-        self._net[0, k.CONSTANT] = 0.0
-        self._top = np.zeros((2, k.HIDDEN + 1, k.K))
-        self._top[0, :-1] = 0.01 * rng.standard_normal((k.HIDDEN, k.K))
-        self._top[0, -1] = -0.05 * np.abs(np.arange(k.K) - k.FIRST_GUESS)
-        self._profiles = np.zeros((2, experts, 2 * k.K + 1))
-        self._profiles[0] = -0.02 * np.abs(np.arange(2 * k.K + 1) - k.K)
-        self._profiles[1] = 0.01
-        self._scalars = np.zeros(k.SCALARS)
-        self._scalars[k.TRUST : k.TRUST + 2] = (0.0, 1.0) if set(self.without) == set(PARTS) else 0.5
-        self._scalars[k.DRAW] = 1 + seed % (int(k.DRAWS) - 1)
-        self._track = np.zeros((k.WIDTHS + 1, k.LEARNED_OF + 1))
-        self._track[:, :9] = np.arange(1, 10) / 10
+        self._model = np.zeros(k.model_size(numbers, experts))
+        self._sizes = numbers, experts
+        parts = self._parts_of_model
+        parts.net[0] = rng.standard_normal((numbers, k.HIDDEN)) / math.sqrt(numbers)
+        parts.net[0, k.CONSTANT] = 0.0
+        parts.top[0, :-1] = 0.01 * rng.standard_normal((k.HIDDEN, k.K))
+        parts.top[0, -1] = -0.05 * np.abs(np.arange(k.K) - k.FIRST_GUESS)
+        parts.profiles[0] = -0.02 * np.abs(np.arange(2 * k.K + 1) - k.K)
+        parts.profiles[1] = 0.01
+        parts.scalars[k.TRUST : k.TRUST + 2] = (0.0, 1.0) if set(self.without) == set(PARTS) else 0.5
+        parts.scalars[k.DRAW] = 1 + seed % (int(k.DRAWS) - 1)
+        parts.track[:, :9] = np.arange(1, 10) / 10
         self._rows: dict[tuple[Any, ...], int] = {}
         self._own_rows: dict[tuple[Any, ...], int] = {}
         self._stats = np.empty((0, k.STATS))
         self._active = np.empty((2, 0), dtype=np.int64)
         self._own = np.empty((0, 3, k.K))
-        self._seen = np.empty((0, numbers))
-        self._named = np.empty((0, experts), dtype=np.int64)
-        self._parts = np.empty((0, 2, k.K))
-        self._stated = np.empty((0, 10))
-        self._links = np.empty((0, 2, k.GROUPS), dtype=np.int64)
-        self._submit = np.empty(0)
+        long, short = k.slot_sizes(numbers, experts)
+        self._slots = np.zeros((0, long))
+        self._tags = np.zeros((0, short), dtype=np.int64)
         self._past_x = np.zeros((k.PAST, numbers), dtype=np.float32)
         self._past_e = np.zeros((k.PAST, experts), dtype=np.int8)
         self._past = np.zeros((k.PAST, k.AT_ONCE + 1), dtype=np.int64)
@@ -214,25 +218,26 @@ class ContextualAsa:
 
     def _prepare(self) -> None:
         """Make what is neither learned nor kept."""
-        self._rates = np.array([_RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE, _ALONE_SHARE])
-        self._rates[[0, 1, 3]] *= self.learning_rate
-        self._table = np.exp(-_LOSS_PER_PLACE * np.arange(k.K))
-        self._alternatives = np.array(PAPER_ALTERNATIVES_S)
-        logs = np.log10(self._alternatives)
-        middles = np.log10((self._alternatives[1:] + self._alternatives[:-1]) / 2)
-        self._cells = np.zeros((2, len(logs)))
-        self._cells[0] = (logs - k.FLOOR) / k.STEP
-        self._cells[1, :-1] = (middles - k.FLOOR) / k.STEP
-        self._kept_x, self._kept_e = self._kept()
-        self._scratch = np.zeros((4, k.K))
-        self._nobody = np.full(2, -1)
-        self._out = np.zeros(10)
-        self._outside = np.zeros(self.opinions + self.facts)
+        parts = self._parts_of_model
+        parts.rates[:] = _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE, _ALONE_SHARE
+        parts.rates[[0, 1, 3]] *= self.learning_rate
+        parts.table[:] = np.exp(-_LOSS_PER_PLACE * np.arange(k.K))
+        parts.alternatives[:] = PAPER_ALTERNATIVES_S
+        logs = np.log10(parts.alternatives)
+        middles = np.log10((parts.alternatives[1:] + parts.alternatives[:-1]) / 2)
+        parts.cells[0] = (logs - k.FLOOR) / k.STEP
+        parts.cells[1, :-1] = (middles - k.FLOOR) / k.STEP
+        parts.kept_x[:], parts.kept_e[:] = self._kept(parts.rates)
         self._looked: tuple[QueuedJob, Sequence[float], WaitForecast] | None = None
 
-    def _kept(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    @property
+    def _parts_of_model(self) -> k.Model:
+        """Where things lie in the model; made anew each time, so that a copy of this has none of the original's."""
+        return k.model_of(self._model, *self._sizes)
+
+    def _kept(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Which of the numbers and experts are used; all, but in an ablation."""
-        numbers, experts = np.ones(self._net.shape[1]), np.ones(self._profiles.shape[1], dtype=np.bool_)
+        numbers, experts = np.ones(self._sizes[0]), np.ones(self._sizes[1], dtype=np.bool_)
         by_group = numbers[: k.ALIKE].reshape(k.GROUPS, k.PER_GROUP)
         if "users" in self.without:
             by_group[[k.USER, k.USER_WIDTH, k.USER_GEOMETRY]] = 0.0
@@ -248,9 +253,9 @@ class ContextualAsa:
         if "experts" in self.without:
             experts[:] = False
         if "own" in self.without:
-            self._rates[3] = 0.0
+            rates[3] = 0.0
         if set(self.without) == set(PARTS):
-            self._rates[5] = 0.0  # there is no other to share weight with
+            rates[5] = 0.0  # there is no other to share weight with
         return numbers, experts
 
     def __repr__(self) -> str:
@@ -259,18 +264,18 @@ class ContextualAsa:
     @property
     def observations(self) -> int:
         """Waits known whole that were learned."""
-        return int(self._scalars[k.OBSERVED])
+        return int(self._model[k.OBSERVED])
 
     @property
     def seen(self) -> NDArray[np.float64]:
         """What was seen of the job that was predicted last, before anything else happens."""
-        seen: NDArray[np.float64] = self._seen[self._free[-1]]
+        seen: NDArray[np.float64] = self._slots[self._free[-1], : self._sizes[0]]
         return seen
 
     @property
     def seen_numbers(self) -> int:
         """How many numbers are seen of a job."""
-        return self._seen.shape[1]
+        return self._sizes[0]
 
     # ------------------------------------------------------------------ the port
 
@@ -283,22 +288,18 @@ class ContextualAsa:
         if not self._free:
             self._grow_slots()
         kind = self._kind(job)
-        if self._outside.size:
-            if len(outside) != len(self._outside) or not all(map(math.isfinite, outside)):
+        if promised := self._promised:
+            if len(outside) != promised or not all(map(math.isfinite, outside)):
                 raise InputError(
-                    f"{len(outside)} opinions and facts, {len(self._outside)} were promised; all must be finite",
+                    f"{len(outside)} opinions and facts, {promised} were promised; all must be finite",
                     hint="Give what was promised at construction.",
                 )
-            self._outside[:] = outside
+            self._model[k.OUTSIDE : k.OUTSIDE + promised] = outside
         k.predict(
-            job.submit_s, kind.width, kind.length, self._free[-1], kind.rows, kind.own_rows, self._stats, self._own,
-            self._submit, self._active, self._scalars, self._outside, self._kept_x, self._kept_e, self._net, self._top,
-            self._profiles, self._seen, self._named, self._parts, self._scratch,
+            float(job.submit_s), kind.width, kind.length, self._closeness, self._free[-1], kind.rows, self._stats,
+            self._own, self._active, self._model, self._slots, self._tags,
         )  # fmt: skip
-        k.decide(
-            self._scratch, self._track, kind.width, self._alternatives, self._cells, self.closeness, self._out
-        )  # fmt: skip
-        stated = self._out.tolist()
+        stated = self._model[k.OUT : k.OUTSIDE].tolist()
         forecast = WaitForecast(tuple(stated[:9]), stated[9])
         self._looked = job, outside, forecast
         return forecast
@@ -309,7 +310,7 @@ class ContextualAsa:
         Forecasts of single requests are made coherent by differences of waits in the same queue, and by the long-run
         waits of each kind of job; see `asa.estimators.differences`.
         """
-        outside = (0.0,) * len(self._outside)
+        outside = (0.0,) * self._promised
         places = [int(self._kind(job).rows[k.PARTITION]) for job in jobs]
         return self._differences.judge(jobs, [self.predict(job, outside) for job in jobs], places, samples)
 
@@ -319,14 +320,11 @@ class ContextualAsa:
         if looked is None or looked[0] is not job or (forecast is not None and looked[2] is not forecast):
             self.predict(job, outside)
             if forecast is not None:
-                self._out[:9] = forecast.quantiles_s  # what was stated is what has to hold
+                self._model[k.OUT : k.OUT + 9] = forecast.quantiles_s  # what was stated is what has to hold
         self._looked = None
         kind = self._kind(job)
         slot = self._free.pop()
-        k.enqueue(
-            slot, job.submit_s, kind.rows, self._stats, self._active, self._scalars, self._links, self._submit,
-            self._stated, self._out,
-        )  # fmt: skip
+        k.enqueue(slot, float(job.submit_s), kind.rows, self._stats, self._active, self._model, self._slots, self._tags)
         self._tickets += 1
         self._waiting[self._tickets] = slot, job, kind
         return self._tickets
@@ -338,17 +336,12 @@ class ContextualAsa:
         except KeyError:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.") from None
         self._looked = None
-        if observation.kind == "exact":
-            self._differences.learn(job, self._stated[slot].tolist(), observation.wait_s, int(kind.rows[k.PARTITION]))
-        wait = math.log10(min(max(observation.wait_s, 10.0), _MAX_S))
-        place = min(k.K - 1, int((wait - k.FLOOR) / k.STEP + 0.5))
-        low, high = {"exact": (place, place), "at_least": (place, k.K - 1), "at_most": (0, place)}[observation.kind]
+        code = _CODES[observation.kind]
+        noted, since_s = self._differences.next_row(job.submit_s) if code == k.EXACT else (0, 0.0)
         k.learn(
-            slot, low, high, job.submit_s + observation.wait_s, observation.wait_s, wait, kind.width,
-            self._track, kind.rows, kind.own_rows,
-            self._stats, self._own, self._active, self._scalars, self._links, self._net, self._top, self._profiles,
-            self._seen, self._named, self._parts, self._stated, self._table, self._rates, self._scratch, self._past_x,
-            self._past_e, self._past, self._nobody,
+            slot, code, float(observation.wait_s), kind.width, float(job.cores), float(job.walltime_s), float(since_s),
+            noted, kind.rows, self._stats, self._own, self._active, self._model, self._slots, self._tags, self._past_x,
+            self._past_e, self._past, self._differences.rows,
         )  # fmt: skip
         self._free.append(slot)
 
@@ -368,22 +361,23 @@ class ContextualAsa:
         Arrays are packed. Before that they take 2 KB a geometry or user, 3 KB a pending job, 0.5 KB for each of the
         last 4,096 waits, and 90 KB for the rest.
         """
-        used, past = len(self._submit) - len(self._free), min(int(self._scalars[k.LEARNED]), k.PAST)
+        used, past = len(self._slots) - len(self._free), min(int(self._model[k.LEARNED]), k.PAST)
         slots = {slot: new for new, (slot, _, _) in enumerate(self._waiting.values())}
         order = np.array(list(slots), dtype=np.int64)
-        places = np.full(len(self._submit) + 1, -1, dtype=np.int64)  # the last: nobody
+        places = np.full(len(self._slots) + 1, -1, dtype=np.int64)  # the last: nobody
         places[order] = np.arange(used)
         stats = self._stats[: len(self._rows)].copy()
         for column in (k.OLDEST, k.YOUNGEST):
             stats[:, column] = places[stats[:, column].astype(np.int64)]
-        arrays = {name: getattr(self, f"_{name}") for name in _LEARNED} | {
+        model, waiting = self._parts_of_model, self._waiting_as_kept(self._slots[order], self._tags[order])
+        arrays = {name: getattr(model, name) for name in _LEARNED} | {
             "stats": stats,
             "own": self._own[: len(self._own_rows)],
             "active": self._active[:, : len(self._rows)],
-            "links": places[self._links[order]],
+            "links": places[waiting.pop("links")],
         }
         arrays |= {name: getattr(self, f"_{name}")[:past] for name in _PAST}
-        arrays |= {name: getattr(self, f"_{name}")[order] for name in _WAITING}
+        arrays |= waiting
         arrays["differences"] = self._differences.known
         return {
             "version": _VERSION,
@@ -424,22 +418,27 @@ class ContextualAsa:
         origin_s, count = state["differences"]
         self._differences.restore(arrays.pop("differences"), float(origin_s), int(count))
         _check(arrays, len(state["rows"]), len(state["waiting"]))
+        model = self._parts_of_model
         for name in _LEARNED:
-            if arrays[name].shape != getattr(self, f"_{name}").shape:
+            kept = getattr(model, name)
+            if arrays[name].shape != kept.shape:
                 raise StateError(f"{name} of another shape", hint="The file was changed.")
-            setattr(self, f"_{name}", arrays[name])
+            kept[:] = arrays[name]
         waiting = [(entry[0], QueuedJob(*entry[1:])) for entry in state["waiting"]]
         self._rows = {tuple(key): row for row, key in enumerate(state["rows"])}
         self._own_rows = {tuple(key): row for row, key in enumerate(state["own_rows"])}
-        for name, rows in (
-            ("stats", len(self._rows)),
-            ("own", len(self._own_rows)),
-            *((n, len(waiting)) for n in _WAITING),
-        ):
-            if arrays[name].shape != (rows, *getattr(self, f"_{name}").shape[1:]):
+        self._slots = np.zeros((len(waiting), self._slots.shape[1]))
+        self._tags = np.zeros((len(waiting), self._tags.shape[1]), dtype=np.int64)
+        tables = {"stats": (len(self._rows), self._stats), "own": (len(self._own_rows), self._own)}
+        parts = self._waiting_as_kept(self._slots, self._tags)
+        tables |= {name: (len(waiting), part) for name, part in parts.items()}
+        for name, (rows, table) in tables.items():
+            if arrays[name].shape != (rows, *table.shape[1:]):
                 raise StateError(f"{name} of another length", hint="The file was changed.")
-        for name in ("stats", "own", "active", "links", *_WAITING):
+        for name in ("stats", "own", "active"):
             setattr(self, f"_{name}", arrays[name])
+        for name, part in parts.items():
+            part[:] = arrays[name]
         for name in _PAST:
             kept = getattr(self, f"_{name}")
             if arrays[name].shape[1:] != kept.shape[1:]:
@@ -447,6 +446,19 @@ class ContextualAsa:
             kept[: len(arrays[name])] = arrays[name]
         self._tickets, self._free = int(state["tickets"]), []
         self._waiting = {ticket: (slot, job, self._kind(job)) for slot, (ticket, job) in enumerate(waiting)}
+
+    def _waiting_as_kept(self, slots: NDArray[np.float64], tags: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Find the parts of the tables of waiting jobs, under the names by which a state has them."""
+        numbers, experts = self._sizes
+        stated = numbers + 2 * k.K
+        return {
+            "seen": slots[:, :numbers],
+            "named": tags[:, :experts],
+            "parts": _folded(slots[:, numbers:stated], k.K),
+            "stated": slots[:, stated:-1],
+            "submit": slots[:, -1],
+            "links": _folded(tags[:, experts:], k.GROUPS),
+        }
 
     # ------------------------------------------------------------------ tables that grow
 
@@ -474,12 +486,12 @@ class ContextualAsa:
             ("user", job.user, *place, width, length),
             ("length", *place, length),
         ]
-        rows = np.array([self._row(key, width, length, partition) for key in keys])
+        rows = [self._row(key, width, length, partition) for key in keys]
         own = [
             self._own_row(keys[k.GEOMETRY]),
             self._own_row(keys[k.USER]) if job.user and "users" not in self.without else -1,
         ]
-        return _Kind(rows, np.array(own), float(width), float(length))
+        return _Kind(np.array([*rows, *own]), float(width), float(length))
 
     def _row(self, key: tuple[Any, ...], width: float, length: float, partition: int) -> int:
         row = self._rows.get(key)
@@ -506,9 +518,9 @@ class ContextualAsa:
         return row
 
     def _grow_slots(self) -> None:
-        held = len(self._submit)
+        held = len(self._slots)
         more = max(16, held)
-        for name in ("_seen", "_named", "_parts", "_stated", "_links", "_submit"):
+        for name in ("_slots", "_tags"):
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
         self._free.extend(range(held + more - 1, held - 1, -1))

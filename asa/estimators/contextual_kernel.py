@@ -6,7 +6,7 @@ All is in double precision and a fixed order of operations, so that compiled cod
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from asa.core.compiled import COMPILED, kernel
 from asa.estimators import contextual_plain as plain
@@ -88,6 +88,88 @@ ENOUGH = 100
 """Waits of a width that are needed before its own levels, which move from the first, take the place of the site's."""
 PACE, CLASS_PACE = 0.002, 0.005
 """Least step of a tracked level, of the site's and of a width's, which sees fewer waits."""
+
+
+# ------------------------------------------------------------------ where all that lies
+
+# Each array that a compiled function is given costs a tenth of a microsecond, so they lie in a few: `model`, and for
+# each waiting job a row of `slots`, which has what was seen, both parts of the mixture, what was stated and when it was
+# submitted; and a row of `tags`, which has what experts named, and which jobs are before and behind it in its groups.
+
+EXACT, AT_LEAST, AT_MOST = range(3)
+MAX_S = 1e7
+_STATED = 10  # the quantiles, and how many jobs were submitted before it since anything was learned
+_LINKS = 2 * GROUPS
+
+
+_RATES = SCALARS
+_TABLE = _RATES + 7
+_TRACK = _TABLE + K
+_ALTERNATIVES = _TRACK + (WIDTHS + 1) * (LEARNED_OF + 1)
+_CELLS = _ALTERNATIVES + CELL_EDGES + 1
+_SCRATCH = _CELLS + 2 * (CELL_EDGES + 1)
+OUT = _SCRATCH + 4 * K
+OUTSIDE = OUT + 10
+# where they lie in a model; behind these, places depend on what else is told of a job from outside
+
+
+class Model(NamedTuple):
+    """What all geometries have in common, as parts of one array."""
+
+    scalars: Any
+    rates: Any
+    table: Any  # what an alternative's weight is multiplied by, for each place that it was off
+    track: Any  # levels
+    alternatives: Any  # the paper's
+    cells: Any  # these, and the middles between them, in places
+    scratch: Any
+    out: Any  # the quantiles and the point prediction
+    outside: Any
+    kept_x: Any  # 0 for what an ablation leaves out
+    kept_e: Any
+    net: Any
+    top: Any
+    profiles: Any
+
+
+def model_of(model: Any, numbers: int, experts: int) -> Model:
+    """Find the parts of a model."""
+    kept_x = OUTSIDE + numbers - SEEN
+    kept_e = kept_x + numbers
+    net = kept_e + experts
+    top = net + 2 * numbers * HIDDEN
+    profiles = top + 2 * (HIDDEN + 1) * K
+    end = profiles + 2 * experts * (2 * K + 1)
+    return Model(
+        model[:_RATES],
+        model[_RATES:_TABLE],
+        model[_TABLE:_TRACK],
+        model[_TRACK:_ALTERNATIVES].reshape((WIDTHS + 1, LEARNED_OF + 1)),
+        model[_ALTERNATIVES:_CELLS],
+        model[_CELLS:_SCRATCH].reshape((2, CELL_EDGES + 1)),
+        model[_SCRATCH:OUT].reshape((4, K)),
+        model[OUT:OUTSIDE],
+        model[OUTSIDE:kept_x],
+        model[kept_x:kept_e],
+        model[kept_e:net],
+        model[net:top].reshape((2, numbers, HIDDEN)),
+        model[top:profiles].reshape((2, HIDDEN + 1, K)),
+        model[profiles:end].reshape((2, experts, 2 * K + 1)),
+    )
+
+
+_model_of = kernel(model_of)
+
+
+def model_size(numbers: int, experts: int) -> int:
+    """Count the numbers of a model."""
+    of_weights = 2 * (numbers * HIDDEN + (HIDDEN + 1) * K + experts * (2 * K + 1))
+    return OUTSIDE + (numbers - SEEN) + numbers + experts + of_weights
+
+
+def slot_sizes(numbers: int, experts: int) -> tuple[int, int]:
+    """Say how long a row of `slots` is, and one of `tags`."""
+    return numbers + 2 * K + _STATED + 1, experts + _LINKS
 
 
 @kernel
@@ -228,29 +310,47 @@ def _look(
 def _sum_up_by_loops(
     x: Any, e: Any, own_rows: Any, own: Any, net: Any, top: Any, profiles: Any, hidden: Any, p: Any
 ) -> None:
-    """Log-weights of the alternatives, made probabilities: what all parts say, added up."""
+    """Log-weights of the alternatives, made probabilities: what all parts say, added up.
+
+    Several rows are added in one pass, so that a sum is stored once and not once a row; each in the order of the rows.
+    """
     units = net.shape[2]
+    numbers = x.shape[0]
+    fours = numbers - numbers % 4
     for i in range(units):
         hidden[i] = 0.0
-    for j in range(x.shape[0]):
-        xj = x[j]
-        if xj != 0.0:
-            for i in range(units):
-                hidden[i] += net[0, j, i] * xj
+    for j in range(0, fours, 4):
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for i in range(units):
+            hidden[i] = (
+                hidden[i] + net[0, j, i] * x0 + net[0, j + 1, i] * x1 + net[0, j + 2, i] * x2 + net[0, j + 3, i] * x3
+            )
+    for j in range(fours, numbers):
+        for i in range(units):
+            hidden[i] += net[0, j, i] * x[j]
     for i in range(units):
         if hidden[i] < 0.0:
             hidden[i] *= 0.01
     for k in range(K):
         p[k] = top[0, units, k]
-    for i in range(units):
-        h = hidden[i]
+    for i in range(0, units, 4):  # HIDDEN is a multiple
+        h0, h1, h2, h3 = hidden[i], hidden[i + 1], hidden[i + 2], hidden[i + 3]
         for k in range(K):
-            p[k] += top[0, i, k] * h
+            p[k] = p[k] + top[0, i, k] * h0 + top[0, i + 1, k] * h1 + top[0, i + 2, k] * h2 + top[0, i + 3, k] * h3
+    one = -1
     for m in range(e.shape[0]):
         if e[m] >= 0:
-            s = K - e[m]
-            for k in range(K):
-                p[k] += profiles[0, m, s + k]
+            if one < 0:
+                one = m
+            else:
+                s, t = K - e[one], K - e[m]
+                for k in range(K):
+                    p[k] = p[k] + profiles[0, one, s + k] + profiles[0, m, t + k]
+                one = -1
+    if one >= 0:
+        s = K - e[one]
+        for k in range(K):
+            p[k] += profiles[0, one, s + k]
     for a in range(2):
         row = own_rows[a]
         if row >= 0:
@@ -275,47 +375,46 @@ def predict(
     now: float,
     width: float,
     length: float,
+    closeness: float,
     slot: int,
     rows: Any,
-    own_rows: Any,
     stats: Any,
     own: Any,
-    submit: Any,
     active: Any,
-    scalars: Any,
-    outside: Any,
-    kept_x: Any,
-    kept_e: Any,
-    net: Any,
-    top: Any,
-    profiles: Any,
-    seen: Any,
-    named: Any,
-    parts: Any,
-    scratch: Any,
+    model: Any,
+    slots: Any,
+    tags: Any,
 ) -> None:
-    """Compute the mixed probabilities of the alternatives for a job, in the first row of `scratch`.
+    """Predict a job: the mixed probabilities of the alternatives are in `scratch`, what is stated is in `out`.
 
     Its features and both parts of the mixture are stored in the rows of `slot`, for when its wait becomes known.
+    `rows`: those of its groups, and behind them the two of its own weights.
     """
-    x, e, both = seen[slot], named[slot], parts[slot]
-    _look(now, width, length, rows, stats, own, own_rows, submit, active, scalars, outside, x, e)
-    for j in range(x.shape[0]):
-        x[j] *= kept_x[j]
-    for m in range(e.shape[0]):
-        if not kept_e[m]:
-            e[m] = ABSENT
-    _sum_up(x, e, own_rows, own, net, top, profiles, scratch[1], both[0])
+    numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
+    m = _model_of(model, numbers, experts)
+    own_rows = rows[GROUPS:]
+    x, e = slots[slot, :numbers], tags[slot, :experts]
+    both = slots[slot, numbers : numbers + 2 * K].reshape((2, K))
+    submit = slots[:, numbers + 2 * K + _STATED]
+    scalars, scratch = m.scalars, m.scratch
+    _look(now, width, length, rows, stats, own, own_rows, submit, active, scalars, m.outside, x, e)
+    for j in range(numbers):
+        x[j] *= m.kept_x[j]
+    for i in range(experts):
+        if m.kept_e[i] == 0.0:
+            e[i] = ABSENT
+    _sum_up(x, e, own_rows, own, m.net, m.top, m.profiles, scratch[1], both[0])
     row = own_rows[0]
     together, alone = scalars[TRUST], scalars[TRUST + 1]
     asleep = stats[rows[GEOMETRY], COUNT] == 0.0  # a geometry that was never seen has nothing to say of its own
     for k in range(K):
         both[1, k] = both[0, k] if asleep else own[row, ALONE, k]
         scratch[0, k] = together * both[0, k] + alone * both[1, k]
+    _decide(scratch, m.track, width, m.alternatives, m.cells, closeness, m.out)
 
 
 @kernel
-def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
+def _decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
     """Compute the quantiles at the tracked levels, and the point prediction, from the probabilities in `scratch`.
 
     The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that one
@@ -379,31 +478,25 @@ def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: An
 
 
 @kernel
-def enqueue(
-    slot: int,
-    now: float,
-    rows: Any,
-    stats: Any,
-    active: Any,
-    scalars: Any,
-    links: Any,
-    submit: Any,
-    stated: Any,
-    out: Any,
-) -> None:
+def enqueue(slot: int, now: float, rows: Any, stats: Any, active: Any, model: Any, slots: Any, tags: Any) -> None:
     """Let a job wait: it becomes the youngest in each of its groups. The quantiles that were stated are kept."""
-    submit[slot] = now
+    numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
+    m = _model_of(model, numbers, experts)
+    scalars = m.scalars
+    at = numbers + 2 * K
+    slots[slot, at + _STATED] = now
     for i in range(9):
-        stated[slot, i] = out[i]
-    stated[slot, 9] = scalars[SINCE]
+        slots[slot, at + i] = m.out[i]
+    slots[slot, at + 9] = scalars[SINCE]
     scalars[SINCE] += 1.0
+    older, younger = experts, experts + GROUPS
     for group in range(GROUPS):
         row = rows[group]
         youngest = int(stats[row, YOUNGEST])
-        links[slot, 0, group] = youngest
-        links[slot, 1, group] = -1
+        tags[slot, older + group] = youngest
+        tags[slot, younger + group] = -1
         if youngest >= 0:
-            links[youngest, 1, group] = slot
+            tags[youngest, younger + group] = slot
         else:
             stats[row, OLDEST] = slot
             if group == GEOMETRY:
@@ -417,17 +510,19 @@ def enqueue(
 
 
 @kernel
-def _dequeue(slot: int, rows: Any, stats: Any, active: Any, scalars: Any, links: Any) -> None:
+def _dequeue(slot: int, rows: Any, stats: Any, active: Any, scalars: Any, tags: Any) -> None:
+    before = tags.shape[1] - _LINKS
+    behind = before + GROUPS
     for group in range(GROUPS):
         row = rows[group]
         stats[row, QUEUED] -= 1.0
-        older, younger = links[slot, 0, group], links[slot, 1, group]
+        older, younger = tags[slot, before + group], tags[slot, behind + group]
         if older >= 0:
-            links[older, 1, group] = younger
+            tags[older, behind + group] = younger
         else:
             stats[row, OLDEST] = younger
         if younger >= 0:
-            links[younger, 0, group] = older
+            tags[younger, before + group] = older
         else:
             stats[row, YOUNGEST] = older
         if group == GEOMETRY and stats[row, OLDEST] < 0:
@@ -519,11 +614,18 @@ def _descend_by_loops(
     keep = rates[2]
     new = 1.0 - keep
     rate, profile_rate = rates[0] * weight, rates[1] * weight
-    for i in range(units):
-        total = 0.0
+    for i in range(0, units, 4):  # four sums at a time: each waits for its last addition
+        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
         for k in range(K):
-            total += gradient[k] * top[0, i, k]
-        back[i] = total if hidden[i] > 0.0 else 0.01 * total
+            g = gradient[k]
+            t0 += g * top[0, i, k]
+            t1 += g * top[0, i + 1, k]
+            t2 += g * top[0, i + 2, k]
+            t3 += g * top[0, i + 3, k]
+        back[i] = t0 if hidden[i] > 0.0 else 0.01 * t0
+        back[i + 1] = t1 if hidden[i + 1] > 0.0 else 0.01 * t1
+        back[i + 2] = t2 if hidden[i + 2] > 0.0 else 0.01 * t2
+        back[i + 3] = t3 if hidden[i + 3] > 0.0 else 0.01 * t3
     length = 0.0
     for k in range(K):
         length += gradient[k] * gradient[k]
@@ -557,7 +659,7 @@ def _descend_by_loops(
                 net[0, j, i] -= pace * back[i]
     own_rate = rates[3] * weight
     forget = 1.0 - own_rate * rates[4]
-    for a in range(2):
+    for a in range(own_rows.shape[0]):
         row = own_rows[a]
         if row >= 0:
             for k in range(K):
@@ -599,43 +701,55 @@ _weigh_alone = _weigh_alone_by_loops if COMPILED else plain.weigh_alone
 @kernel
 def learn(
     slot: int,
-    low: int,
-    high: int,
-    now: float,
+    kind: int,
     seconds: float,
-    wait: float,
     width: float,
-    levels: Any,
+    cores: float,
+    walltime_s: float,
+    since_s: float,
+    noted: int,
     rows: Any,
-    own_rows: Any,
     stats: Any,
     own: Any,
     active: Any,
-    scalars: Any,
-    links: Any,
-    net: Any,
-    top: Any,
-    profiles: Any,
-    seen: Any,
-    named: Any,
-    parts: Any,
-    stated: Any,
-    table: Any,
-    rates: Any,
-    scratch: Any,
+    model: Any,
+    slots: Any,
+    tags: Any,
     past_x: Any,
     past_e: Any,
     past: Any,
-    nobody: Any,
+    notes: Any,
 ) -> None:
-    """Learn an observation: between the alternatives `low` and `high`, or exact if they are equal.
+    """Learn an observation of `seconds`; its `kind` is `EXACT`, `AT_LEAST` or `AT_MOST`.
 
-    `wait` is the logarithm of its `seconds`. The rows of `slot` hold the job's features and prediction at submission.
-    Some of the `past` are used again to train what all geometries have in common, as one gradient step does not learn
-    all from a wait.
+    The rows of `slot` hold the job's features and prediction at submission. Some of the `past` are used again to train
+    what all geometries have in common, as one gradient step does not learn all from a wait. An exact wait is also
+    written into row `noted` of `notes`, those of `asa.estimators.differences`, with its submission `since_s` their
+    origin.
     """
-    x, e, both, forecast = seen[slot], named[slot], parts[slot], stated[slot]
-    _dequeue(slot, rows, stats, active, scalars, links)
+    numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
+    m = _model_of(model, numbers, experts)
+    scalars, scratch, rates, levels = m.scalars, m.scratch, m.rates, m.track
+    net, top, profiles = m.net, m.top, m.profiles
+    own_rows = rows[GROUPS:]
+    x, e = slots[slot, :numbers], tags[slot, :experts]
+    both = slots[slot, numbers : numbers + 2 * K].reshape((2, K))
+    forecast = slots[slot, numbers + 2 * K : numbers + 2 * K + _STATED]
+    now = slots[slot, numbers + 2 * K + _STATED] + seconds
+    wait = math.log10(min(max(seconds, 10.0), MAX_S))
+    low = high = min(K - 1, int((wait - FLOOR) / STEP + 0.5))
+    if kind == AT_LEAST:
+        high = K - 1
+    elif kind == AT_MOST:
+        low = 0
+    else:
+        notes[noted, 0] = since_s
+        notes[noted, 1] = cores
+        notes[noted, 2] = walltime_s
+        notes[noted, 3] = _log(seconds)
+        notes[noted, 4] = (_log(forecast[1]) + _log(forecast[4]) + _log(forecast[7])) / 3.0
+        notes[noted, 5] = rows[PARTITION]
+    _dequeue(slot, rows, stats, active, scalars, tags)
     scalars[SINCE] = 0.0
     if low == 0 and high == K - 1:
         return
@@ -657,6 +771,7 @@ def learn(
         for k in range(K):
             p[k] -= target[k]
         much = AGAIN_WEIGHT / math.sqrt(1.0 + past[i, AT_ONCE])
+        nobody = past[i, OWN:OWN]
         _descend(past_x[i], past_e[i], nobody, own, net, top, profiles, scratch[1], p, scratch[3], rates, much)
     _keep(x, e, low, high, own_rows, forecast[9], int(scalars[LEARNED]) % PAST, past_x, past_e, past)
     scalars[LEARNED] += 1.0
@@ -671,7 +786,7 @@ def learn(
     share = rates[5]
     scalars[TRUST] = (1.0 - share) * together / total + 0.5 * share
     scalars[TRUST + 1] = (1.0 - share) * alone / total + 0.5 * share
-    _weigh_alone(low, high, own, own_rows[0], table, rates[6])
+    _weigh_alone(low, high, own, own_rows[0], m.table, rates[6])
     if low == high:
         _remember(wait, now, rows, stats, own, own_rows[0])
         scalars[OBSERVED] += 1.0

@@ -25,7 +25,7 @@ KEPT = 8192
 """Waits that are remembered, the latest."""
 
 COLUMNS = 6
-_SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)
+_SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)  # waits in decades; stated is a mean of quantiles
 _ENOUGH = 200  # waits from which anything is fitted
 _AFTER = 64  # it is fitted anew once so many more are known, or an eighth more
 _LAGS = (1, 3, 10, 30)  # how many submissions lie between two that are compared
@@ -57,7 +57,8 @@ class _Fit(NamedTuple):
 class Differences:
     """Remembers the latest waits with their forecasts, and makes forecasts of alternatives coherent.
 
-    Learning takes a microsecond or two; fitting some milliseconds, once for many waits.
+    A wait is written into its row by who learns it: see `asa.estimators.contextual_kernel.learn`. Fitting takes some
+    milliseconds, once for many waits.
     """
 
     def __init__(self) -> None:
@@ -66,13 +67,16 @@ class Differences:
         self.count = 0
         self._fitted: dict[int, tuple[int, _Fit | None]] = {}
 
-    def learn(self, job: QueuedJob, stated_s: Sequence[float], wait_s: float, place: int) -> None:
-        """Remember a wait that was seen from beginning to end. `place`: a number for its partition."""
+    def next_row(self, submit_s: float) -> tuple[int, float]:
+        """Make room for a wait that was seen from beginning to end.
+
+        Returns: the row of `rows` that is to be written, and the job's submission, in seconds since `origin_s`.
+        """
         if math.isnan(self.origin_s):
-            self.origin_s = job.submit_s
-        after_s = job.submit_s - self.origin_s
-        self.rows[self.count % KEPT] = after_s, job.cores, job.walltime_s, _log(wait_s), _stated(stated_s), place
+            self.origin_s = submit_s
+        row = self.count % KEPT
         self.count += 1
+        return row, submit_s - self.origin_s
 
     @property
     def known(self) -> NDArray[np.float32]:

@@ -1,5 +1,6 @@
 """The product's estimator: exponential weights given what the queue shows."""
 
+import copy
 import importlib
 import json
 import math
@@ -85,6 +86,19 @@ def test_without_numba_every_number_is_the_same():
     assert one.state() == other.state()
 
 
+def test_a_copy_goes_its_own_way():
+    """What compiled code writes to is the copy's own, too."""
+    jobs, waits = random_jobs(60)
+    one = ContextualAsa(seed=4)
+    replay(one, jobs[:40], [exactly(wait) for wait in waits[:40]])
+    before = one.state()
+    other = copy.deepcopy(one)
+    forecasts = replay(other, jobs[40:], [exactly(wait) for wait in waits[40:]])
+    assert one.state() == before
+    assert replay(one, jobs[40:], [exactly(wait) for wait in waits[40:]]) == forecasts
+    assert one.state() == other.state()
+
+
 def log_losses(estimator, jobs, waits):
     """Log loss of the mixture and of its two parts, each wait known before the next job is submitted."""
     from asa.estimators import contextual_kernel as k
@@ -93,8 +107,9 @@ def log_losses(estimator, jobs, waits):
     for job, wait in zip(jobs, waits, strict=True):
         forecast = estimator.predict(job)
         slot = estimator._free[-1]
+        parts = estimator._waiting_as_kept(estimator._slots, estimator._tags)["parts"]
         place = int((math.log10(max(wait, 10.0)) - k.FLOOR) / k.STEP + 0.5)
-        losses.append([-math.log(p[place]) for p in (estimator._scratch[0], *estimator._parts[slot])])
+        losses.append([-math.log(p[place]) for p in (estimator._parts_of_model.scratch[0], *parts[slot])])
         estimator.observe(estimator.submitted(job, forecast), exactly(wait))
     return np.array(losses)
 
@@ -194,11 +209,11 @@ def test_a_bound_that_says_nothing_teaches_nothing():
     replay(estimator, jobs, [exactly(wait) for wait in waits])
     later = QueuedJob(jobs[-1].submit_s + 1e6, 16, 7200.0, "u1")
     estimator.observe(estimator.submitted(later), at_least(0.0))
-    before, weights = estimator.predict(later), estimator._net.copy()
+    before, weights = estimator.predict(later), estimator._parts_of_model.net.copy()
     for _ in range(2000):
         estimator.observe(estimator.submitted(later), at_least(0.0))
     assert estimator.predict(later) == before
-    assert np.array_equal(estimator._net, weights)
+    assert np.array_equal(estimator._parts_of_model.net, weights)
 
 
 def test_who_never_sees_who_waits_does_not_guess_it():
@@ -341,7 +356,7 @@ def rewrite(state, name, change):
         lambda state: rewrite(state, "named", lambda a: a.__setitem__(slice(None), 900)),
         lambda state: rewrite(state, "active", lambda a: a.__setitem__(slice(None), -5)),
         lambda state: rewrite(state, "net", lambda a: a.__setitem__((0, 0, 0), math.nan)),
-        lambda state: state["arrays"].update(net=packed(ContextualAsa()._net.astype(np.float32))),
+        lambda state: state["arrays"].update(net=packed(ContextualAsa()._parts_of_model.net.astype(np.float32))),
     ],
 )
 def test_a_state_that_was_tampered_with_is_refused(spoil):
@@ -372,10 +387,10 @@ def test_who_waits_in_another_partition_is_not_ahead_of_this_job():
     estimator = ContextualAsa()
     estimator.submitted(QueuedJob(0.0, 1, 600.0, partition="other"))
     estimator.predict(QueuedJob(5000.0, 16, 3600.0, partition="this"))
-    assert estimator._seen[estimator._free[-1], k.ALIKE] == -2.0, "nobody of this partition waits"
+    assert estimator.seen[k.ALIKE] == -2.0, "nobody of this partition waits"
     estimator.submitted(QueuedJob(5000.0, 1, 600.0, partition="this"))
     estimator.predict(QueuedJob(9000.0, 16, 3600.0, partition="this"))
-    assert estimator._seen[estimator._free[-1], k.ALIKE] == pytest.approx((math.log10(4000) - 3) / 1.5)
+    assert estimator.seen[k.ALIKE] == pytest.approx((math.log10(4000) - 3) / 1.5)
 
 
 def test_quantiles_come_back_after_very_many_misses():
