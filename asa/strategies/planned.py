@@ -24,8 +24,10 @@ from .base import (
 )
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .planning.elasticity import additions, looked_after
+from .planning.outlook import WHOLE_STAGES
 from .replacing import Replacement
 
+_AHEAD_OF_MANY = 20  # jobs
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
 _UNKNOWN = "waits are not known here yet: one job per stage"
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -48,7 +50,8 @@ class Planned(Strategy):
     aim
         What is wanted.
     max_in_flight
-        Upper bound of jobs submitted ahead; further ones wait until they are ready to run.
+        Upper bound of jobs submitted ahead; further ones wait until they are ready to run. If not given, as many as are
+        planned at a time, or 20 if that is only a part of what is left.
     max_resubmissions
         After so many, a stage's job is submitted before it is ready only with a dependency.
     max_replacements
@@ -61,7 +64,7 @@ class Planned(Strategy):
     """
 
     aim: Aim = field(default_factory=Aim)
-    max_in_flight: int = 20
+    max_in_flight: int | None = None
     max_resubmissions: int = 3
     max_replacements: int = 1
     max_idle: float = 0.25
@@ -119,7 +122,9 @@ class Planned(Strategy):
             for name in view.to_run_now():
                 yield PlannedJob((name,), view.now_s, Keep.NOTHING, _UNKNOWN)
             return
-        free = self._free(view, len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY}))
+        left = sum(one.phase is Phase.WAITING for one in view.stages.values())
+        under_way = len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY})
+        free = self._free(view, under_way, is_part=left > WHOLE_STAGES)
         waiting: set[str] = set()  # for a later plan
         for name in view.left():
             if view.stages[name].phase is not Phase.WAITING:
@@ -132,14 +137,20 @@ class Planned(Strategy):
             keep, words = (Keep.NOTHING, "") if is_ready else (Keep.DEPENDENCY, ", with a dependency")
             yield PlannedJob((name,), view.now_s, keep, f"{_UNKNOWN}{words}")
 
-    def _free(self, view: RunView, under_way: int) -> int:
-        """Count the jobs that may be submitted ahead of their turn."""
+    def _free(self, view: RunView, under_way: int, *, is_part: bool) -> int:
+        """Count the jobs that may be submitted ahead of their turn; `is_part`: more is left than is planned at a time.
+
+        Where age accrues, one that is held back gains nothing while those before it run.
+        """
+        ahead = self.max_in_flight
+        if ahead is None:
+            ahead = _AHEAD_OF_MANY if is_part else WHOLE_STAGES
         most = view.capabilities.max_queued
-        return min(self.max_in_flight, self.max_in_flight if most is None else most) - under_way
+        return (ahead if most is None else min(ahead, most)) - under_way
 
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
-        free = self._free(view, len(outlook.under_way) + additions(view))
+        free = self._free(view, len(outlook.under_way) + additions(view), is_part=bool(outlook.left_out))
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
         for job in outlook.sketch.jobs:

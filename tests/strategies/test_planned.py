@@ -152,6 +152,23 @@ def test_jobs_in_flight_are_limited_by_the_site_and_by_its_user():
     assert asked(Planned(expensive), max_queued=1) == 1
 
 
+def test_all_that_is_planned_at_a_time_is_asked_for_where_age_accrues_as_chained_does():
+    """What is held back gains no priority."""
+
+    def asked(levels, informed):
+        stages, last = [], ()
+        for level in range(levels):
+            names = tuple(f"s{level}-{n}" for n in range(8 if level % 2 else 1))
+            stages += [Stage(name, 8, 2400.0, after=last, command="x") for name in names]
+            last = names
+        seen = replace(view(age_accrues=True), workflow=(flow := Workflow("fan", stages)))
+        seen = replace(seen, stages={name: StageView(stage) for name, stage in flow.stages.items()})
+        return len(Planned().plan(seen, Fixed(informed=informed)).submissions)
+
+    assert asked(7, informed=True) == asked(7, informed=False) == 28
+    assert asked(20, informed=True) == asked(20, informed=False) == 20, "of more than are planned at a time, fewer"
+
+
 def test_a_job_that_is_queued_stays_whatever_is_estimated_now():
     queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "keep": Keep.NOTHING}
     for wait_s in (1.0, 1e6):
