@@ -145,7 +145,7 @@ def open_above(path: Path) -> list[Path]:
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
     """Name the part of a path that others can replace, and say who; empty if there is none.
 
-    `trusted`: a folder whose owner is trusted, and whose group and others are, as far as they can change it.
+    `trusted`: a folder that the user trusts: its owner, and all whom its permissions let change it.
     Raises `OSError`: a folder on the way cannot be looked at.
     """
     whole = path.absolute()

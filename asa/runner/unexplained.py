@@ -52,8 +52,8 @@ class UnknownAnswers:
     def unsent(self, entry: Unsent) -> None:
         """Note that a job was not submitted.
 
-        If this was not for an unknown answer, earlier ones are forgotten; except if the answer was lost, so that the
-        submission is in doubt: then the next answer decides.
+        Unless the reason is an unknown answer, earlier unknown answers to this job are forgotten. They are kept if the
+        answer was lost, which leaves the submission in doubt: then the next answer decides.
         """
         if self.is_new(entry.token):
             self._answers[entry.token] = replace(self._answers[entry.token], is_new=False)

@@ -120,7 +120,7 @@ class Window:
         return np.array([*np.cumsum(free.nodes[::-1])[::-1], *free.shared], dtype=np.int64)
 
     def placed(self, free: Free, jobs: Sequence[int]) -> Integers:
-        """Return how many nodes of each kind each of some jobs gets, one row for each.
+        """Return how many nodes of each kind the jobs get, a row for each job.
 
         A job gets nodes of the lowest sufficient kind, while there are any, and then better ones; jobs that need the
         best nodes come first, so that others do not take these. That minimizes waste.

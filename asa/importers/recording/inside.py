@@ -166,8 +166,8 @@ class PrivateView:
     def _make_ready(self, where: str, upper: str) -> None:
         """Copy files of other users or groups into a layer beforehand, where the driver may write to them.
 
-        The layer cannot copy them itself when the driver writes: the copy would get the owner of the original, who is
-        unknown in a user namespace. So it is with folders on the way to the user's own, such as ``/home/group``.
+        The layer cannot copy them itself when the driver writes, since a copy has the owner of the original, who is
+        unknown in a user namespace. The same holds for folders above the user's own, such as ``/home/group``.
         """
         ways = [self._folder, *(os.environ.get(name, "") for name in ("HOME", "TMPDIR")), "/tmp"]
         for way in ways:
