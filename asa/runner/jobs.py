@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState, JobStatus
 from asa.exactly_once import DUPLICATE
 from asa.runner.entries import Intended
-from asa.strategies.base import PlannedJob, Substitute
+from asa.strategies.base import Choice, PlannedJob, Substitute
 
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
@@ -79,7 +79,8 @@ class JobsOfRun(Mapping[str, Job]):
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
     duplicates: list[Job] = field(default_factory=list)  # that ended at once for another of their token
-    substitutes: list[Substitute] = field(default_factory=list)  # for jobs that were given up; not submitted yet
+    # for jobs that were given up, not submitted yet: each followed by what is asked for if that is refused
+    substitutes: list[tuple[Substitute, ...]] = field(default_factory=list)
     _by_id: dict[str, Job] = field(default_factory=dict)
     _by_token: dict[str, Job] = field(default_factory=dict)  # the latest
     _by_stage: dict[str, list[Job]] = field(default_factory=dict)
@@ -159,15 +160,26 @@ class JobsOfRun(Mapping[str, Job]):
             self._by_stage.setdefault(name, []).append(job)
         return job, former
 
-    def given_up(self, job: Job) -> None:
-        """Note that a job that was cancelled is gone: its substitute is to be submitted."""
+    def given_up(self, job: Job, choices: Mapping[str, Choice], at_s: float) -> None:
+        """Note that a job that was cancelled is gone: its substitute is to be submitted; `choices`: its own shapes."""
         if job.substitute is not None:
-            self.substitutes.append(job.substitute)
+            words = "the job that was to take its place was refused"
+            own = {name: choices[name] for name in job.planned.stages if name in choices}
+            former = Substitute(replace(job.planned, submit_s=at_s, reason=words), own)
+            self.substitutes.append((job.substitute, former))
 
     def decided(self, stages: Collection[str]) -> None:
         """Note that stages need no substitute any more for a job that was to run them."""
         if self.substitutes:
-            self.substitutes = [one for one in self.substitutes if set(one.planned.stages).isdisjoint(stages)]
+            self.substitutes = [one for one in self.substitutes if set(one[0].planned.stages).isdisjoint(stages)]
+
+    def falls_back(self, stages: Collection[str]) -> bool:
+        """Note that a substitute was refused; say whether something else is asked for in its place."""
+        for index, (first, *others) in enumerate(self.substitutes):
+            if set(first.planned.stages) == set(stages) and others:
+                self.substitutes[index] = tuple(others)
+                return True
+        return False
 
     def ended(self, job: Job) -> None:
         """Note that a job has ended."""

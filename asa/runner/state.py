@@ -172,7 +172,7 @@ class RunState(RunCourse):
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
-                self.jobs.given_up(job)
+                self.jobs.given_up(job, self.choices, at_s)
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
                 yield from self.units.of(job).given_up(self, job, at_s)
                 yield from self.end_if_settled(at_s)
@@ -230,6 +230,9 @@ class RunState(RunCourse):
     def _refused(self, intent: Intended, reason: str, at_s: float) -> Iterator[Record]:
         """Take in that the batch system will never take a job."""
         stages = intent.planned.stages
+        if self.jobs.falls_back(stages):
+            yield Deferred(time_s=at_s, run=self.name, stages=stages, reason=reason)
+            return
         self.jobs.decided(stages)
         if self.units.asked(intent.planned, intent.spec).goes_on_without(self, intent):
             yield Deferred(time_s=at_s, run=self.name, stages=stages, reason=reason)

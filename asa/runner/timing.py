@@ -22,7 +22,7 @@ def with_substitutes(state: RunState, plan: Plan) -> Plan:
     """
     waiting = [
         one
-        for one in state.jobs.substitutes
+        for one, *_ in state.jobs.substitutes
         if all(state.stages[name].phase is Phase.WAITING for name in one.planned.stages)
     ]
     if not waiting or plan.cancellations:

@@ -9,6 +9,7 @@ import os
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,14 @@ from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import JobSpec, JobState, JobStatus
 from asa.core.store import LineFile
-from asa.errors import JournalError, LeaseError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
+from asa.errors import (
+    JournalError,
+    LeaseError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
@@ -301,6 +309,28 @@ def test_what_a_queued_job_is_given_up_for_is_what_is_asked_for_next_whoever_ask
         assert widths(folder)[:2] == [4, 8]
         assert sorted(r.stages[0] for r in again.records if isinstance(r, StageEnded)) == ["a", "b", "c", "d"]
         assert all(len(statuses) == 1 for statuses in payloads(world).values() if statuses)
+
+
+def test_where_what_a_job_is_given_up_for_is_refused_that_job_is_asked_for_again(tmp_path):
+    world, asked = machine(((0, 100, 100, 8),)), []
+
+    def refuses_wide(submit, spec):
+        asked.append(spec.cores)
+        if spec.cores == 8:
+            raise SubmitRejectedError("more cores than your account may have")
+        return submit(spec)
+
+    class Site:
+        def __getattr__(self, name):
+            found = getattr(world, name)
+            return found if name != "submit" else partial(refuses_wide, found)
+
+    narrow = Workflow("narrow", [MOLDABLE.stages["a"]])
+    result = go(Site(), tmp_path, GivesWay(), None, narrow)
+    assert result.outcome == "completed", result.reason
+    assert asked == [4, 8, 4]
+    [deferred_once] = [r for r in result.records if isinstance(r, Deferred)]
+    assert "may have" in deferred_once.reason
 
 
 def test_a_job_that_begins_as_it_is_given_up_runs_and_nothing_takes_its_place(tmp_path):
