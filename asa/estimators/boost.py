@@ -24,19 +24,24 @@ from asa.estimators.queue_aware import QueueAwareAsa, queue_aware_asa
 from asa.estimators.trees import Fitting, Trees, library
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
-_VERSION = 1
+_VERSION = 2
 _WINDOW = 10_000  # waits that trees are fitted to, the latest
 _FIRST_FIT, _GROWTH, _MORE, _MAX_BETWEEN = 200, 1.15, 50, 1000  # waits known at the first fit, and from one to the next
 _HAND_OVER = 20  # waits that become known between a fit's beginning and the first prediction by it
 _MAX_DECADES = 7.0  # what trees may say
 _SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # of the trees, in blends that compete
 _KEEP = 0.9995  # of what a wait counts for, at each later one
-_AT_FIRST = 20.0  # waits in which all blends are taken to have been right
+_AT_FIRST = 200.0  # waits in which trees are taken to have been further off than the estimator, by the following
+_DOUBT, _DOUBT_OF_LEVELS = 0.3, 0.12  # decades of the point prediction, and of the pinball loss of a quantile
 _SHARPNESS = 30.0  # a blend weighs exp(-sharpness x its mean error in decades)
+_SHARPNESS_OF_LEVELS = 100.0  # likewise of a quantile, by its mean pinball loss
 _AT_ONCE = 0.3  # decades: of jobs that the estimator says start at once, blends that are no further say so, too
 _PACE = 0.002  # decades that a quantile moves by for an error of 1 in its coverage
 _WIDEST = 1.0  # decades
 _FLOOR = math.log10(FLOOR_S)
+_LOWEST = math.log10(2.0 * FLOOR_S)  # of a wait at the floor, where quantiles are moved
+_LEVELS: Final = np.array(LEVELS)
+_SAID = 2 + 2 * len(LEVELS)  # numbers kept of what was said of a waiting job
 _OF_FORECAST = len(LEVELS) + 3  # features of the trees in addition to the estimator's inputs
 
 
@@ -46,7 +51,8 @@ class _Look(NamedTuple):
     numbers: NDArray[np.float32]  # what the trees are given
     of_base: float  # decades
     of_trees: float  # likewise; nan while there are none
-    stated_s: tuple[float, ...]  # quantiles
+    of_base_s: tuple[float, ...]  # quantiles
+    stated_s: tuple[float, ...]  # likewise
 
 
 class BoostedAsa:
@@ -60,9 +66,11 @@ class BoostedAsa:
     ends, as when past jobs are learned.
 
     Five blends of the two, from the estimator alone to the trees alone, are averaged with exponential weights by their
-    mean errors over about the last two thousand waits. The estimator's quantiles are shifted like its point prediction,
-    and by what each lacked in coverage. Until the first fit, at 200 waits, the result is the estimator's. Only the
-    estimator learns from censored observations.
+    mean errors over about the last two thousand waits. The estimator's quantiles are shifted towards the trees as well,
+    but each by a share of its own, which is found likewise by the pinball loss of that quantile; then by what each
+    lacked in coverage. Trees that are closer in the middle need not know how long the longest waits are: in deep bursts
+    they do not. Until the first fit, at 200 waits, the result is the estimator's, and it remains near that until it is
+    known how far off trees are, which takes long in a deep burst. Only the estimator learns from censored observations.
 
     Notes
     -----
@@ -84,6 +92,7 @@ class BoostedAsa:
         self._fitting: Fitting | Trees | None = None
         self._due = 0
         self._losses, self._judged = np.zeros(len(_SHARES)), 0.0
+        self._losses_of_levels, self._judged_levels = np.zeros((len(_SHARES), len(LEVELS))), 0.0
         self._offsets = np.zeros(len(LEVELS))
         self._waiting: dict[int, _Look] = {}
         self._last: tuple[QueuedJob, WaitForecast, WaitForecast, _Look] | None = None
@@ -99,9 +108,12 @@ class BoostedAsa:
     @property
     def share(self) -> float:
         """What the trees count for now, from 0 to 1."""
-        off = self._losses / (self._judged + _AT_FIRST)
-        weights = np.exp(-_SHARPNESS * (off - off.min()))
-        return float(weights @ _SHARES / weights.sum())
+        return float(_weighed(self._losses, self._judged, _SHARPNESS, _DOUBT))
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """What the trees count for in each of the quantiles."""
+        return _weighed(self._losses_of_levels, self._judged_levels, _SHARPNESS_OF_LEVELS, _DOUBT_OF_LEVELS)
 
     # ------------------------------------------------------------------ the port
 
@@ -140,6 +152,13 @@ class BoostedAsa:
             blends = look.of_base + _SHARES * (look.of_trees - look.of_base)
             self._losses = _KEEP * self._losses + np.abs(blends - truth)
             self._judged = _KEEP * self._judged + 1.0
+            of_base = _above_floor(look.of_base_s)
+            short = math.log10(max(observation.wait_s, FLOOR_S) + FLOOR_S) - np.maximum(
+                of_base + _SHARES[:, np.newaxis] * (look.of_trees - look.of_base), _LOWEST
+            )
+            losses = np.maximum(_LEVELS * short, (_LEVELS - 1.0) * short)
+            self._losses_of_levels = _KEEP * self._losses_of_levels + losses
+            self._judged_levels = _KEEP * self._judged_levels + 1.0
             lacking = shortfalls(look.stated_s, observation.wait_s)
             self._offsets = np.clip(self._offsets + _PACE * np.array(lacking), -_WIDEST, _WIDEST)
         self._remember(look.numbers, truth)
@@ -165,9 +184,11 @@ class BoostedAsa:
             stated, of_trees = of_base, math.nan
         else:
             of_trees = min(max(self._trees.predict(numbers), _FLOOR), _MAX_DECADES)
-            shift = self.share * (of_trees - middle)
-            stated = self._moved(of_base, middle, 0.0 if middle <= _FLOOR and shift < _AT_ONCE else shift)
-        look = _Look(numbers, middle, of_trees, stated.quantiles_s)
+            shifts = np.append(self.shares, self.share) * (of_trees - middle)
+            if middle <= _FLOOR:
+                shifts[shifts < _AT_ONCE] = 0.0
+            stated = self._moved(of_base, middle, shifts)
+        look = _Look(numbers, middle, of_trees, of_base.quantiles_s, stated.quantiles_s)
         self._last = job, stated, of_base, look
         return stated, of_base, look
 
@@ -178,10 +199,11 @@ class BoostedAsa:
         numbers[-3:] = _decades(of_base.wait_s), math.log10(job.cores), math.log10(job.walltime_s)
         return numbers
 
-    def _moved(self, of_base: WaitForecast, middle: float, shift: float) -> WaitForecast:
-        times = np.power(10.0, shift + self._offsets)
+    def _moved(self, of_base: WaitForecast, middle: float, shifts: NDArray[np.float64]) -> WaitForecast:
+        """Move the quantiles and, by the last of the shifts, the point prediction."""
+        times = np.power(10.0, shifts[:-1] + self._offsets)
         moved = np.maximum((np.array(of_base.quantiles_s) + FLOOR_S) * times - FLOOR_S, 0.0)
-        return WaitForecast(tuple(np.maximum.accumulate(moved).tolist()), math.pow(10.0, middle + shift))
+        return WaitForecast(tuple(np.maximum.accumulate(moved).tolist()), math.pow(10.0, middle + float(shifts[-1])))
 
     # ------------------------------------------------------------------ what is learned
 
@@ -212,7 +234,8 @@ class BoostedAsa:
         held, self._fitting = min(self._known, _WINDOW), self._fitted()
         looks = self._waiting.values()
         numbers = np.array([look.numbers for look in looks], dtype=np.float32).reshape(-1, self._numbers)
-        said = np.array([(look.of_base, look.of_trees, *look.stated_s) for look in looks]).reshape(-1, 2 + len(LEVELS))
+        said = np.array([(look.of_base, look.of_trees, *look.stated_s, *look.of_base_s) for look in looks])
+        said = said.reshape(-1, _SAID)
         return {
             "version": _VERSION,
             "seed": self.seed,
@@ -220,10 +243,15 @@ class BoostedAsa:
             "known": [self._known, self._next_fit, self._due],
             "trees": [None if one is None else one.state() for one in (self._trees, self._fitting)],
             "judged": [self._judged, *self._losses.tolist()],
+            "levels": [self._judged_levels, *self._losses_of_levels.ravel().tolist()],
             "offsets": self._offsets.tolist(),
             "x": packed(self._x[:held]),
             "y": packed(self._y[:held]),
-            "waiting": {"tickets": list(self._waiting), "numbers": packed(numbers), "said": packed(said)},
+            "waiting": {
+                "tickets": list(self._waiting),
+                "numbers": packed(numbers),
+                "said": packed(said.reshape(-1, _SAID)),
+            },
         }
 
     @classmethod
@@ -233,7 +261,7 @@ class BoostedAsa:
         Raises `StateError`: the state is incomplete, inconsistent, or of another version.
         """
         try:
-            if state["version"] != _VERSION:
+            if state["version"] not in {1, _VERSION}:
                 raise StateError(f"an estimator of version {state['version']}", hint="Forget it and learn anew.")
             kind = QueueAwareAsa if "adviser" in state["base"] else ContextualAsa
             made = cls(kind.from_state(state["base"]), int(state["seed"]))
@@ -252,9 +280,14 @@ class BoostedAsa:
         )
         self._judged, *losses = map(float, state["judged"])
         self._losses, self._offsets = np.array(losses), np.array(state["offsets"], dtype=np.float64)
+        none = [0.0] * (1 + self._losses_of_levels.size)  # what version 1 knew of them
+        self._judged_levels, *losses = map(float, state.get("levels", none))
+        self._losses_of_levels = np.array(losses).reshape(self._losses_of_levels.shape)
         self._x, self._y = unpacked(state["x"]), unpacked(state["y"])
         waiting = state["waiting"]
         numbers, said = unpacked(waiting["numbers"]), unpacked(waiting["said"])
+        if state["version"] == 1:
+            said = np.concatenate([said, said[:, 2:]], axis=1)  # nearly: what was stated was the estimator's, moved
         held = min(self._known, _WINDOW)
         shapes: list[tuple[NDArray[Any], tuple[int, ...]]] = [
             (self._losses, (len(_SHARES),)),
@@ -262,18 +295,32 @@ class BoostedAsa:
             (self._x, (held, self._numbers)),
             (self._y, (held,)),
             (numbers, (len(waiting["tickets"]), self._numbers)),
-            (said, (len(waiting["tickets"]), 2 + len(LEVELS))),
+            (self._losses_of_levels, self._losses_of_levels.shape),
+            (said, (len(waiting["tickets"]), _SAID)),
         ]
         sound = all(array.shape == shape for array, shape in shapes) and self._x.dtype == numbers.dtype == np.float32
         sound = sound and all(np.isfinite(array).all() for array, _ in shapes[:-1])
-        if not sound or not math.isfinite(self._judged) or min(self._judged, held, self._next_fit, self._due) < 0:
+        judged = self._judged, self._judged_levels
+        if not sound or not all(map(math.isfinite, judged)) or min(*judged, held, self._next_fit, self._due) < 0:
             raise StateError("numbers that cannot be", hint="The file was changed.")
         self._waiting = {
-            int(ticket): _Look(row, of_base, of_trees, tuple(stated))
-            for ticket, row, (of_base, of_trees, *stated) in zip(
-                waiting["tickets"], numbers, said.tolist(), strict=True
-            )
+            int(ticket): _Look(row, of_base, of_trees, tuple(more[len(LEVELS) :]), tuple(more[: len(LEVELS)]))
+            for ticket, row, (of_base, of_trees, *more) in zip(waiting["tickets"], numbers, said.tolist(), strict=True)
         }
+
+
+def _weighed(losses: NDArray[np.float64], judged: float, sharpness: float, doubt: float) -> NDArray[np.float64]:
+    """Average the shares by exponential weights; of each column of the losses, where there are several."""
+    off = (losses.T + _AT_FIRST * doubt * _SHARES).T / (judged + _AT_FIRST)
+    weights = np.exp(-sharpness * (off - off.min(axis=0)))
+    averages: NDArray[np.float64] = np.asarray(_SHARES @ weights / weights.sum(axis=0))
+    return averages
+
+
+def _above_floor(waits_s: Sequence[float]) -> NDArray[np.float64]:
+    """Take the logarithm in which quantiles are moved: it is even where waits are next to nothing."""
+    above: NDArray[np.float64] = np.log10(np.add(waits_s, FLOOR_S))
+    return above
 
 
 def _decades(wait_s: float) -> float:

@@ -21,7 +21,10 @@ from asa.estimators.calibration import coverage, shortfalls
 from asa.estimators.contextual import contextual_asa
 from asa.estimators.packing import packed, unpacked
 from asa.estimators.trees import Fitting, Trees
+from asa.history import read_history
 from asa.studies.accuracy import installed
+from asa.studies.accuracy.prequential import prequential
+from asa.studies.accuracy.scores import pinball
 from asa.waits import LEVELS, QueuedJob, Surroundings, at_least, exactly
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -112,6 +115,21 @@ def test_stated_quantiles_hold(lived):
     _, waits, forecasts = lived
     shares = coverage([one.quantiles_s for one in forecasts], [wait.wait_s for wait in waits]).mean(axis=0)
     assert np.abs(shares - LEVELS).max() < 0.05
+
+
+@pytest.mark.data
+def test_in_deep_bursts_trees_do_not_shorten_the_longest_waits(data):
+    """There they are closer in the middle than the estimator, but not at p90: one share for all would cover 84 %."""
+    history = read_history(data / "swf" / "METACENTRUM-2009-2.swf.gz").first(5000)
+    truth = np.log10(np.maximum(history.wait_s, 10.0))
+    lost = []
+    for make in (contextual_asa, boosted_asa):
+        forecasts = prequential(history, make)
+        quantiles = np.log10(np.maximum(forecasts.quantiles_s, 10.0))
+        lost.append(pinball(quantiles, truth)[history.started].mean())
+    shares = coverage(forecasts.quantiles_s, history.wait_s)[history.started].mean(axis=0)
+    assert shares[8] > 0.86
+    assert lost[1] < 0.985 * lost[0]
 
 
 def test_what_a_quantile_lacks_is_what_it_covered_too_little():
@@ -220,11 +238,13 @@ def state():
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 3},
         {"known": [10, 500, 20]},
         {"offsets": [0.0]},
         {"judged": [1.0, 2.0]},
         {"judged": [float("nan")] * 6},
+        {"levels": [1.0, 2.0]},
+        {"levels": [float("nan")] * 46},
         {"x": packed(np.zeros((3, 3), np.float32))},
         {"y": {}},
         {"base": {}},
@@ -236,6 +256,20 @@ def test_a_changed_state_is_refused(state, change):
     BoostedAsa.from_state(state)
     with pytest.raises(StateError):
         BoostedAsa.from_state({**state, **change})
+
+
+def test_a_state_of_version_1_goes_on(state):
+    """It had one share for all quantiles."""
+    waiting = state["waiting"]
+    said = unpacked(waiting["said"])
+    old = {**state, "version": 1, "waiting": {**waiting, "said": packed(said[:, :11])}}
+    del old["levels"]
+    again = BoostedAsa.from_state(old)
+    assert len(said)
+    assert again.state()["x"] == state["x"]
+    jobs, waits = site(320)
+    forecasts = replay(again, jobs[260:], waits[260:])
+    assert np.isfinite([one.quantiles_s for one in forecasts]).all()
 
 
 # ------------------------------------------------------------------------------- without the library
