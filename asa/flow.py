@@ -51,6 +51,7 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
+from asa.strategies.planned import at_price
 from asa.units import parse_duration, parse_memory
 from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
 
@@ -445,7 +446,7 @@ class Flow:
             hint = 'Write it below `if __name__ == "__main__":`.'
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
         opened = open_facility(backend, site, settings)
-        chosen = strategy or opened.strategy or "asa-plan"
+        chosen = at_price(strategy or opened.strategy or "asa-plan", opened.price)
         how = check_strategy(chosen)
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()

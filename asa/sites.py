@@ -9,6 +9,7 @@ A site file is TOML, with the backend and its settings at the top:
     partition = "batch"
     strategy = "asa-plan"       # of `asa run` there, unless --strategy is given
     notify = "ann@example.org"  # who is notified of its runs, unless --notify is given
+    price = "1 h = 200 core-hours"  # what an hour sooner is worth, unless --price or a strategy says it
 
     # What `asa doctor` found. It writes this part anew; what is set above wins.
     [observed]
@@ -37,7 +38,7 @@ from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
 from asa.core.files import in_words, replacing
 from asa.errors import InputError, UnknownNameError, near
-from asa.units import parse_duration
+from asa.units import parse_duration, parse_price
 from asa.workflow import MAX_INPUT_PATIENCE_S
 
 __all__ = [
@@ -55,6 +56,7 @@ _GROUP = "asa.backends"
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
 _NOTIFY = "notify"
+_PRICE = "price"
 _SHARE = "share"
 _INPUT_PATIENCE = "input_patience"
 _DEFAULT = "default"
@@ -87,6 +89,8 @@ class SiteFile:
         How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
         Who else may look at runs there: ``group``, or empty for nobody.
+    price
+        What time is worth there in core-hours, as `asa.units.parse_price` reads it; empty if not set.
     """
 
     path: Path
@@ -97,6 +101,7 @@ class SiteFile:
     notify: str = ""
     input_patience_s: float | None = None
     share: str = ""
+    price: str = ""
 
     @property
     def found(self) -> dict[str, Any]:
@@ -130,6 +135,8 @@ class OpenedSite:
         How many seconds stages there look for their inputs if they do not say so themselves; None if not set.
     share
         Who else may look at runs there: ``group``, or empty for nobody.
+    price
+        What time is worth there in core-hours, as `asa.units.parse_price` reads it; empty if not set.
     """
 
     backend: str
@@ -141,6 +148,7 @@ class OpenedSite:
     notify: str = ""
     input_patience_s: float | None = None
     share: str = ""
+    price: str = ""
 
 
 def sites_folder() -> Path:
@@ -205,6 +213,7 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
     """Check what a site file says of runs; what is left is for its backend."""
     observed = document.pop(_OBSERVED, {})
     patience_s = _patience_s(path, document.pop(_INPUT_PATIENCE, None))
+    price = _price_of(path, document.pop(_PRICE, ""))
     backend, strategy, notify, share = (document.pop(key, "") for key in ("backend", _STRATEGY, _NOTIFY, _SHARE))
     if not isinstance(backend, str):
         raise InputError("is no name", where=location(path, "backend"), hint=_known_backends())
@@ -221,7 +230,7 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
             "is neither a command nor an address", where=location(path, _NOTIFY), hint="Write it in quotes."
         )
     _check_share(share, location(path, _SHARE) if share else "")
-    return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share)
+    return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share, price)
 
 
 def _check_share(said: object, where: str) -> None:
@@ -229,6 +238,19 @@ def _check_share(said: object, where: str) -> None:
         raise InputError(
             f"{said!r} is nobody with whom runs can be shared", where=where, hint='Write "group", or leave it out.'
         )
+
+
+def _price_of(path: Path, said: object) -> str:
+    """Check a price of time, which may be a number of seconds for a core-hour."""
+    if said == "":
+        return ""
+    price = str(said).strip() if isinstance(said, str | int | float) and not isinstance(said, bool) else "no price"
+    try:
+        parse_price(price)
+    except InputError as error:
+        message = error.message if isinstance(said, str) else "is no price of time"
+        raise InputError(message, where=location(path, _PRICE), hint=error.hint) from None
+    return price
 
 
 def _patience_s(path: Path, said: object) -> float | None:
@@ -311,6 +333,7 @@ def open_facility(
         why,
         *((file.strategy, file.notify, file.input_patience_s) if file else ("", "", None)),
         share=share or (file.share if file else ""),
+        price=file.price if file else "",
     )
 
 
@@ -521,6 +544,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
         document.pop(_NOTIFY, None)
         document.pop(_INPUT_PATIENCE, None)
         document.pop(_SHARE, None)
+        document.pop(_PRICE, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""Durations in all of Slurm's spellings, memory sizes, core-hours.
+"""Durations in all of Slurm's spellings, memory sizes, core-hours, and what time is worth in these.
 
 Inside `asa` a duration is a number of seconds, and its name ends in ``_s``; memory is a number of bytes. Only this
 module reads them from text.
@@ -23,9 +23,11 @@ __all__ = [
     "core_hours",
     "format_core_hours",
     "format_duration",
+    "format_price",
     "format_walltime",
     "parse_duration",
     "parse_memory",
+    "parse_price",
     "parse_storage",
     "round_walltime",
 ]
@@ -53,6 +55,12 @@ _SLURM = re.compile(r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d
 _TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the point
 _HUMAN_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
 _DAY_S = 86400.0
+_CORE_HOURS = re.compile(r"(\d+(?:\.\d+)?)\s*core[- ]?h(?:ours?)?")
+_PER_TIME = re.compile(r"(.*?)\s*(?:/|\b(?:per|an?)\b)\s*([a-z]+)")
+_AS_PRICE = (
+    'Say what an hour sooner is worth to you, as in "1 h = 200 core-hours", or how many seconds sooner a core-hour is '
+    "worth, as in 18. 0: time alone counts."
+)
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 _MEMORY_EXPONENT = {"k": 1, "": 2, "m": 2, "g": 3, "t": 4, "p": 5}
 
@@ -256,6 +264,74 @@ def core_hours(cores: int, seconds: float) -> float:
     56.0
     """
     return cores * seconds / 3600.0
+
+
+def parse_price(text: str) -> float:
+    """Read what time is worth in core-hours, as seconds that a core-hour is worth.
+
+    Parameters
+    ----------
+    text
+        A time and core-hours that are worth the same to somebody, as in ``1 h = 200 core-hours``, in either order;
+        ``200 core-hours per hour``; or a number of seconds for one core-hour, 0 where core-hours do not count.
+
+    Raises
+    ------
+    InputError
+        It is none of these.
+
+    Examples
+    --------
+    >>> [parse_price(t) for t in ("1 h = 200 core-hours", "200 core-hours an hour", "1 core-hour = 18 s", "18")]
+    [18.0, 18.0, 18.0, 18.0]
+    """
+    given = " ".join(text.lower().split())
+    try:
+        price_s = float(given)
+    except ValueError:
+        price_s = _price_in_words(given)
+    if not 0 <= price_s < math.inf:
+        raise InputError(f"{text!r} is no price of time", hint=_AS_PRICE)
+    return price_s
+
+
+def _price_in_words(given: str) -> float:
+    """Give the seconds that a core-hour is worth; nan if the words do not say it, or one side is nothing."""
+    sides = [side.strip() for side in given.split("=")]
+    if len(sides) == 1 and (match := _PER_TIME.fullmatch(given)):
+        sides = [match[1], f"1 {match[2]}"]
+    if len(sides) != 2:
+        return math.nan
+    if _CORE_HOURS.fullmatch(sides[0]):
+        sides.reverse()
+    time, hours = sides[0], _CORE_HOURS.fullmatch(sides[1])
+    if hours is None or not _WITH_UNITS.fullmatch(time):
+        return math.nan
+    try:
+        seconds = parse_duration(time)
+    except InputError:
+        return math.nan
+    return seconds / float(hours[1]) if seconds > 0 and float(hours[1]) > 0 else math.nan
+
+
+def format_price(price_s: float) -> str:
+    """Write for people how many core-hours an hour sooner is worth.
+
+    Parameters
+    ----------
+    price_s
+        How many seconds a core-hour is worth.
+
+    Examples
+    --------
+    >>> format_price(18.0), format_price(2400.0), format_price(0.0)
+    ('1 h = 200 core-hours', '1 h = 1.5 core-hours', 'core-hours do not count')
+    """
+    if price_s <= 0:
+        return "core-hours do not count"
+    hours = 3600.0 / price_s
+    amount = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+    return f"1 h = {amount} core-hour{'' if amount == '1' else 's'}"
 
 
 def format_core_hours(hours: float) -> str:

@@ -86,7 +86,7 @@ def test_candidates_jobs_and_reasons_fit_into_a_narrow_terminal(place, tmp_path)
         assert command.startswith("  asa run flow.toml --backend simulated")
         assert command.endswith("--strategy asa-plan")
         heads = [line.split("  ")[0] for line in lines]
-        assert [heads.count(mark) for mark in "BPC*"] == [1, 1, 1, 1]
+        assert [heads.count(mark) for mark in "BPC*"] == [1, 1, 1, 2], "the chosen one is also on the frontier"
         assert any("│" in line and "*" in line for line in lines)
         words = " ".join(shown.split())
         assert "1. submit fetch" in words
@@ -140,9 +140,71 @@ def test_what_is_wanted_decides(place):
     assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
 
 
+WIDE = 'cores = [4, 8, 16, 64]\nexpected = { 4 = "4h", 8 = "130min", 16 = "75min", 64 = "40min" }\nwalltime = "5h"\n'
+
+
+def write_wide(folder):
+    (folder / "flow.toml").write_text(
+        f'name = "flow"\n[defaults]\ncommand = "true"\n[[stage]]\nname = "a"\n{WIDE}'
+        f'[[stage]]\nname = "b"\nafter = ["a"]\n{WIDE}'
+    )
+
+
+def test_the_frontier_shows_what_an_hour_sooner_costs_and_the_choice_on_it(place, tmp_path):
+    """In the document and in a table; at a price in words the choice has the least hours x price + core-hours."""
+    write_wide(tmp_path)
+    chosen_hours = []
+    for worth in (0.5, 20, 2000):
+        document = told(place, "--price", f"1 h = {worth} core-hours")
+        assert document["price_core_hours_per_hour"] == pytest.approx(worth)
+        assert document["price_from"] == "--price"
+        rows = document["frontier"]
+        costs = [row["time_s"] / 3600 * worth + row["core_hours"] for row in rows]
+        [mine] = [number for number, row in enumerate(rows) if row["chosen"]]
+        assert costs[mine] == min(costs)
+        assert rows[mine]["core_hours"] == pytest.approx(chosen(document)["core_hours"])
+        assert rows[mine]["cores"] == [job["cores"] for job in document["jobs"]]
+        assert rows[0]["hour_sooner_core_hours"] is None
+        chosen_hours.append(rows[mine]["core_hours"])
+    assert chosen_hours == sorted(chosen_hours)
+    assert chosen_hours[0] < chosen_hours[-1]
+    shown = place("--price", "1 h = 20 core-hours").stdout
+    table = shown.partition("Time against core-hours")[2].partition("\n\n")[0].splitlines()
+    assert sum(line.startswith("*") for line in table) == 1
+    words = " ".join(shown.split())
+    assert "the lowest cost, if 1 h = 20 core-hours (a core-hour is worth 3m00s)." in words
+    assert "*: of these the least hours x 20 + core-hours." in words
+    assert shown.rstrip().endswith("--strategy 'asa-plan:price=1 h = 20 core-hours'")
+
+
+def test_a_price_is_kept_in_a_site_file(place, tmp_path, log):
+    """It holds for a plan and a run; what is said for one command wins, and so does a budget."""
+    write_wide(tmp_path)
+    site = tmp_path / "here.toml"
+    settings = f'backend = "simulated"\ntrace = "{log}"\nage_accrues = false\n'
+    site.write_text(f'price = "1 h = 2000 core-hours"\n{settings}')
+    where = ("flow.toml", "--site", site, "--bank", "none", "--output", "json")
+    document = json.loads(asa("plan", *where).stdout)
+    assert (document["price_core_hours_per_hour"], document["price_from"]) == (2000, f"site file {site}")
+    assert document["strategy"] == "asa-plan:price=1 h = 2000 core-hours"
+    dry = json.loads(asa("run", *where, "--dry-run").stdout)
+    assert dry["strategy"] == document["strategy"]
+    assert [job["cores"] for job in dry["jobs"]] == [job["cores"] for job in document["jobs"]]
+    assert json.loads(asa("plan", *where, "--price", "3").stdout)["price_s_per_core_hour"] == 3
+    assert json.loads(asa("plan", *where, "--at-most", "2").stdout)["strategy"] == "asa-plan:at-most=2"
+    named = json.loads(asa("run", *where, "--dry-run", "--strategy", "asa-plan:price=7").stdout)
+    assert named["strategy"] == "asa-plan:price=7"
+    assert json.loads(asa("run", *where, "--dry-run", "--strategy", "chained").stdout)["strategy"] == "chained"
+    site.write_text(f'price = "1 h = many"\n{settings}')
+    told_wrong = asa("plan", *where, code=2).stderr
+    assert f"{site}:1: '1 h = many' is no price of time" in told_wrong
+    assert "1 h = 200 core-hours" in told_wrong
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--price", "1 h = 200"), "--price: '1 h = 200' is no price of time"),
         (("--deadline", "soon"), "--deadline: 'soon' is no time"),
         (("--price", "much"), "price"),
         (("--at-most", "-1"), "at-most"),

@@ -101,6 +101,10 @@ def test_a_site_is_named_by_its_stem_or_given_by_its_path(folder, tmp_path, monk
     [
         ("backend = club", "is not valid TOML"),
         ("backend = 3", "is no name"),
+        ('backend = "x"\nprice = "much"', "'much' is no price of time"),
+        ('backend = "x"\nprice = true', "is no price of time"),
+        ('backend = "x"\nprice = [3]', "is no price of time"),
+        ('backend = "x"\nprice = -3', "is no price of time"),
         ("observed = 3", "is not as `asa doctor` writes it"),
         ('backend = "x"\nobserved.settings = 3', "is not as `asa doctor` writes it"),
         (b"\xff", "is not UTF-8"),

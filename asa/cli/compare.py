@@ -99,6 +99,15 @@ _Strategies = Annotated[
         autocompletion=complete_strategies,
     ),
 ]
+_Price = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='Also asa-plan at this price of time, as "1 h = 200 core-hours" (an hour sooner is worth so much to you); '
+        "may be repeated.",
+        metavar="PRICE",
+        show_default=False,
+    ),
+]
 _Seeds = Annotated[int, typer.Option(help="Replications of each strategy and number of cores.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
     int,
@@ -171,6 +180,7 @@ def compare(
     cores: _Cores = None,
     widths: _Widths = None,
     strategies: _Strategies = None,
+    price: _Price = None,
     seeds: _Seeds = 20,
     seed: _Seed = 0,
     age_accrues: _AgeAccrues = True,
@@ -196,6 +206,8 @@ def compare(
 
     With a choice of widths: `asa compare montage --system uppmax --cores 640 --widths 80,160,320,640`
 
+    What an hour sooner costs: the last table, with one more row for each `--price "1 h = 50 core-hours"`
+
     On a recorded log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
 
     Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --option malleable=0.5`
@@ -219,7 +231,7 @@ def compare(
         make_workflow=make_workflow,
         site=site,
         cores=counts,
-        strategies=_named(strategies, make_workflow(counts[0])),
+        strategies=(*_named(strategies, make_workflow(counts[0])), *_at_prices(price or ())),
         seeds=tuple(range(seed, seed + seeds)),
         estimator=estimator,
         history=history,
@@ -229,7 +241,7 @@ def compare(
         sys.stderr.write(f"Note: {comparison.assumed}.\n")
     runs = run_study(run_comparison, comparison, executor=executor, jobs=jobs)
     if output is RunsOutput.JSON:
-        print_json([run.as_dict() for run in runs])
+        print_json(_with_frontier(runs))
     elif output is RunsOutput.CSV:
         _print_csv(runs)
     else:
@@ -245,6 +257,38 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
         return names_in(strategies, "--strategies")
     is_moldable = any(stage.moldable for stage in workflow.stages.values())
     return (*_DEFAULT_STRATEGIES[:-1], *([_OWN_SHAPES] if is_moldable else []), _DEFAULT_STRATEGIES[-1])
+
+
+def _at_prices(prices: Sequence[str]) -> tuple[str, ...]:
+    """Name the strategies that choose at the prices given."""
+    from asa.studies.compare.frontier import AT_PRICE
+    from asa.units import parse_price
+
+    found = []
+    for price in prices:
+        try:
+            price_s = parse_price(price)
+        except InputError as error:
+            raise InputError(error.message, where="--price", hint=error.hint) from None
+        amount = f"{float(f'{3600 / price_s:.6g}'):.9f}".rstrip("0").rstrip(".") if price_s else "0"
+        found.append(f"{AT_PRICE}{amount} core-h/h" if amount != "0" else f"{AT_PRICE}{price_s:g}")  # short, for tables
+    return tuple(dict.fromkeys(found))
+
+
+def _with_frontier(runs: Sequence[CompareRun]) -> list[dict[str, Any]]:
+    """Give all runs, each with whether the means of its strategy at its size are on the frontier, and at what price."""
+    from asa.studies.compare.frontier import frontier_rows
+    from asa.studies.compare.table import cells_of
+
+    costs = {(row.cell.cores, row.cell.strategy): row.hour_sooner for row in frontier_rows(cells_of(runs))}
+    return [
+        {
+            **run.as_dict(),
+            "on_frontier": (run.cores, run.strategy) in costs,
+            "hour_sooner_core_hours": costs.get((run.cores, run.strategy)),
+        }
+        for run in runs
+    ]
 
 
 def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> dict[str, Any]:

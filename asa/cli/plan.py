@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -35,9 +35,10 @@ from asa.core import plugins, temporary
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import format_core_hours, format_duration, parse_duration
+from asa.units import format_core_hours, format_duration, format_price, parse_duration, parse_price
 
 if TYPE_CHECKING:
+    from asa.cli.frontier import PlanOnFrontier
     from asa.cli.weighing import WeighedStage
     from asa.core.console import Console
     from asa.report.frontier import PlanAmongOthers
@@ -72,11 +73,11 @@ def plan(
     price: Annotated[
         str | None,
         typer.Option(
-            help="How many seconds of makespan one core-hour is worth to you; 0 for the fastest plan. [default: one "
-            "percent more core-hours is worth it if the workflow ends 0.8 percent sooner, or 0.1 percent where widths "
-            "are chosen; both beside Per-Stage's]",
+            help='What an hour sooner is worth to you, as "1 h = 200 core-hours"; or how many seconds one core-hour is '
+            "worth, 0 for the fastest plan. [default: the site file's; else one percent more core-hours is worth it if "
+            "the workflow ends 0.8 percent sooner, or 0.1 percent where widths are chosen]",
             show_default=False,
-            metavar="SECONDS",
+            metavar="PRICE",
         ),
     ] = None,
     at_most: Annotated[
@@ -122,8 +123,9 @@ def plan(
     early waits while other stages run, but may start too early and idle. asa-plan weighs these costs with the predicted
     waits, and takes the plan with the lowest expected cost of time and core-hours together.
 
-    The first table has the candidates, each with its expected makespan and the range of 8 in 10 runs; the second has
-    the jobs of the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
+    The first table has the candidates, each with its expected makespan and the range of 8 in 10 runs. The second shows
+    what an hour sooner costs, of plans of which none is better in both time and core-hours. The third has the jobs of
+    the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
 
     Example: `asa plan flow.toml --at-most 1.1 --explain merge`
 
@@ -141,7 +143,8 @@ def plan(
     asked = read_asked(workflow, backend, site, given, cores, forecasting, width=width, only_look=True)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
-    shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
+    price, price_of = _price(price, asked, is_bound=at_most is not None or deadline is not None)
+    shown = replace(_looked(asked, {"price": price, "at-most": at_most, "deadline": deadline}), price_of=price_of)
     weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
     if output is Output.JSON:
         print_json(shown.as_dict(weighed))
@@ -152,6 +155,22 @@ def plan(
         _print(shown, weighed, shlex.join(["asa", "run", *run]), is_model=not asked.source)
     if picture is not None:
         _draw(shown, picture)
+
+
+def _price(given: str | None, asked: AskedRun, *, is_bound: bool) -> tuple[str | None, str]:
+    """Give the price to plan by, the user's or else the site file's, and where it is from.
+
+    `is_bound`: whether a budget or a deadline decides, so that the site file's has no say.
+    """
+    if given is not None:
+        try:
+            parse_price(given)
+        except InputError as error:
+            raise InputError(error.message, where="--price", hint=error.hint) from None
+        return given.strip(), "--price"
+    if asked.opened.price and not is_bound:
+        return asked.opened.price, f"site file {asked.opened.file}"
+    return None, ""
 
 
 def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
@@ -313,6 +332,7 @@ class _Shown:
     outlook: Outlook
     submissions: Mapping[tuple[str, ...], PlannedJob]
     candidates: tuple[PlanAmongOthers, ...]
+    price_of: str = ""  # where the price is from; empty for the usual one
 
     @property
     def is_informed(self) -> bool:
@@ -374,6 +394,8 @@ class _Shown:
             "now_s": self.now_s,
             "informed": self.is_informed,
             "price_s_per_core_hour": outlook.question.price_s if self.is_informed else None,
+            "price_core_hours_per_hour": 3600 / price_s if (price_s := self.deciding_price_s) else None,
+            "price_from": self.price_of or "default",
             "at_most": self.aim.at_most,
             "deadline_s": self.aim.deadline_s,
             "per_stage": {
@@ -381,10 +403,25 @@ class _Shown:
                 "makespan_s": outlook.per_stage_s if self.is_informed else None,
             },
             "candidates": [self._candidate_as_dict(one) for one in self.candidates],
+            "frontier": [row.as_dict() for row in self.frontier()],
             "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
             **({"shapes": {name: choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
         }
+
+    @property
+    def deciding_price_s(self) -> float | None:
+        """How many seconds a core-hour is worth, if that decides; None where a budget or a deadline does."""
+        is_bound = self.aim.at_most is not None or self.aim.deadline_s is not None
+        return self.outlook.question.price_s if self.is_informed and not is_bound else None
+
+    def frontier(self) -> list[PlanOnFrontier]:
+        """Give the plans of which none is better in both time and core-hours."""
+        from asa.cli.frontier import frontier_rows
+
+        if not self.is_informed:
+            return []
+        return frontier_rows(self.outlook, self.candidates, is_priced=self.deciding_price_s is not None)
 
     def choices(self) -> Mapping[str, Choice]:
         """Give the shapes that were weighed, by stage."""
@@ -415,9 +452,14 @@ class _Shown:
             return self._why_within()
         if self.made.capabilities.charges == "used":
             return "Chosen: the fastest plan, because this site charges for what is used, not for what is held."
-        worth = f"if a core-hour is worth {format_duration(outlook.question.price_s)} of makespan"
+        price_s = outlook.question.price_s
+        if price_s <= 0:
+            return "Chosen: the fastest plan, because core-hours do not count (a price of 0)."
+        each = f"(a core-hour is worth {format_duration(price_s)})" if price_s >= 1 else ""
+        worth = " ".join(filter(None, [f"if {format_price(price_s)}", each]))
         if aim.price_s is not None:
-            return f"Chosen: the plan with the lowest cost, {worth}."
+            of = f", as {self.price_of} says" if self.price_of.startswith("site") else ""
+            return f"Chosen: the plan with the lowest cost, {worth}{of}."
         share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
         otherwise = "--price, --at-most and --deadline change this"
         return f"Chosen: the plan with the lowest cost, {worth}: {share} makespan. {otherwise}."
@@ -535,6 +577,7 @@ def _table(*columns: str, left: Sequence[str]) -> Any:
 
 
 def _print_candidates(console: Console, shown: _Shown) -> None:
+    from asa.cli.frontier import print_frontier
     from asa.report.frontier import CHOSEN, frontier_letters, interval_s
 
     candidates = shown.candidates
@@ -567,6 +610,9 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
     for line in frontier_letters(candidates, min(console.width, 90)):
         console.print(line, markup=False, no_wrap=True)
     console.print()
+    if len(rows := shown.frontier()) > 1:
+        is_typical = shown.outlook.question.typically
+        print_frontier(console, rows, typically=is_typical, price_s=shown.deciding_price_s)
 
 
 def _mode(job: SearchedJob) -> str:

@@ -156,6 +156,7 @@ def run(
     from asa.cli.pooled import facility_for
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
+    from asa.strategies.planned import at_price
 
     if strategy is not None:
         check_strategy(strategy)
@@ -166,7 +167,7 @@ def run(
     given = Given(parameters, options, either)
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     runs_in = _checked_runs_folder(runs)
-    chosen = strategy or asked.opened.strategy or _STRATEGY
+    chosen = at_price(strategy or asked.opened.strategy or _STRATEGY, asked.opened.price)
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))

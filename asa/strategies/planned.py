@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from asa.backend import DependencyType
 from asa.units import format_duration
@@ -21,6 +21,7 @@ from .base import (
     RunView,
     StageView,
     Strategy,
+    load_strategy,
 )
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .planning.elasticity import additions, looked_after
@@ -73,7 +74,9 @@ class Planned(Strategy):
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
-        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``, ``shapes``.
+        """Make one from text: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
+
+        A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour.
 
         Raises
         ------
@@ -221,6 +224,23 @@ class Planned(Strategy):
                 idles = "has idled for as long as" if view.now_s >= stage.hold_until_s else "would idle for longer than"
                 begins = f": the stage can begin in about {format_duration(ready_s)}" if ready_s >= 1 else ""
                 yield Cancellation(stage.job_id, f"it {idles} it may{begins}")
+
+
+def at_price(strategy: str, price: str) -> str:
+    """Give the name of a strategy that plans at a site's price; the same where it takes none, or says what it wants.
+
+    `strategy`: its name, with its settings.
+    `price`: in words or seconds; empty for none.
+
+    Examples
+    --------
+    >>> at_price("asa-plan", "1 h = 20 core-hours"), at_price("asa-plan:at-most=1.1", "18"), at_price("chained", "18")
+    ('asa-plan:price=1 h = 20 core-hours', 'asa-plan:at-most=1.1', 'chained')
+    """
+    made = load_strategy(strategy) if price else None
+    if not isinstance(made, Planned) or made.aim != replace(made.aim, price_s=None, at_most=None, deadline_s=None):
+        return strategy
+    return f"{strategy}:price={price}"
 
 
 def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.errors import RunError
+from asa.studies.compare.frontier import Cell
 from asa.studies.compare.study import CompareRun
-from asa.studies.compare.table import Cell, cells_of, claimed
+from asa.studies.compare.table import cells_of, claimed
 from asa.units import format_duration
 from asa.workflow import Workflow
 

@@ -198,7 +198,7 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("asa-plan:cost=1", "no setting 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
+    [("asa-plan:cost=1", "no setting 'cost'"), ("asa-plan:price=cheap", "'cheap' is no price of time"),
      ("asa-plan:deadline=soon", "'soon' is no time"),
      ("asa-plan:grow=1", "'1' is not yes or no"),
      ("asa-plan:shapes=wide", "not a choice of shapes"), ("chained:price=1", "takes no settings")],

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from asa.timeline import Lane, Timeline
 from asa.units import format_duration
@@ -432,12 +433,22 @@ class Dot:
     y_interval: tuple[float, float] | None = None
     # which of the palette, as in other drawings of the same things; the place among the points if not given
     colour: int | None = None
+    is_marked: bool = False  # with a ring around it
 
 
-def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_time: bool = False) -> str:
+def dots(
+    points: Sequence[Dot],
+    *,
+    title: str,
+    x_words: str,
+    y_words: str,
+    in_time: bool = False,
+    joined: Sequence[int] = (),
+) -> str:
     """Draw named points; those nearer the lower left corner cost less of both.
 
     `in_time`: whether the horizontal axis is in seconds.
+    `joined`: the indices of points with a line from each to the next.
     """
     names = [_short(point.name, 2 * _NAME) for point in points]
     left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _WIDE_LETTER * max(map(len, names), default=0))
@@ -447,6 +458,8 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_ti
     x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - right, plot, in_time=in_time)
     canvas.text(left + (_WIDTH - left - right) / 2, top + plot + 40, x_words, anchor="middle")
     canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
+    for one, other in pairwise([points[index] for index in joined]):
+        canvas.line(x(one.x), y(one.y), x(other.x), y(other.y), "joint")
     order = sorted(range(len(points)), key=lambda place: -points[place].y)
     spread = _apart([y(points[place].y) + 4 for place in order], _LINE - 3, top + plot + 4)
     for place, at in zip(order, spread, strict=True):
@@ -461,6 +474,8 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str, in_ti
             f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
             f'aria-label="{escape(label)}"><title>{escape(label)}</title></circle>'
         )
+        if one.is_marked:
+            canvas.add(f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="8.5" class="ring"/>')
         canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
         canvas.text(_WIDTH - right + 8, at, names[place])
     return canvas.svg()

@@ -26,7 +26,7 @@ from asa.strategies.base import (
     Weighed,
     predicted,
 )
-from asa.units import core_hours
+from asa.units import core_hours, parse_price
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Stage, Workflow
 
@@ -46,7 +46,8 @@ _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
 _ALIKE = 1.25  # times
 _ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have it
-_PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
+_PRICES = np.geomspace(1 / 64, 64, 13)  # times the fair one
+_PRICES_OF_SHAPES = np.geomspace(1 / 1024, 64, 17)  # likewise: the widest are chosen only where hours hardly count
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
 # likewise where shapes are chosen: narrow ones cost so much less that a higher price would never choose a faster one
@@ -64,8 +65,9 @@ _LEVELS = np.array(LEVELS)
 class Aim:
     """What a user wants."""
 
-    # seconds that a core-hour is worth. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of its
-    # makespan.
+    # seconds that a core-hour is worth: of plans that with the least `Question.cost_s` is taken, time plus price times
+    # core-hours. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan; where shapes
+    # are chosen, 0.1 percent, of the shapes that are best by that rule stage by stage.
     price_s: float | None = None
     # upper bound of core-hours, times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
@@ -79,7 +81,7 @@ class Aim:
 
 
 def read_aim(settings: Mapping[str, str]) -> Aim:
-    """Read an aim: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``, and ``shapes=own``.
+    """Read an aim: ``price``, as `parse_price` reads it, ``at-most``, ``deadline``, ``grow``, and ``shapes=own``.
 
     A deadline is in ISO 8601 or seconds.
 
@@ -93,7 +95,7 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
         hint = f"{near(unknown, known)}Known: {', '.join(known)}."
         raise InputError(f"there is no setting {unknown!r}", where="asa-plan", hint=hint)
     return Aim(
-        _number("price", settings.get("price")),
+        _price_s(settings.get("price")),
         _number("at-most", settings.get("at-most")),
         _moment(settings.get("deadline")),
         _truth(settings.get("grow", "no")),
@@ -122,6 +124,13 @@ def _number(name: str, text: str | None) -> float | None:
     if value is not None and not 0 <= value < math.inf:
         raise InputError(f"{text!r} is no number from 0 on", where=f"asa-plan: {name}", hint="As in 1.1, or 30.")
     return value
+
+
+def _price_s(text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_price(text)
+    except InputError as error:
+        raise InputError(error.message, where="asa-plan: price", hint=error.hint) from None
 
 
 def _moment(text: str | None) -> float | None:
@@ -163,6 +172,9 @@ class Outlook:
     per_stage_s: float
     planned: int = 0  # stages without a job that are planned, and that are not yet, for there are too many
     left_out: int = 0
+    prices_s: tuple[
+        float, ...
+    ] = ()  # of a core-hour, from one at which time counts alone to one at which it hardly does
 
     @property
     def end_s(self) -> Samples:
@@ -192,7 +204,7 @@ class Outlook:
 
     def frontier(self) -> list[Sketch]:
         """Give the best plans at many prices, by core-hours."""
-        return [sketch for _, sketch in _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)]
+        return [sketch for _, sketch in priced_frontier(self.question, self.prices_s)]
 
 
 def _modes(site: Capabilities) -> frozenset[Keep]:
@@ -204,11 +216,6 @@ def _modes(site: Capabilities) -> frozenset[Keep]:
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Keep.NOTHING, Keep.AWAIT})
     return frozenset({Keep.NOTHING, Keep.DEPENDENCY}) if site.age_accrues else frozenset(Keep)
-
-
-def _at_all_prices(question: Question, makespan_s: float, hours: float) -> list[tuple[float, Sketch]]:
-    fair_s = fair_price_s(makespan_s, hours)
-    return priced_frontier(question, [fair_s * price for price in _PRICES])
 
 
 def fair_price_s(makespan_s: float, hours: float) -> float:
@@ -262,11 +269,14 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)
     makespan_s = _per_stage_s(view, alone, table(alone))
-    price_s = _WORTH * fair_price_s(makespan_s, hours) if aim.price_s is None else aim.price_s
-    if is_moldable and aim.price_s is None:  # what the own shapes cost says little of the others
+    fair_s, worth, grid = fair_price_s(makespan_s, hours), _WORTH, _PRICES
+    if is_moldable:  # what the own shapes cost says little of the others
         fitting = _fitting_shapes(parts, left, table)
         typical_s = _per_stage_s(view, fitting, table(fitting)) if fitting else 0.0
-        price_s = WORTH_OF_SHAPES * fair_price_s(typical_s, sum(block.core_hours for block in fitting))
+        fair_s, worth = fair_price_s(typical_s, sum(block.core_hours for block in fitting)), WORTH_OF_SHAPES
+        grid = _PRICES_OF_SHAPES
+    price_s = worth * fair_s if aim.price_s is None else aim.price_s
+    prices_s = tuple((fair_s * grid).tolist())
     if site.charges == "used":
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
@@ -274,11 +284,15 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True)
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
-        plans = _at_all_prices(question, makespan_s, hours)
+        plans = priced_frontier(question, prices_s)
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
-    return Outlook(view.now_s, under_way, question, sketch, table.forecast, hours, makespan_s, waiting, left_out)
+    elif aim.price_s is not None:  # no plan that is shown beside it may cost less: a search keeps only some ways
+        plans = priced_frontier(question, prices_s)
+        sketch = min([sketch, *(plan for _, plan in plans)], key=question.cost_s)
+    measure = hours, makespan_s
+    return Outlook(view.now_s, under_way, question, sketch, table.forecast, *measure, waiting, left_out, prices_s)
 
 
 def _part_of(view: RunView) -> RunView:

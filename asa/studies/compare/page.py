@@ -8,8 +8,9 @@ from asa.report.intervals import ends, written
 from asa.report.page import Column, Page, PageFigure, PageTable, Part, Section, Text
 from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
 from asa.studies.compare.figures import makespans_by_stage
+from asa.studies.compare.frontier import Cell, about_prices, frontier_rows, named
 from asa.studies.compare.study import CompareRun
-from asa.studies.compare.table import Cell, about_shapes, cells_of, normalised_averages, sentence
+from asa.studies.compare.table import about_shapes, cells_of, normalised_averages, sentence
 
 _MEASURES = (
     ("makespan_s", "Makespan", None),
@@ -51,7 +52,7 @@ def comparison_page(
         said.append(shapes)
     sections = [
         Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),
-        Section("cost", "What it costs", [_frontier(cells, counts), *_averages(cells)]),
+        Section("cost", "What it costs", [_frontier(cells, counts), *_prices(cells), *_averages(cells)]),
         Section("figures", "All figures", [_table(cells), *made_of]),
     ]
     if drawn := _timelines(runs):
@@ -92,13 +93,34 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
             ends(cell.intervals["makespan_s"]),
             ends(cell.intervals["core_hours"]),
             strategies.index(cell.strategy),
+            is_marked=cell.is_choice,
         )
         for cell in cells
     ]
-    drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True)
-    return PageFigure(
-        drawn, "Makespan and core-hours, in the colours above. Nearer to the lower left corner is better in both."
+    best = [cells.index(row.cell) for row in frontier_rows(cells)]
+    drawn = dots(points, title="Time and cost", x_words="makespan", y_words="core-hours", in_time=True, joined=best)
+    text = (
+        "Makespan and core-hours, in the colours above. Nearer to the lower left corner is better in both; none is "
+        "better in both than those on the line."
     )
+    ringed = " With a ring: what asa-plan chose." if any(point.is_marked for point in points) else ""
+    return PageFigure(drawn, f"{text}{ringed}")
+
+
+def _prices(cells: Sequence[Cell]) -> list[Part]:
+    """Show what an hour sooner costs, and what that means for prices that were given."""
+    found = frontier_rows(cells)
+    if len(found) < 2:
+        return [Text(said)] if (said := tuple(about_prices(cells))) else []
+    columns = [
+        Column("None is better in both"), Column.of_time("Makespan"), Column.of_time("9 in 10 within"),
+        Column("Core-hours", 1), Column("An hour sooner, core-hours", 2),
+    ]  # fmt: skip
+    rows: list[list[str | float | None]] = [
+        [named(row.cell, cells), row.cell.point[0], row.p90_s, row.cell.point[1], row.hour_sooner] for row in found
+    ]
+    text = "An hour sooner: what each hour costs by which a row ends sooner than the one above."
+    return [PageTable(columns, rows, " ".join([text, *about_prices(cells)]))]
 
 
 def _averages(cells: Sequence[Cell]) -> list[Part]:

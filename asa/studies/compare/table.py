@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -13,13 +12,11 @@ from rich.text import Text
 
 from asa.core.intervals import Interval, beyond_chance, mean_interval, statistic_interval
 from asa.metrics import RunMetrics
+from asa.studies.compare.frontier import CHOOSES, IN_OWN_SHAPES, Cell, about_prices, frontier_rows, named
 from asa.studies.compare.study import CompareRun, group
 from asa.studies.paper.verdicts import average_above_best
-from asa.studies.present import Row, Table
+from asa.studies.present import Row, Table, number
 from asa.units import format_duration
-
-CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
-"""Where stages have several shapes: who chooses among them, and the same plans without."""
 
 _HEROES = (CHOOSES, "asa")  # of whom the sentence is
 _RIVALS = ("big-job", "per-stage", "asa", "chained", IN_OWN_SHAPES)
@@ -33,18 +30,6 @@ _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int | None]]
     "overhead_core_hours": ("Idle", lambda m: m.overhead_core_hours, True, 2),
     "hit_ratio": ("Hits %", lambda m: 100 * m.hit_ratio, False, 0),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One strategy at one core count: its runs and the interval of each column."""
-
-    cores: int
-    strategy: str
-    runs: tuple[CompareRun, ...]  # one a seed, failed ones too
-    # over the runs that completed, by `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours` and `hit_ratio`; the
-    # last is in percent
-    intervals: dict[str, Interval]
 
 
 def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
@@ -98,6 +83,7 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
         parts += [_table(cores, here), Padding(Text(sentence(here)), (0, 0, 1, 2))]
     if len({cell.strategy for cell in cells}) > 1 < len({cell.cores for cell in cells}):
         parts.append(_averages_table(normalised_averages(cells)))
+    parts += _frontier(cells)
     parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
         Text(
@@ -175,6 +161,40 @@ def _value(interval: Interval, decimals: int | None, *, best: bool) -> Text:
         return Text("-", style="dim")
     mean = format_duration(interval.mean) if decimals is None else f"{interval.mean:,.{decimals}f}"
     return Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
+
+
+def _frontier(cells: Sequence[Cell]) -> list[RenderableType]:
+    """Show the means than which none is better in both, what was chosen, and what each given price says of them."""
+    found = frontier_rows(cells)
+    if len(cells) < 2 or not found:
+        return []
+    rows = []
+    for row in found:
+        costs = (
+            "" if row.hour_sooner is None else f"{number(row.hour_sooner, 0 if row.hour_sooner >= 10 else 2)} core-h"
+        )
+        time_s, hours = row.cell.point
+        cells_of_row = (
+            named(row.cell, cells),
+            number(time_s, None),
+            number(row.p90_s, None),
+            number(hours, 1),
+            costs,
+        )
+        rows.append(Row(cells_of_row, "bold green" if row.cell.is_choice else ""))
+    title = "Time against core-hours: none is better in both than one of these"
+    table = Table(["Strategy", "Makespan", "9 in 10", "Core-h", "An hour sooner"], rows, title, wraps=(0,))
+    words = [
+        "9 in 10: end within that. An hour sooner: what each hour costs by which a row ends sooner than the one above."
+    ]
+    beaten = [cell for cell in cells if cell.is_choice and all(row.cell is not cell for row in found)]
+    for cell in beaten:
+        time_s, hours = cell.point
+        better = next((row.cell for row in found if row.cell.point[0] <= time_s and row.cell.point[1] <= hours), None)
+        if better is not None:
+            words.append(f"{named(cell, cells)} is not among them: {named(better, cells)} is as soon and as cheap.")
+    words += about_prices(cells)
+    return [table, Padding(Text(" ".join(words)), (0, 0, 1, 2))]
 
 
 def _averages_table(averages: dict[str, dict[str, float]]) -> Table:

@@ -22,6 +22,7 @@ from asa.hosted.graph import Graph, HostJob
 from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name, runs_folder
 from asa.printable import printable
+from asa.strategies.planned import at_price
 from asa.units import parse_duration
 from asa.workflow import Stage
 
@@ -54,7 +55,7 @@ class Executor(RemoteExecutor):
             self._default_s = parse_duration(str(settings.walltime))
             self._opened = open_batch_system(settings.backend, settings.site, settings.option or [])
             self._settings = Settings(
-                strategy=settings.strategy or self._opened.strategy or "asa-plan",
+                strategy=at_price(settings.strategy or self._opened.strategy or "asa-plan", self._opened.price),
                 estimator=settings.estimator,
                 bank=bank_folder(settings.bank),
                 history=settings.history,

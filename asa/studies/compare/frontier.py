@@ -1,0 +1,91 @@
+"""What time costs in a comparison: means than which none is better in both, and what an hour sooner costs there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asa.core.intervals import Interval
+from asa.report.tradeoff import cheapest, hour_costs, unbeaten
+from asa.studies.compare.study import CompareRun
+from asa.units import format_price, parse_price
+
+CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
+"""Where stages have several shapes: who chooses among them, and the same plans without."""
+
+AT_PRICE = f"{CHOOSES}:price="
+"""Who chooses at a price, which follows."""
+
+_ENOUGH = 10  # runs of which 9 in 10 can be told
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One strategy at one core count: its runs and the interval of each column."""
+
+    cores: int
+    strategy: str
+    runs: tuple[CompareRun, ...]  # one a seed, failed ones too
+    # over the runs that completed, by `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours` and `hit_ratio`; the
+    # last is in percent
+    intervals: dict[str, Interval]
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """Its mean time in seconds, and its mean core-hours."""
+        return self.intervals["makespan_s"].mean, self.intervals["core_hours"].mean
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is what asa-plan chose, at a price or at the usual one."""
+        return self.strategy == CHOOSES or self.strategy.startswith(AT_PRICE)
+
+
+@dataclass(frozen=True, slots=True)
+class CellOnFrontier:
+    """A cell on the frontier."""
+
+    cell: Cell
+    p90_s: float  # nan of few runs
+    hour_sooner: float | None  # core-hours for each hour by which it is sooner than the row before; None for the first
+
+
+def frontier_rows(cells: Sequence[Cell]) -> list[CellOnFrontier]:
+    """Give the cells than which none is as quick and as cheap on average, by core-hours."""
+    best = [cells[index] for index in unbeaten([cell.point for cell in cells])]
+    costs = hour_costs([cell.point for cell in best])
+    return [CellOnFrontier(cell, _p90_s(cell), cost) for cell, cost in zip(best, costs, strict=True)]
+
+
+def _p90_s(cell: Cell) -> float:
+    times_s = [run.metrics.makespan_s for run in cell.runs if run.metrics is not None]
+    return float(np.quantile(times_s, 0.9)) if len(times_s) >= _ENOUGH else math.nan
+
+
+def named(cell: Cell, cells: Sequence[Cell]) -> str:
+    """Name a cell; with its cores where they differ."""
+    return f"{cell.strategy}, {cell.cores} cores" if len({one.cores for one in cells}) > 1 else cell.strategy
+
+
+def about_prices(cells: Sequence[Cell]) -> Iterator[str]:
+    """Say for each price that was given which cell costs least, and how much more that costs which was chosen at it."""
+    known = [cell for cell in cells if not any(map(math.isnan, cell.point))]
+    for strategy in dict.fromkeys(cell.strategy for cell in known if cell.strategy.startswith(AT_PRICE)):
+        price_s = parse_price(strategy.removeprefix(AT_PRICE))
+        points = [cell.point for cell in known]
+        best = known[cheapest(points, price_s)]
+        own = min((cell for cell in known if cell.strategy == strategy), key=lambda cell: _cost_s(cell, price_s))
+        begin = f"At a price of {format_price(price_s)}" if price_s else "Where core-hours do not count"
+        if own is best:
+            yield f"{begin}, {named(own, cells)} costs least of all here."
+        else:
+            more = 100 * (_cost_s(own, price_s) / _cost_s(best, price_s) - 1)
+            yield f"{begin}, {named(best, cells)} costs least; {named(own, cells)} costs {more:.1f} % more."
+
+
+def _cost_s(cell: Cell, price_s: float) -> float:
+    time_s, hours = cell.point
+    return time_s + price_s * hours
