@@ -50,16 +50,32 @@ class Crowded:
         return [self._wait(one.cores, one.walltime_s) for one in requests]
 
 
-def looked(works, serial, forecast, aim, *, age_accrues):
-    """Look at a chain of stages by Amdahl's law, each on 4 to 64 cores."""
+class Blocked(Crowded):
+    """A forecast of a machine on which cores are free, but not all of them, for days."""
+
+    def _wait(self, cores, walltime_s):
+        return WaitForecast((1e6 if cores >= 64 else 1.0,) * 9, 1e6 if cores >= 64 else 1.0)
+
+    def predict(self, stages, needed_s):
+        return self._wait(64, 3600.0)
+
+
+def looked(works, serial, forecast, aim, *, age_accrues, widths=(4, 8, 16, 32, 64)):
+    """Look at a chain of stages by Amdahl's law, each on several widths, its own first."""
     made = []
     for number, (work_s, part) in enumerate(zip(works, serial, strict=True)):
-        known = tuple(RunAt(width, work_s * (part + (1 - part) / width)) for width in (4, 8, 16, 32, 64))
+        known = tuple(RunAt(width, work_s * (part + (1 - part) / width)) for width in widths)
         after = (f"s{number - 1}",) if number else ()
         made.append(
-            Stage(f"s{number}", cores=4, walltime_s=2 * known[0].run_s, expected_run_s=known[0].run_s, after=after,
-                  moldable=Moldable(tuple(one.width for one in known), known))
-        )  # fmt: skip
+            Stage(
+                f"s{number}",
+                cores=widths[0],
+                walltime_s=2 * known[0].run_s,
+                expected_run_s=known[0].run_s,
+                after=after,
+                moldable=Moldable(widths, known),
+            )
+        )
     flow = Workflow("chain", made)
     site = Capabilities("x", 64, 1, age_accrues=age_accrues)
     view = RunView(flow, {name: StageView(stage) for name, stage in flow.stages.items()}, 0.0, site)
@@ -102,12 +118,15 @@ def test_a_higher_price_of_time_never_chooses_a_slower_or_a_cheaper_plan():
 
 
 def test_the_frontier_of_shapes_goes_as_far_as_any_price_does():
-    """Where own shapes are far from what fits: it has the plan that is best where core-hours do not count."""
-    options = {"age_accrues": False}
-    free = looked((50_000.0,), (0.01,), Crowded(0.1, 1.0), read_aim({"price": "0"}), **options)
-    shown = looked((50_000.0,), (0.01,), Crowded(0.1, 1.0), None, **options)
-    quickest = min(map(shown.question.span_s, shown.frontier()))
-    assert quickest == pytest.approx(free.question.span_s(free.sketch), rel=0.01)
+    """It has the plan that is best where core-hours do not count, also where the own shape is far from what fits."""
+    options = {"age_accrues": False, "widths": (64, 4, 8, 16, 32)}
+    free = looked((50_000.0,), (0.05,), Blocked(0.0, 0.0), read_aim({"price": "0"}), **options)
+    assert free.sketch.jobs[0].block.cores == 32
+    for text in ({}, {"at-most": "1"}):
+        shown = looked((50_000.0,), (0.05,), Blocked(0.0, 0.0), read_aim(text), **options)
+        quickest = min(map(shown.question.span_s, shown.frontier()))
+        assert quickest == pytest.approx(free.question.span_s(free.sketch), rel=0.01)
+    assert shown.sketch.jobs[0].block.cores == 32, "the fastest within the budget"
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=12), st.floats(0.0, 100.0))
@@ -154,7 +173,7 @@ def test_means_that_were_simulated_are_held_against_a_price():
     assert [row.cell.is_choice for row in rows] == [False, True, False]
     [said] = about_prices(cells)
     assert said == f"At a price of 1 h = 10 core-hours, {at} costs least of all here."
-    dear = "asa-plan:price=1 h = 100 core-hours"
+    dear = "asa-plan:price=1 h = 100 core-hours:grow=no"
     [said] = about_prices(cells_of(runs_of(**{"big-job": (2.0, 60.0), dear: (3.0, 20.0)})))
     assert "big-job costs least; " in said
     assert said.endswith("costs 23.1 % more."), "320 against 260 core-hours"

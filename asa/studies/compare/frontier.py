@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from asa.core.intervals import Interval
+from asa.errors import InputError
 from asa.report.tradeoff import cheapest, hour_costs, unbeaten
+from asa.strategies import load_strategy
 from asa.studies.compare.study import CompareRun
-from asa.units import format_price, parse_price
+from asa.units import format_price
 
 CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
 """Where stages have several shapes: who chooses among them, and the same plans without."""
@@ -20,6 +22,22 @@ AT_PRICE = f"{CHOOSES}:price="
 """Who chooses at a price, which follows."""
 
 _ENOUGH = 10  # runs of which 9 in 10 can be told
+
+
+def price_s_of(strategy: str) -> float | None:
+    """Say how many seconds a core-hour is worth to asa-plan by its name; None where that names no price, or is another.
+
+    Examples
+    --------
+    >>> price_s_of("asa-plan:price=1000 core-h/h:grow=yes"), price_s_of("asa-plan"), price_s_of("asa-plan:price=low")
+    (3.6, None, None)
+    """
+    if not strategy.startswith(f"{CHOOSES}:"):
+        return None
+    try:
+        return load_strategy(strategy).price_s
+    except InputError:  # of runs that were kept, by a version that knows more
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class Cell:
     @property
     def is_choice(self) -> bool:
         """Whether it is what asa-plan chose, at a price or at the usual one."""
-        return self.strategy == CHOOSES or self.strategy.startswith(AT_PRICE)
+        return self.strategy == CHOOSES or price_s_of(self.strategy) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +91,9 @@ def named(cell: Cell, cells: Sequence[Cell]) -> str:
 def about_prices(cells: Sequence[Cell]) -> Iterator[str]:
     """Say for each price that was given which cell costs least, and how much more that costs which was chosen at it."""
     known = [cell for cell in cells if not any(map(math.isnan, cell.point))]
-    for strategy in dict.fromkeys(cell.strategy for cell in known if cell.strategy.startswith(AT_PRICE)):
-        price_s = parse_price(strategy.removeprefix(AT_PRICE))
+    for strategy in dict.fromkeys(cell.strategy for cell in known):
+        if (price_s := price_s_of(strategy)) is None:
+            continue
         points = [cell.point for cell in known]
         best = known[cheapest(points, price_s)]
         own = min((cell for cell in known if cell.strategy == strategy), key=lambda cell: _cost_s(cell, price_s))
