@@ -63,12 +63,15 @@ for _number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(_number, lambda *_: None)  # ignored here; in what is started it has its default
 
 
-# Files that take more than a minute each, and mostly wait.
-LONG = frozenset(
+# Files that take more than a minute each, and mostly wait; the longest first, lest one process is still at them when
+# the others have ended.
+LONG = tuple(
     f"tests/{name}.py"
     for name in (
-        "test_cli_unattended", "backends/test_slurm_script", "pool/test_stages", "pool/test_cluster",
-        "backends/test_local", "test_cli_run", "test_cli_terminal", "pipelines/test_results", "test_cli_fuzz",
+        "test_cli_unattended", "test_cli_run", "backends/test_slurm_script", "pool/test_stages", "pool/test_cluster",
+        "importers/test_recording", "pipelines/test_results", "backends/test_local", "test_linear", "test_cli",
+        "test_cli_terminal", "test_cli_fuzz", "backends/bbsched/test_commands", "runner/test_arrays_here", "test_flow",
+        "studies/test_paper", "test_hostile_text", "runner/test_again", "runner/test_arrays", "studies/test_compare",
     )
 )  # fmt: skip
 
@@ -129,7 +132,8 @@ def pytest_collection_modifyitems(items):
         kind = computing if item.get_closest_marker("slurm") is None else waiting
         kind.setdefault(scope_of(item.nodeid), []).append(item)
     between = max(2 * len(computing) // (3 * len(waiting) or 1), 1)
-    others = sorted(computing.values(), key=lambda scope: scope_of(scope[0].nodeid)[1] not in LONG)
+    turns = {file: turn for turn, file in enumerate(LONG)}
+    others = sorted(computing.values(), key=lambda scope: turns.get(scope_of(scope[0].nodeid)[1], len(LONG)))
     mixed = []
     for number, scope in enumerate(sorted(waiting)):
         mixed += [waiting[scope], *others[number * between : (number + 1) * between]]

@@ -6,6 +6,7 @@ A run here is what `asa run` begins: a folder with a plan, driven by `drive` ove
 import itertools
 import multiprocessing
 import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -437,15 +438,23 @@ _PROCESSES.set_forkserver_preload([
 ])  # fmt: skip
 
 
-def glance(path, kind="", at=0):
-    """Look at a run once, in this process."""
+def glance(path, kind="", at=0, *, telling):
+    """Look at a run once, in this process; tell how many seconds it, and what it started, computed or slept."""
+    slept_s, sleep = [], time.sleep
+    time.sleep = lambda seconds: slept_s.append(seconds) or sleep(seconds)
     live(path, kind, at, drive=look)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    telling.send(sum(slept_s) + time.process_time() + children.ru_utime + children.ru_stime)
 
 
 def glancing(run, *death):
     """Begin a process that looks at a run once, and dies at some moment if one is given."""
-    one = _PROCESSES.Process(target=glance, args=(run.folder.path, *death), daemon=True)
+    told, telling = _PROCESSES.Pipe(duplex=False)
+    given = {"telling": telling}
+    one = _PROCESSES.Process(target=glance, args=(run.folder.path, *death), kwargs=given, daemon=True)
     one.start()
+    telling.close()
+    one.told = told
     return one
 
 

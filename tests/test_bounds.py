@@ -207,12 +207,16 @@ OTHERWISE = {
 }
 
 
+READERS = {"read_bytes", "readlines", "communicate", "read_text", "readline", "read", "run", "check_output"}
+READERS |= {"decompress", "open", "load"}
+
+
 def test_files_and_commands_are_read_by_the_one_reader():
     """So that a new one has a bound, too."""
     found = {}
     for file in sorted((*(ROOT / "asa").rglob("*.py"), *(ROOT / "backends").rglob("*.py"))):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
                 called, whole = node.func.attr, ast.unparse(node.func)
                 is_unbounded = (
                     called in {"read_bytes", "readlines", "communicate"}

@@ -14,6 +14,7 @@ import re
 import signal
 import time
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
@@ -44,12 +45,17 @@ NOT_TRIED = {
 }
 
 
+@cache
 def modules():
+    """Every module's name and tree: to read them takes some seconds of CPU."""
+    found = []
     for room, package in ROOMS.items():
         for file in sorted((ROOT / room).rglob("*.py")):
             parts = file.relative_to(ROOT / room).with_suffix("").parts
             if "plugins" not in parts and parts[-1] != "__main__":
-                yield ".".join((package, *(part for part in parts if part != "__init__"))), ast.parse(file.read_text())
+                name = ".".join((package, *(part for part in parts if part != "__init__")))
+                found.append((name, ast.parse(file.read_text())))
+    return found
 
 
 def is_tried(name):

@@ -11,7 +11,7 @@ from slurm_testbed import OLDEST, until
 
 from asa.elements import parse_array
 
-LONGEST_S = 5.0  # that a client lives, beside what its process takes to begin on a busy machine
+LONGEST_S = 5.0  # that a client computes and sleeps: how long it lives hangs on what else the machine does
 MOMENTS = [*(("journal", at) for at in range(6)), ("change", 0), ("change", 1), ("look", 0), ("look", 2)]
 
 
@@ -21,24 +21,24 @@ def chain(count, then="sleep 0.5"):
 
 
 def to_its_end(run, moments, within_s=400.0):
-    """Look again and again; some of those who look are killed. Gives how long each lived."""
-    lived_s, until_s = [], time.monotonic() + within_s
+    """Look again and again; some of those who look are killed. Gives how long each of the others computed and slept."""
+    took_s, until_s = [], time.monotonic() + within_s
     while run.folder.state()[0].outcome is None:
         assert time.monotonic() < until_s, run.folder.state()[0]
-        began_s = time.monotonic()
         one = glancing(run, *next(moments))
         one.join(60.0)
         assert one.exitcode in {0, -signal.SIGKILL}
-        lived_s.append(time.monotonic() - began_s)
+        if one.exitcode == 0:
+            took_s.append(one.told.recv())
     glancing(run).join(60.0)  # the last may have been killed before the bank had what its journal has
-    return lived_s
+    return took_s
 
 
 def test_twenty_stages_go_through_with_clients_that_do_not_stay(slurm):
     run = SlurmRun(slurm, chain(20), strategy="asa")
-    lived_s = to_its_end(run, itertools.repeat(()))
+    took_s = to_its_end(run, itertools.repeat(()))
     run.check()
-    assert sorted(lived_s)[-2] < LONGEST_S
+    assert max(took_s) < LONGEST_S
     assert run.folder.driver() is None
 
 
