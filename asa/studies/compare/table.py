@@ -185,14 +185,15 @@ def _frontier(cells: Sequence[Cell]) -> list[RenderableType]:
     title = "Time against core-hours: none is better in both than one of these"
     table = Table(["Strategy", "Makespan", "9 in 10", "Core-h", "An hour sooner"], rows, title, wraps=(0,))
     words = [
-        "9 in 10: end within that. An hour sooner: what each hour costs by which a row ends sooner than the one above."
+        "9 in 10: so many runs end within that. An hour sooner: what each hour costs by which a row ends sooner than "
+        "the one above."
     ]
     beaten = [cell for cell in cells if cell.is_choice and all(row.cell is not cell for row in found)]
     for cell in beaten:
         time_s, hours = cell.point
         better = next((row.cell for row in found if row.cell.point[0] <= time_s and row.cell.point[1] <= hours), None)
         if better is not None:
-            words.append(f"{named(cell, cells)} is not among them: {named(better, cells)} is as soon and as cheap.")
+            words.append(f"{named(cell, cells)} is not among them: {named(better, cells)} ends no later, for no more.")
     words += about_prices(cells)
     return [table, Padding(Text(" ".join(words)), (0, 0, 1, 2))]
 
