@@ -35,7 +35,7 @@ _RIDGE, _LONG_RIDGE = 0.01, 0.001
 _LIKE = 0.5  # powers of two in cores within which jobs are compared
 _UNSURE = 1.0  # decades that a wait may be longer than fitted, over the root of the days on which such jobs were seen
 _WIDEST = 10  # the tenth widest job is the widest of which anything is known
-_STATED_AT = (1, 4, 7)  # which quantiles represent a forecast: p20, p50, p80
+_STATED_AT = (1, 4, 7)  # which quantiles represent a forecast: p20, p50, p80; likewise in `contextual_kernel.learn`
 _MIDDLES = np.arange(0.05, 1.0, 0.1)
 _SEED = 20_261_124
 

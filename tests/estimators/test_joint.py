@@ -14,7 +14,7 @@ from asa.estimators.contextual import ContextualAsa
 from asa.estimators.differences import KEPT, Differences
 from asa.estimators.joint import JointForecast, monotone, together
 from asa.estimators.peers import LastWait
-from asa.waits import QueuedJob, WaitForecast, exactly
+from asa.waits import QueuedJob, WaitForecast, at_least, exactly
 
 ASKED = [
     QueuedJob(0.0, cores, walltime_s, "me", "x", partition)
@@ -199,6 +199,29 @@ def test_of_others_all_wait_long_together():
 
 
 @settings(max_examples=30)
+def remember(differences, job, stated_s, wait_s, place):
+    """Write a wait's row, as the estimator does."""
+    row, since_s = differences.next_row(job.submit_s)
+    wait, *stated = np.log10(np.maximum([wait_s, stated_s[1], stated_s[4], stated_s[7]], 10.0))
+    differences.rows[row] = since_s, job.cores, job.walltime_s, wait, np.mean(stated), place
+
+
+def test_an_estimator_remembers_each_wait_that_was_seen_whole():
+    estimator, plain = ContextualAsa(), Differences()
+    rng = np.random.default_rng(1)
+    for turn in range(40):
+        job = QueuedJob(1e9 + 977.0 * turn, int(rng.integers(1, 300)), 600.0 * int(rng.integers(1, 50)), "ann")
+        wait, forecast = float(rng.choice([0.0, 30.0, 5e4])), estimator.predict(job)
+        ticket = estimator.submitted(job, forecast)
+        if turn % 5 == 0:
+            estimator.observe(ticket, at_least(wait))
+            continue
+        estimator.observe(ticket, exactly(wait))
+        remember(plain, job, forecast.quantiles_s, wait, 1)  # the site is row 0, its only partition row 1
+    assert len(plain.known) == 32
+    assert estimator._differences.known == pytest.approx(plain.known)
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 400), st.integers(1, 5))
 def test_whatever_was_seen_samples_are_sound(seed, count, places):
     rng = np.random.default_rng(seed)
@@ -208,7 +231,7 @@ def test_whatever_was_seen_samples_are_sound(seed, count, places):
         at += float(rng.choice([0.0, 60.0, 1e6]))
         wait = float(rng.choice([0.0, 1.0, 1e3, 1e7]))
         job = QueuedJob(at, int(rng.choice([1, 64, 10**6])), float(rng.choice([1.0, 3600.0, 1e8])))
-        differences.learn(job, tuple(np.sort(rng.exponential(wait + 1, 9))), wait, int(rng.integers(places)))
+        remember(differences, job, np.sort(rng.exponential(wait + 1, 9)), wait, int(rng.integers(places)))
     jobs = [QueuedJob(at, int(c), w) for c in (1, 7, 10**6) for w in (1.0, 1e8)]
     forecasts = [WaitForecast(tuple(np.sort(rng.exponential(1e4, 9)).tolist()), 1.0) for _ in jobs]
     joint = differences.judge(jobs, forecasts, [i % places for i in range(6)], 16)
@@ -221,6 +244,6 @@ def test_whatever_was_seen_samples_are_sound(seed, count, places):
 def test_only_the_latest_are_kept():
     differences = Differences()
     for place in range(KEPT + 10):
-        differences.learn(QueuedJob(float(place), 1, 60.0), (1.0,) * 9, 5.0, 0)
+        remember(differences, QueuedJob(float(place), 1, 60.0), (1.0,) * 9, 5.0, 0)
     assert len(differences.known) == KEPT
     assert differences.known[:, 0].min() == 10
