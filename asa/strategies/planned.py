@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import DependencyType
@@ -156,8 +156,8 @@ class Planned(Strategy):
         free = self._free(view, len(outlook.under_way) + additions(view), is_part=bool(outlook.left_out))
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
-        for job in outlook.sketch.jobs:
-            before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
+        for job in _longest_first(view, outlook.sketch.jobs):
+            before = _follows(view, job)
             waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
             idle_s = self._idle_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
@@ -241,6 +241,30 @@ def at_price(strategy: str, price: str) -> str:
     if not isinstance(made, Planned) or made.aim != replace(made.aim, price_s=None, at_most=None, deadline_s=None):
         return strategy
     return f"{strategy}:price={price}"
+
+
+def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:
+    """Give jobs in the order in which to submit them: of those side by side the one first that most work follows.
+
+    Those that depend on others come after these. Else a job off the critical path may take the cores of one on it.
+    """
+    to_end_s: dict[str, float] = {}
+    for name in reversed(list(view.left())):
+        to_end_s[name] = to_end_s.get(name, 0.0) + view.stages[name].stage.expected_s
+        for before in view.stages[name].stage.after:
+            to_end_s[before] = max(to_end_s.get(before, 0.0), to_end_s[name])
+    todo = [(job, _follows(view, job), max(to_end_s[name] for name in job.block.stages)) for job in jobs]
+    missing = {name for job in jobs for name in job.block.stages}
+    while todo:
+        free = [index for index, (_, follows, _) in enumerate(todo) if missing.isdisjoint(follows)]
+        job, *_ = todo.pop(max(free, key=lambda index: todo[index][2], default=0))
+        missing.difference_update(job.block.stages)
+        yield job
+
+
+def _follows(view: RunView, job: SearchedJob) -> set[str]:
+    """Name the stages that a job follows."""
+    return {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
 
 
 def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:

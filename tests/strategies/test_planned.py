@@ -169,6 +169,26 @@ def test_all_that_is_planned_at_a_time_is_asked_for_where_age_accrues_as_chained
     assert asked(20, informed=True) == asked(20, informed=False) == 20, "of more than are planned at a time, fewer"
 
 
+def test_of_jobs_side_by_side_the_one_is_submitted_first_that_most_work_follows():
+    flow = Workflow(
+        "fork",
+        [
+            Stage("split", 1, 60.0, command="x"),
+            Stage("aside", 8, 600.0, after=("split",), command="x"),
+            Stage("long", 8, 1500.0, after=("split",), command="x"),
+            Stage("then", 8, 900.0, after=("long",), command="x"),
+            Stage("merge", 1, 60.0, after=("aside", "then"), command="x"),
+        ],
+    )
+    seen = replace(view(age_accrues=True), workflow=flow)
+    seen = replace(seen, stages={name: StageView(stage) for name, stage in flow.stages.items()})
+    order = [name for stages in groups(Planned().plan(seen, Fixed(30.0))) for name in stages]
+    assert sorted(order) == sorted(flow.stages)
+    assert order.index("long") < order.index("aside")
+    assert order.index("long") < order.index("then") < order.index("merge")
+    assert order.index("aside") < order.index("merge")
+
+
 def test_a_job_that_is_queued_stays_whatever_is_estimated_now():
     queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "keep": Keep.NOTHING}
     for wait_s in (1.0, 1e6):
