@@ -19,6 +19,7 @@ __all__ = [
     "NOTATION",
     "Array",
     "Elements",
+    "hardly_one",
     "parse_array",
     "parse_array_of",
     "parse_elements",
@@ -285,3 +286,11 @@ def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
                 continue
         yield numbers[at], numbers[at], 1
         at += 1
+
+
+def hardly_one(array: Array | None) -> tuple[str, str] | None:
+    """Say that the number of an array's one element was meant as how many there are."""
+    if array is None or len(array.elements) != 1 or (number := max(array.elements)) < 2:
+        return None
+    hint = f'The numbers of the elements are wanted, as by sbatch: array = "1-{number}" for {number} of them.'
+    return f"an array of one element, number {number}", hint

@@ -23,6 +23,7 @@ from asa.units import parse_memory, parse_storage
 MAX_COUNT: Final = 20_000_000
 """Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 _MAX_BYTES: Final = 1 << 60
+_LITTLE_MEMORY_BYTES: Final = 32 << 20  # a shell that starts a program of Python takes as much
 _MAX_NICE: Final = 2_147_483_645  # as Slurm has it
 
 Kind = Literal[
@@ -79,6 +80,7 @@ class Key:
     option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
     of_bare: int | str = ""  # that option's value if it is given without one
     notation: Notation | None = None  # of a value of a kind of its own
+    unlikely: Callable[[Any], tuple[str, str] | None] | None = None  # what of a value was hardly meant, and what to do
     field: str = ""
     default: Any = None
 
@@ -132,6 +134,15 @@ def described(kind: Kind, description: str, examples: Sequence[Any], *, default:
     return field(default=default, metadata={"key": Key(kind=kind, description=description, examples=examples, **more)})
 
 
+def _hardly_enough(memory_bytes: int) -> tuple[str, str] | None:
+    """Say that a bare number was meant as gigabytes."""
+    if not 0 < memory_bytes < _LITTLE_MEMORY_BYTES:
+        return None
+    mib = memory_bytes // 2**20
+    hint = f'A number without a unit is MiB, as in Slurm: memory = "{mib}G" for gigabytes.'
+    return f"memory of {mib} MiB is hardly enough for a shell", hint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobKeys:
     """What a stage, and so its job, asks for in addition to size and time; 0 and empty for no particular demand."""
@@ -143,6 +154,7 @@ class JobKeys:
         name="memory",
         label="bytes of memory",
         max_value=_MAX_BYTES,
+        unlikely=_hardly_enough,
         default=0,
     )
     gpus: int = described(

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from asa.continuation import Continuation
-from asa.elements import NONE, NOTATION, Array
+from asa.elements import NONE, NOTATION, Array, hardly_one
 from asa.errors import InputError, WorkflowError
 from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble
 from asa.preparation import Preparation
@@ -247,6 +247,7 @@ class Stage(StageKeys):
         "the stage asks for; inputs and outputs may say %a for the number.",
         ["1-200%20", "0-99:10"],
         notation=NOTATION,
+        unlikely=hardly_one,
         option="array",
         default=None,
     )

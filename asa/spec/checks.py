@@ -64,8 +64,6 @@ _SHORT = {
     "-A": "--account",
 }
 
-_LITTLE_MEMORY_BYTES = 32 * 2**20  # a shell with a program of Python takes as much
-
 
 def check_here(
     path: str | Path,
@@ -148,8 +146,7 @@ class _Checks:
             self._check_tasks_file(stage)
             self._check_printed(stage)
             self._check_literal(stage)
-            self._check_memory(stage)
-            self._check_array(stage)
+            self._check_unlikely(stage)
             self._check_options(stage)
             self._check_for_slurm(stage, of_stage.get(stage.name, []))
         self._check_outputs()
@@ -473,18 +470,11 @@ class _Checks:
                 hint = f"Write the value itself, or set it in the command: export {name}=... in the command."
                 self._add_at(self._location_of_variable(stage, name), stage, message, hint)
 
-    def _check_memory(self, stage: Stage) -> None:
-        """Warn of a bare number that was meant as gigabytes."""
-        if 0 < stage.memory_bytes < _LITTLE_MEMORY_BYTES:
-            mib = stage.memory_bytes // 2**20
-            hint = f'A number without a unit is MiB, as in Slurm: memory = "{mib}G" for gigabytes.'
-            self._add(stage, "memory", f"memory of {mib} MiB is hardly enough for a shell", hint)
-
-    def _check_array(self, stage: Stage) -> None:
-        """Warn of a number of an element that was meant as how many there are."""
-        if stage.array is not None and len(stage.array.elements) == 1 and (number := max(stage.array.elements)) > 1:
-            hint = f'The numbers of the elements are wanted, as by sbatch: array = "1-{number}" for {number} of them.'
-            self._add(stage, "array", f"an array of one element, number {number}", hint)
+    def _check_unlikely(self, stage: Stage) -> None:
+        """Warn of values that were hardly meant, as each key tells them."""
+        for key in keys_of(Stage):
+            if key.unlikely is not None and (doubt := key.unlikely(getattr(stage, key.field))):
+                self._add(stage, key.name, *doubt)
 
     def _location_of_variable(self, stage: Stage, name: str) -> Location:
         own = (*self._reading.location_of(stage.name, "environment"), name)
