@@ -137,6 +137,8 @@ class Step:
     beside: bool = False
     # see `JobSpec.out_of_memory`
     out_of_memory: Literal["fail", "ignore"] = "fail"
+    # the race for it, see `JobSpec.race`
+    race: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,13 @@ class JobSpec(JobKeys):
     out_of_memory
         ``fail``: it has failed if one of its processes was killed for lack of memory, even if its payload exits with 0.
         ``ignore``: it has not; a job of steps has this if all of them do.
+    race
+        Name that it has in common with others which are to run the same, or the beginning of it, in another request:
+        letters, digits and ``-``. The first of them whose payload may begin runs it; any other ends at once as
+        `asa.outcome.JobOutcome.OUTRUN`. Empty for a job that is alone. For sites with `Capabilities.races` only. Of a
+        job with steps, each has the name of a race of its own (`Step.race`), and this is the first one's: when its
+        payload may begin, the job passes over the steps that have completed by then, and takes part in the races for
+        all others.
     """
 
     name: str
@@ -270,11 +279,17 @@ class JobSpec(JobKeys):
     request: tuple[str, ...] | None = None
     out_of_memory: Literal["fail", "ignore"] = "fail"
     secrets: tuple[str, ...] = ()
+    race: str = ""
 
     @property
     def shares(self) -> bool:
         """Whether other jobs do the same work, together with it or in turn."""
         return bool(self.bag)
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether its payload may begin later than its allocation, or never, as its own mark says."""
+        return bool(self.awaits or self.race)
 
     @property
     def shares_tasks(self) -> bool:
@@ -540,6 +555,8 @@ class Capabilities:
         Elements that one may have; None if there is no limit or none is known.
     whole_nodes
         Whether no two jobs share a node, in any partition: a job of one core gets, and pays for, a whole node.
+    races
+        Whether several jobs may race for the same work (`JobSpec.race`).
     """
 
     system: str
@@ -562,6 +579,7 @@ class Capabilities:
     arrays: bool = False
     max_array_size: int | None = None
     whole_nodes: bool = False
+    races: bool = False
 
     def limits(self, partition: str) -> PartitionLimits:
         """Give what is known of a partition's limits, of the usual one's if it has no name."""

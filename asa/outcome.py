@@ -32,6 +32,7 @@ class JobOutcome(StrEnum):
     GAVE_BACK = "gave-back"  # the job began early, and idled for as long as it may
     UNYIELDING = "unyielding"  # so it did, and the leg before did not end when it was signalled to
     DUPLICATE = "twin"  # another job of the same token runs it, or did
+    OUTRUN = "outrun"  # another job of the same race began before it, and runs what it was for
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +70,7 @@ _EXIT_CODES = {
     JobOutcome.PART_DONE: 90,
     JobOutcome.STALLED: 91,
     JobOutcome.UNYIELDING: 92,
+    JobOutcome.OUTRUN: 93,
     JobOutcome.OVERTIME: 124,
     JobOutcome.OUT_OF_MEMORY: 137,
 }
@@ -82,6 +84,7 @@ _UNBEGUN = frozenset(
         JobOutcome.GAVE_BACK,
         JobOutcome.UNYIELDING,
         JobOutcome.DUPLICATE,
+        JobOutcome.OUTRUN,
     }
 )
 _BY_EXIT_CODE = {code: outcome for outcome, code in _EXIT_CODES.items() if outcome is not JobOutcome.OUT_OF_MEMORY}
@@ -105,6 +108,7 @@ _MEANINGS = {
     JobOutcome.OUT_OF_MEMORY: "its memory was used up, and a process of it was killed",
     JobOutcome.STALLED: "two legs in a row made no progress",
     JobOutcome.UNYIELDING: "the leg before did not end when told to",
+    JobOutcome.OUTRUN: "another job that was to run the same began before it",
 }
 _OF_SHELLS = {NOT_EXECUTABLE: "its command cannot be executed", NOT_FOUND: "its command was not found"}
 _KILLED = 128  # with the signal's number added, as shells report it

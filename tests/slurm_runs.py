@@ -58,6 +58,7 @@ def site(slurm):
         shrink_by=slurm.cores_per_node,
         arrays=True,
         max_array_size=1001,
+        races=True,
     )
 
 

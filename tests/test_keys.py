@@ -65,7 +65,7 @@ NO_JOB_IS_TOLD = {  # what the run itself looks after
 NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
     "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",
     "run_s", "exit_code", "bag", "sharing", "leg", "saves_s",
-    "avoid", "request", "out_of_memory", "secrets",
+    "avoid", "request", "out_of_memory", "secrets", "race",
 }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mappi
 
     has_partitions = any(one.shape.partition for choice in choices.values() for one in choice.weighed)
     for stages in jobs:
-        names = [name for name in stages if name in choices]
+        names = [name for name in stages if name in choices and choices[name].weighed]
         if not names:
             continue
         made = [choices[name] for name in names]

@@ -87,4 +87,3 @@ if [ -n "$token" ]; then
     finish 89 gave-back
   fi
 fi
-mark began

@@ -200,7 +200,11 @@ class Active(Submitter):
         state = self.state
         if state.outcome is not None or state.jobs.has_sent(token):
             return False
-        return state.ending.refused.keys().isdisjoint(state.jobs.intents[token].planned.stages)
+        intent = state.jobs.intents[token]
+        units = state.units.asked(intent.planned, intent.spec)
+        if intent.planned.is_addition and not units.is_wanted(state, intent.planned):
+            return False
+        return state.ending.refused.keys().isdisjoint(intent.planned.stages)
 
     def accepted(self, token: str, status: JobStatus) -> None:
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""

@@ -17,6 +17,7 @@ from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.kinds.racers import raced
 from asa.runner.packing import packed
 from asa.runner.requests import (
     CancelRequest,
@@ -342,7 +343,7 @@ def _follow_plan(one: Active) -> float | None:
         view = one.state.view(now)
         plan = _with_followers(one, view, one.run.strategy.plan(view, one.forecast))
         plan = with_substitutes(one.state, plan)
-        asked = packed(one.state, plan.submissions, now)
+        asked = packed(one.state, [*raced(one.state, plan.submissions)], now)
         submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
@@ -400,7 +401,9 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     state = one.state
     if not can_submit(one, now_s):
         return False
-    return planned.is_addition or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
+    if planned.is_addition:
+        return state.units.planned(planned, state.stages).is_wanted(state, planned)
+    return all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
 def _carry_out(active: Sequence[Active], request: ClientRequest) -> None:

@@ -46,7 +46,7 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     [name, *others] = job.stages
     view = state.stages[name]
     stage, site = view.stage, state.capabilities
-    if others or job.submit_s > now_s or job.is_addition or job.is_elastic:
+    if others or job.submit_s > now_s or job.is_addition or job.is_elastic or job.racer:
         return None
     if not site.gives_whole_nodes(site.limits(stage.partition)) or not is_small(stage) or stage.retries:
         return None

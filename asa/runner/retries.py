@@ -16,6 +16,7 @@ from asa.workflow import Stage
 _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons with less information than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
+_GAVE_BACK = frozenset({JobOutcome.GAVE_BACK, JobOutcome.OUTRUN})
 _KILLED = 128 + 9  # exit code of what the kernel has killed
 _MAX_AVOIDED = 8  # nodes: on a machine whose nodes keep failing, enough must be left for a job
 _MAX_SHORT = 5  # times that a job may come back with too few cores
@@ -94,7 +95,7 @@ def idled_out(job: Job) -> bool:
     status = job.status
     if status.state is JobState.TIMEOUT:
         return status.payload_start_s is None or _stood_still(job)
-    if status.state is not JobState.FAILED or outcome_of(status) is not JobOutcome.GAVE_BACK:
+    if status.state is not JobState.FAILED or outcome_of(status) not in _GAVE_BACK:
         return False
     return status.payload_start_s is None or any(step.awaits for step in job.spec.steps)
 

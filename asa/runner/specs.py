@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,8 +15,9 @@ from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import release_of
 from asa.runner.jobs import round_of
+from asa.runner.kinds.racers import as_asked, races_of
 from asa.runner.state import RunState
-from asa.strategies.base import Keep, PlannedJob
+from asa.strategies.base import Choice, Keep, PlannedJob
 from asa.waves import Waves, asked_by, cores_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
@@ -37,6 +39,7 @@ class Demand:
 
 def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
+    state = _in_shapes_of(state, planned)
     units = state.units.planned(planned, state.stages)
     if (whole := units.spec(state, planned)) is not None:
         return whole
@@ -85,6 +88,16 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         run_s=max(slot.end_s for slot in slots),
         **({"posts": tuple(state.post(name) for name in planned.stages)} | own),
     )
+
+
+def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
+    """Show the run as if a job's stages were asked for in its own shapes; the run itself stays as it is."""
+    if not planned.shapes:
+        return state
+    shaped = copy(state)
+    shaped.stages = state.stages.showing(as_asked(state, planned))
+    shaped.choices = state.choices | {n: Choice(s) for n, s in zip(planned.stages, planned.shapes, strict=True)}
+    return shaped
 
 
 def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
@@ -178,11 +191,16 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
             job.spec.token: (job.planned, job.spec) for name in planned.stages for job in state.jobs.of_stage(name)
         }
     stages, token = set(planned.stages), token_of(state, planned)
+    races = {state.units.racing.race_of(state, name) for name in planned.stages} if planned.racer else set[str]()
     own = state.token_of(planned.stages)  # the round of all that share the stage with it
     return tuple(
         t
         for t, (one, spec) in former.items()
-        if t != token and one.has_payload and round_of(spec) != own and stages.intersection(one.stages)
+        if t != token
+        and one.has_payload
+        and round_of(spec) != own
+        and not (spec.race and races.intersection(races_of(spec)))
+        and stages.intersection(one.stages)
     )
 
 
@@ -217,6 +235,7 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
         post=state.post(stage.name),
         awaits=_own(releases_of(state, planned), stage.name),
         out_of_memory=stage.out_of_memory,
+        race=state.units.racing.race_of(state, stage.name) if planned.racer else "",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 from asa.strategies.base import Phase, StageView
@@ -66,6 +67,12 @@ class Stages(Mapping[str, StageView]):
 
     def __len__(self) -> int:
         return len(self._views)
+
+    def showing(self, views: Iterable[tuple[str, StageView]]) -> Stages:
+        """Give a copy that shows something else of some stages; it is for reading only."""
+        shown = copy(self)
+        shown._views = {**self._views, **dict(views)}  # noqa: SLF001
+        return shown
 
     def copy(self) -> dict[str, StageView]:
         """Give all views as they are now."""

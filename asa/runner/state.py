@@ -104,7 +104,11 @@ class RunState(RunCourse):
     def has_unknown_end(self, name: str) -> bool:
         """Whether it is not known yet which job of a stage is the last: what follows it is submitted after that."""
         view = self.stages[name]
-        return not view.phase.is_settled and self.units.of_stage(view.stage).has_unknown_end(self, view.stage)
+        if view.phase.is_settled:
+            return False
+        return self.units.of_stage(view.stage).has_unknown_end(self, view.stage) or self.units.racing.is_open(
+            self, name
+        )
 
     def end_if_settled(self, at_s: float) -> Iterator[Record]:
         """End the run once nothing is left to do."""
@@ -124,7 +128,7 @@ class RunState(RunCourse):
             now_s,
             self.capabilities,
             spent=self.accounts.spent,
-            **self.units.shown(),
+            **self.units.shown(self),
             ready=self.stages.ready,
             turn=self.stages.turn,
             first=self.stages.first,

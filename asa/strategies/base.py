@@ -200,6 +200,37 @@ class GrowthView:
 
 
 @dataclass(frozen=True, slots=True)
+class RacerView:
+    """A job that was asked for in a race whose first stage has not begun.
+
+    Parameters
+    ----------
+    stages
+        The stages that it is to run, in order.
+    number
+        Its number in the race; 1 represents the stages.
+    job_id
+        Its job; empty if the batch system refused it.
+    submit_s
+        When it was submitted, or refused.
+    cores
+        What it asks for.
+    shapes
+        The shapes of its stages; of the first not given.
+    is_pending
+        Whether it is still in the queue, and may win.
+    """
+
+    stages: tuple[str, ...]
+    number: int
+    job_id: str
+    submit_s: float
+    cores: int
+    shapes: tuple[Shape, ...] = ()
+    is_pending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """The state of one workflow's run.
 
@@ -225,6 +256,8 @@ class RunView:
         Index in the workflow's order: all stages before it are settled.
     idle_core_hours
         Core-hours that early allocations have idled so far, and those that present ones may still idle.
+    racers
+        All jobs that were asked for in the races that are not decided, in order.
     """
 
     workflow: Workflow
@@ -237,6 +270,7 @@ class RunView:
     turn: frozenset[str] | None = None
     first: int = 0
     idle_core_hours: float = 0.0
+    racers: tuple[RacerView, ...] = ()
 
     @property
     def spent_core_hours(self) -> float:
@@ -451,6 +485,11 @@ class PlannedJob:
     delay_s
         For such a leg with a dependency: how many seconds after the previous one's start it may start; 0 for after its
         end.
+    racer
+        The job's number among those that race for its first stage, from 1 on; 0 if none does. The first represents its
+        stages until another of them starts; `asa.runner.kinds.racers` says what may race.
+    shapes
+        Of a further racer: the shapes of its stages, which may differ from those in which the first has them.
     """
 
     stages: tuple[str, ...]
@@ -466,6 +505,8 @@ class PlannedJob:
     mate: int = 0
     leg: int = 0
     delay_s: float = 0.0
+    racer: int = 0
+    shapes: tuple[Shape, ...] = ()
 
     @property
     def has_payload(self) -> bool:
@@ -479,13 +520,15 @@ class PlannedJob:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Name what it is for: its stages, in any combination; or more cores of a job."""
+        """Name what it is for: its stages, in any combination; or more cores of a job, or a racer's turn."""
+        if self.racer > 1:
+            return (f"{self.stages[0]}~{self.racer}",)
         return (f"{self.joins}+{self.stages[0]}",) if self.joins else self.stages
 
     @property
     def is_addition(self) -> bool:
-        """Whether its stages have a job already: it is one more of these, the next leg, or only cores for that job."""
-        return bool(self.joins or self.mate or self.leg)
+        """Whether its stages have a job already: it is one more, a racer, the next leg, or only cores for that job."""
+        return bool(self.joins or self.mate or self.leg or self.racer > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from .base import (
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .planning.elasticity import additions, looked_after
 from .planning.outlook import WHOLE_STAGES
+from .racing import Races, read_races
 from .replacing import Replacement
 
 _AHEAD_OF_MANY = 20  # jobs
@@ -62,6 +63,8 @@ class Planned(Strategy):
         back before it exceeds them, and none is submitted early when next to nothing is left.
     forecast
         What its forecasts come from.
+    races
+        By which rule one piece of work is asked for in several requests at once; None for not at all.
     """
 
     aim: Aim = field(default_factory=Aim)
@@ -71,19 +74,21 @@ class Planned(Strategy):
     max_idle: float = 0.25
     max_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
+    races: Races | None = None
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
         """Make one from text: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
-        A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour.
+        A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``
+        and ``race-after``: see `asa.strategies.racing`.
 
         Raises
         ------
         InputError
             One is not known, or its value is invalid.
         """
-        return cls(aim=read_aim(settings))
+        return cls(aim=read_aim(settings), races=read_races(settings))
 
     @property
     def price_s(self) -> float | None:
@@ -97,6 +102,8 @@ class Planned(Strategy):
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan what is left, ask for what jobs will lack, and give back what came too early."""
+        if self.races is not None and (raced := self.races.plan(view)) is not None:
+            return raced
         watched = looked_after(view, forecast)
         if not forecast.is_informed:
             simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.submissions)

@@ -194,7 +194,7 @@ class LocalBackend:
         job_id, submit_s = f"{number}@{self._host}", self.now()
         kept_back = bool(dependencies) or spec.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
-        kept = KeptSubmission(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        kept = KeptSubmission(name, spec.token, spec.begins_late, steps, kept_back, spec.walltime_s, submit_s)
         order = JobOrder(
             job_id=job_id,
             cores=0 if spec.local else max(spec.cores, spec.nodes * self._capabilities.cores_per_node),

@@ -58,7 +58,13 @@ class LocalMachine:
         """What the machine can do."""
         own = self.settings
         return Capabilities(
-            own.system, own.cores, own.cores, age_accrues=True, accepts_late=False, whole_nodes=own.whole_nodes
+            own.system,
+            own.cores,
+            own.cores,
+            age_accrues=True,
+            accepts_late=False,
+            whole_nodes=own.whole_nodes,
+            races=True,
         )
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:

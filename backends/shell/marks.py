@@ -55,7 +55,7 @@ class KeptSubmission:
 
     name: str
     token: str  # empty if it has none
-    awaits: bool  # whether its payload waits for tokens
+    awaits: bool  # whether its payload may begin later than the job, or never: its mark says when
     steps: tuple[str, ...]
     kept_back: bool  # whether something but the queue kept it from starting at once: a dependency, a begin time, a hold
     walltime_s: float  # infinite where it is not known, or there is none

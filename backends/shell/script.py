@@ -3,7 +3,8 @@
 The script keeps five promises that a batch system alone does not:
 
 - of several jobs with one token, as after a submission was sent twice, at most one runs the payload: the first takes
-  the claim, a symbolic link that names its job, which a file system, even NFS, makes only once;
+  the claim, a symbolic link that names its job, which a file system, even NFS, makes only once; so it is with jobs of
+  different tokens that race for the same work (`JobSpec.race`);
 - what has a completion marker is not run again, in this job or in another: each step of a job has a marker of its own,
   which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
 - a payload that waits for others begins only when their completion markers are there; and a client that gives a job
@@ -49,6 +50,7 @@ _STEPS = "steps="
 _ELEMENTS = "# Its elements: "
 _RENUMBERED = ", which Slurm counts from 0 on"
 _WALLTIME = "# Its walltime in seconds: "
+_RACES = "# It runs nothing if another job of its race began first: "
 _POSTED = "posted="
 _HEEDS = "# Where Slurm says that its memory ran out: "
 _SCREEN = 21  # lines that show what is run
@@ -126,6 +128,7 @@ class Payload:
     walltime_s: float = math.inf  # that the job asks for, for readers of the script
     heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
     asks: str = ""  # what the job asks for, in words for its owner
+    race: str = ""  # see `JobSpec.race`
 
 
 def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, **others: Any) -> Payload:
@@ -144,6 +147,7 @@ def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, 
         array=spec.array,
         shares=spec.shares,
         out_of_memory=spec.out_of_memory,
+        race=spec.race,
         asks=requested(spec),
         **others,
     )
@@ -164,8 +168,10 @@ def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) ->
         why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing, and less than ever."
     elif spec.cores < 1:
         why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
-    elif spec.token and not (spec.token.isascii() and spec.token.replace("-", "").isalnum()):
-        why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
+    elif bad := [one for one in (spec.token, spec.race, *(s.race for s in spec.steps)) if one and not _is_token(one)]:
+        why, hint = f"has the token {bad[0]!r}", "Give letters, digits and '-'."
+    elif spec.race and (not spec.token or spec.array is not None or not all(s.race and s.post for s in spec.steps)):
+        why, hint = "races without a token, as a job array, or with steps that do not", "Leave out `race`."
     elif too_long := [one for one in (*spec.awaits, *spec.posts) if len(file_name(one)) > _LONGEST_FILE_NAME]:
         why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
     elif any("\0" in command for command in commands):
@@ -173,6 +179,10 @@ def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) ->
     else:
         return
     raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
+
+
+def _is_token(text: str) -> bool:
+    return text.isascii() and text.replace("-", "").isalnum()
 
 
 def batch_script(
@@ -212,10 +222,14 @@ def batch_script(
     if payload.steps:
         values |= {"called": payload.name, **_steps(payload)}
         files += ["script-waves"] * any(step.beside for step in payload.steps) + [calls] * any(payload.before)
-        files += ["script-claim", "script-steps"]
     else:
         values |= _run("", payload.command, heeds=payload.out_of_memory == "fail")
-        files += ["script-claim", "script-single"]
+    races = bool(payload.race)
+    if races:
+        names = [step.race for step in payload.steps] or [payload.race]
+        values |= {f"race_{number}": name for number, name in enumerate(names, start=1)} | {"race_count": len(names)}
+    files += [*["script-racing"] * races, "script-claim", *["script-race"] * races, "script-began"]
+    files.append("script-steps" if payload.steps else "script-single")
     return f"{_facts(payload)}{head(values)}{text(*files)}"
 
 
@@ -230,6 +244,7 @@ def _facts(payload: Payload) -> str:
         *([f"{_HEEDS}{payload.heeds}"] if payload.heeds != "fail" else []),
         *([f"{_ELEMENTS}{array.elements}{_RENUMBERED if payload.is_renumbered else ''}"] if array is not None else []),
         f"{_AWAITS}{_files(payload.awaits)}",
+        *([f"{_RACES}{payload.race}"] if payload.race else []),
         f"{_POSTED}{_files(payload.posted)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
         f"{_END_OF_FACTS}\n",
@@ -374,7 +389,7 @@ def facts_of(script: str) -> dict[str, Any]:
         raise ValueError("this is no script of a job")
     elements = said(_ELEMENTS)
     return {
-        "awaits": f"{_AWAITS}''" not in facts,
+        "awaits": f"{_AWAITS}''" not in facts or bool(said(_RACES)),
         "steps": tuple(map(token_of_file, names(_STEPS))),
         "walltime_s": float(said(_WALLTIME, "inf")),
         "array": elements.removesuffix(_RENUMBERED),

@@ -55,6 +55,7 @@ class ClientJob:
     work: Work | None = None  # that it does together with other jobs; None if it works alone
     saves: int = UNSTARTED  # seconds that it takes to save its state; UNSTARTED if it is not signalled
     signalled: int = UNSTARTED  # when it is or was
+    skipped: int = 0  # seconds of its work at the beginning that another job has done
 
     @property
     def payload_end(self) -> int:

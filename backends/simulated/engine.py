@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from typing import Any
 
@@ -158,6 +159,11 @@ class Engine:
             job.unended += need.type is not DependencyType.AFTER and not self.clients[need.on].state.is_final
         self._consider(job)
         return number
+
+    @property
+    def posted(self) -> AbstractSet[str]:
+        """Tokens of the completion markers that are there."""
+        return self._posted
 
     def cancel(self, number: int) -> None:
         """Take a client's pending job out of the queue, or end a running one now."""

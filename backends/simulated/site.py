@@ -43,7 +43,7 @@ from .policies import scheduler as find_scheduler
 from .presets import preset
 from .swf import Trace, read_swf
 from .table import NEVER, UNSTARTED, JobTable
-from .together import Work
+from .together import OUTRUN, Work
 from .workload import WorkloadModel
 
 _DAY = 86400
@@ -115,6 +115,7 @@ class SimulatedBackend:
             grow_by=self._machine.resized_by if self._grows else 0,
             burst_buffer_bytes=_bytes(self._engine.pools),
             whole_nodes=self._machine.whole_nodes,
+            races=True,
             partition=next(iter(self._partitions), ""),
             partitions={name: one.limits for name, one in self._partitions.items() if name},
         )
@@ -325,9 +326,9 @@ class SimulatedBackend:
         until = self.now() if job.end == UNSTARTED else job.end
         for step in self._steps.get(number, ()) if job.payload_start != UNSTARTED else ():
             assert step.slot_s is not None
-            start = job.moment(math.ceil(step.slot_s[0]))
-            end = job.moment(math.ceil(step.slot_s[1]), before=True)
-            if start <= until:
+            first, last = (math.ceil(moment) - job.skipped for moment in step.slot_s)
+            start, end = job.moment(first), job.moment(last, before=True)
+            if start <= until and first >= 0:  # else another job has done it
                 cores = self._machine.allocated(step.cores) if step.cores and self._shrinks else 0
                 yield StepTimes(step.name, float(start), float(end) if end <= until else None, cores)
 
@@ -343,6 +344,8 @@ class SimulatedBackend:
         has_exited = job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason
         is_duplicate = number in self._duplicates and job.state is JobState.FAILED
         own = JobOutcome.FAILED if job.exit_code else JobOutcome.COMPLETED
+        if job.state is JobState.FAILED and job.reason == OUTRUN:
+            has_exited, own = True, JobOutcome.OUTRUN
         return JobStatus(
             job_id=str(number + 1),
             state=job.state,

@@ -1,11 +1,13 @@
-"""Work that several of a client's jobs do: tasks of a bag at the same time, or legs in turn."""
+"""Work that several of a client's jobs do: tasks at the same time, or legs in turn; or one of those that race."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState
+from asa.outcome import JobOutcome
 
 from .table import UNSTARTED
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 NOTHING_LEFT = "NothingLeft"
 """Reason of a leg that ended, while not all is done or since all is."""
 
+OUTRUN = "Outrun"
+"""Reason of a job that ended at once, since another of its race had begun."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -24,10 +29,15 @@ class Work:
     bag: str  # its name
     sharing: int = 1  # how many jobs do it at the same time
     leg: int = 0  # the job's number among those that do it in turn; 0 for those that do it at the same time
+    # of a job that races with others: for each of its steps the race, what is posted once it is done, and its second
+    races: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
     def of(cls, spec: JobSpec) -> Work | None:
         """Say what a job does together with others; None if it works alone."""
+        if spec.race:
+            steps = [(step.race, step.post, math.ceil((step.slot_s or (0.0, 0.0))[0])) for step in spec.steps]
+            return cls(spec.race, races=tuple(steps) or ((spec.race, "", 0),))
         return cls(spec.bag, spec.sharing, spec.leg) if spec.bag else None
 
 
@@ -41,6 +51,7 @@ class Together:
         self._left: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._next: dict[str, int] = {}
+        self._winners: dict[str, int] = {}  # of races, by their names
 
     def fork(self) -> Together:
         """Copy it; both go on independently."""
@@ -53,7 +64,7 @@ class Together:
         """Take up work that takes so many seconds, unless it is known."""
         if work.leg:
             self._left.setdefault(work.bag, run)
-        else:
+        elif not work.races:
             self._bags.setdefault(work.bag, (run * work.sharing, now, frozenset()))
 
     def is_left(self, work: Work) -> bool:
@@ -61,7 +72,12 @@ class Together:
         return bool(work.leg) and self._left[work.bag] > 0
 
     def may_begin(self, work: Work, job: ClientJob, engine: Engine) -> bool:
-        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state."""
+        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state.
+
+        Of jobs that race the first begins, and any other ends.
+        """
+        if work.races:
+            return self._is_first(work, job, engine)
         if not work.leg:
             return True
         number, left = engine.number_of(job), self._left[work.bag]
@@ -81,6 +97,23 @@ class Together:
         engine.core.push_end(job.index, job.planned_end)
         return False
 
+    def _is_first(self, work: Work, job: ClientJob, engine: Engine) -> bool:
+        """Say whether a job is first in the races for all that is left of its work, from the first step that is."""
+        number, begins = engine.number_of(job), None
+        for race, post, second in work.races:
+            if begins is None and post in engine.posted:
+                continue
+            if self._winners.setdefault(race, number) != number:
+                begins = None
+                break
+            begins = second if begins is None else begins
+        if begins is None:
+            job.planned_end, job.exit_code, job.reason = engine.now + 1, JobOutcome.OUTRUN.exit_code, OUTRUN
+            engine.core.push_end(job.index, job.planned_end)
+            return False
+        job.run, job.skipped = max(job.run - begins, 1), begins
+        return True
+
     def stopped(self, work: Work, job: ClientJob, engine: Engine) -> int | None:
         """Take in that a job no longer does its work; return the number of the leg whose turn it is then, if any."""
         number = engine.number_of(job)
@@ -99,7 +132,7 @@ class Together:
         """Take in that a job begins to take tasks, or no longer does: the others end sooner, or later."""
         number = engine.number_of(job)
         left, since, there = self._bags.get(work.bag, (0, 0, frozenset()))
-        if work.leg or begins == (number in there):
+        if work.leg or work.races or begins == (number in there):
             return
         left = max(left - len(there) * (engine.now - since), 0)
         there = there | {number} if begins else there - {number}

@@ -169,7 +169,7 @@ class SlurmBackend:
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = KeptSubmission(
-            name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s,
+            name, spec.token, spec.begins_late, steps, kept_back, spec.walltime_s, submit_s,
             array=str(spec.array.elements) if spec.array is not None else "",
             is_renumbered=is_renumbered(spec, self._capabilities),
             posts=tuple(map(file_name, spec.posts)),

@@ -129,6 +129,7 @@ class SlurmSettings(ResizingSettings):
     `max_array_size`: Slurm's ``MaxArraySize``; 0 for no job arrays.
     `whole_nodes`: whether no two jobs share a node, so that small stages of a job run side by side on all of its cores.
     `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
+    `races`: whether several requests for the same work may be in the queue at a time.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -152,6 +153,7 @@ class SlurmSettings(ResizingSettings):
     max_array_size: int | None = Field(default=None, ge=0)
     whole_nodes: bool | None = None
     charges: Literal["allocated", "used"] = "allocated"
+    races: bool = True
 
     @model_validator(mode="before")
     @classmethod
@@ -169,12 +171,12 @@ class SlurmSettings(ResizingSettings):
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
         """Return, as fields of `asa.backend.Capabilities`, whether there are job arrays, and how large they may be.
 
-        The latter is Slurm's default if that is not known.
+        The latter is Slurm's default if that is not known. And whether jobs may race.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE
         size = own if self.max_array_size is None else self.max_array_size
-        return {"arrays": size > 0, "max_array_size": size}
+        return {"arrays": size > 0, "max_array_size": size, "races": self.races}
 
     @property
     def longest_poll_s(self) -> float:

@@ -411,7 +411,8 @@ class TrackedJob:
         state, reason = JobState.COMPLETED, ""
         if code:
             state, reason = self._failed_as(ended, end_s, start_s)
-        payload_start_s = None if ended.outcome is JobOutcome.GAVE_BACK else start_s  # which says that it has not begun
+        has_not_begun = ended.outcome in {JobOutcome.GAVE_BACK, JobOutcome.OUTRUN}  # which say so
+        payload_start_s = None if has_not_begun else start_s
         if began is not None:
             payload_start_s = max(began.time_s, start_s or 0.0)
         status = replace(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
+from mortal_client import FLOW, Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
 
 from asa.backend import JobSpec, JobState, JobStatus
 from asa.core.store import LineFile
@@ -24,9 +25,7 @@ from asa.errors import (
     SubmitDeferredError,
     SubmitInDoubtError,
     SubmitRejectedError,
-    UnavailableError,
 )
-from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.observations import observation_of
@@ -36,7 +35,7 @@ from asa.runner.entries import Accepted, Again, Begun, Intended, Shaped
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.shapes import Moldable, Scaling
-from asa.strategies import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob, Substitute, load_strategy
+from asa.strategies import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob, Substitute
 from asa.strategies.base import Choice
 from asa.strategies.per_stage import PerStage
 from asa.strategies.planned import Planned
@@ -44,15 +43,6 @@ from asa.strategies.planning import Aim
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
-FLOW = Workflow(
-    "flow",
-    [
-        Stage("a", cores=4, walltime_s=100),
-        Stage("b", cores=1, walltime_s=50, after=("a",)),
-        Stage("c", cores=4, walltime_s=30, after=("a",)),
-        Stage("d", cores=8, walltime_s=30, after=("b", "c")),
-    ],
-)
 STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job", "elastic")
 
 
@@ -111,74 +101,9 @@ MOLDABLE = Workflow(
 )
 
 
-class Killed(BaseException):
-    """The client is no more."""
-
-
 def machine(others=((0, 100, 100, 8), (160, 100, 100, 8))):
     columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
     return SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
-
-
-class Mortal:
-    """A journal or backend of which the n-th touch, of all there are, kills."""
-
-    def __init__(self, at=None):
-        self.at, self.count, self.names = at, 0, []
-
-    def touch(self, name):
-        self.names.append(name)
-        self.count += 1
-        if self.count - 1 == self.at:
-            raise Killed
-
-
-class MortalJournal(Journal):
-    """One whose writes are touches, before and after."""
-
-    def __init__(self, path, mortal):
-        super().__init__(path)
-        self.mortal = mortal
-
-    def append(self, *entries):
-        kinds = " ".join(dict.fromkeys(entry.kind for entry in entries))
-        self.mortal.touch(f"before {kinds}")
-        super().append(*entries)
-        self.mortal.touch(f"after {kinds}")
-
-
-class MortalBackend:
-    """One whose calls are touches, before and after."""
-
-    def __init__(self, inner, mortal):
-        self.inner, self.mortal = inner, mortal
-
-    def __getattr__(self, name):
-        found = getattr(self.inner, name)
-        if name not in {"submit", "grow", "cancel", "find", "status", "wait"}:
-            return found
-
-        def call(*arguments, **named):
-            self.mortal.touch(f"before {name}")
-            answer = found(*arguments, **named)
-            self.mortal.touch(f"after {name}")
-            return answer
-
-        return call
-
-
-def go(world, folder, strategy, mortal=None, flow=FLOW, **options):
-    mortal = mortal or Mortal()
-    journal = MortalJournal(folder / "journal.jsonl", mortal)
-    with WaitStore(folder / "bank", durable=False) as store:
-        bank = WaitBank("last", store=store, user="me")
-        of = load_strategy(strategy) if isinstance(strategy, str) else strategy
-        run = Run(flow, of, bank=bank, id="r" * 12, journal=journal)
-        try:
-            [result] = run_all(MortalBackend(world, mortal), [run], **options)
-        finally:
-            journal.close()
-    return result
 
 
 def payloads(world):
@@ -361,43 +286,6 @@ def test_a_client_killed_twice_goes_on(strategy, tmp_path):
             except Killed:
                 continue
         check(world, folder, go(world, folder, strategy))
-
-
-class Wrong:
-    """A world of which the n-th call of a kind goes wrong."""
-
-    def __init__(self, inner, kind, at, how):
-        self.inner, self.kind, self.at, self.how, self.seen = inner, kind, at, how, 0
-
-    def __getattr__(self, name):
-        found = getattr(self.inner, name)
-        if name != self.kind:
-            return found
-
-        def call(*arguments, **named):
-            self.seen += 1
-            if self.seen - 1 == self.at:
-                return self.how(found, *arguments, **named)
-            return found(*arguments, **named)
-
-        return call
-
-
-def lost(_, *__):
-    raise SubmitInDoubtError("the request was lost")
-
-
-def answer_lost(submit, *arguments):
-    submit(*arguments)
-    raise SubmitInDoubtError("the answer was lost")
-
-
-def unavailable(_, *__):
-    raise UnavailableError("nobody answers")
-
-
-def deferred(_, *__):
-    raise SubmitDeferredError("too many jobs")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[:4])

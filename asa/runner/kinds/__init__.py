@@ -18,6 +18,7 @@ from asa.runner.kinds.base import Units
 from asa.runner.kinds.elements import ElementUnits
 from asa.runner.kinds.growth import GrowthUnits, widths_of
 from asa.runner.kinds.legs import LegUnits
+from asa.runner.kinds.racers import RacingUnits
 from asa.runner.kinds.tasks import TaskUnits
 from asa.strategies.base import PlannedJob, StageView
 from asa.workflow import Stage, Workflow
@@ -32,11 +33,12 @@ class UnitsOfRun:
     elements: ElementUnits = field(default_factory=ElementUnits)
     legs: LegUnits = field(default_factory=LegUnits)
     growth: GrowthUnits = field(default_factory=GrowthUnits)
+    racing: RacingUnits = field(default_factory=RacingUnits)
 
     @property
     def kinds(self) -> tuple[Units, ...]:
         """All of them."""
-        return self.whole, self.tasks, self.elements, self.legs, self.growth
+        return self.whole, self.tasks, self.elements, self.legs, self.growth, self.racing
 
     @staticmethod
     def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
@@ -51,9 +53,9 @@ class UnitsOfRun:
         """Give the job in which a job's stages run, and behind it all that only make that one wider."""
         return self.growth.line(run, job)
 
-    def shown(self) -> dict[str, Any]:
-        """Give what a strategy is shown of jobs that run no stage: fields of `RunView`."""
-        return {"growths": tuple(self.growth.views())}
+    def shown(self, run: RunCourse) -> dict[str, Any]:
+        """Give what a strategy is shown of jobs that represent no stage: fields of `RunView`."""
+        return {"growths": tuple(self.growth.views()), "racers": tuple(self.racing.views(run))}
 
     @staticmethod
     def widths(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
@@ -66,6 +68,8 @@ class UnitsOfRun:
         """Give the kind of what a job is to run, as it was asked for: a stage may have been another then."""
         if planned.joins:
             return self.growth
+        if spec.race:
+            return self.racing
         if spec.leg:
             return self.legs
         if spec.array is not None:
@@ -76,6 +80,8 @@ class UnitsOfRun:
         """Give the kind of what a job that is planned is to run."""
         if planned.joins:
             return self.growth
+        if planned.racer:
+            return self.racing
         return self.whole if len(planned.stages) > 1 else self.of_stage(stages[planned.stages[0]].stage)
 
     def of_stage(self, stage: Stage) -> Units:

@@ -93,6 +93,10 @@ class Units:
         """Whether less is asked for at once, now that a job was not accepted."""
         return False
 
+    def is_wanted(self, run: RunCourse, planned: PlannedJob) -> bool:
+        """Whether a job that is planned in addition to others is still to be submitted."""
+        return True
+
     def reason(self, run: RunCourse, job: Job) -> str:
         """Say why a job was asked for."""
         return job.planned.reason

@@ -1,0 +1,2 @@
+# From here on the payload counts as begun.
+mark began

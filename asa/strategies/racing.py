@@ -1,0 +1,159 @@
+"""The rule of races, which needs no forecast: several requests for the same work, of which the first to start is kept.
+
+All that is left is asked for as one job, at the width at which it still gains from being wider. If that has not started
+after a while, so is the same at other widths, the widest first, and the next stage alone: of two groupings that wait at
+the same time one often finds a hole that the other does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from asa.backend import Capabilities
+from asa.errors import InputError
+from asa.shapes import Shape
+from asa.units import format_duration
+from asa.workflow import Stage
+
+from .base import Choice, Keep, Phase, Plan, PlannedJob, RunView
+from .planning.molding import WideningJob, forms_of, lines_of
+
+_HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Races:
+    """The rule, and its bounds.
+
+    Parameters
+    ----------
+    max_racers
+        Upper bound of jobs that race with the first one, in one race.
+    pause_s
+        How long the first is pending before others are asked for.
+    max_share
+        A width is kept if the work runs at most this share of the time that it takes at the last one kept.
+    alone
+        At how many widths the next stage is asked for alone.
+    """
+
+    max_racers: int = 3
+    pause_s: float = 60.0
+    max_share: float = 0.9
+    alone: int = 2
+
+    def plan(self, view: RunView) -> Plan | None:
+        """Say what should happen from now on; None if this is nothing for races."""
+        left = [name for name in view.left() if view.stages[name].phase is not Phase.CONDITIONAL]
+        stages = [view.stages[name].stage for name in left]
+        if not view.capabilities.races or not all(stage.is_one_job and not stage.local for stage in stages):
+            return None
+        if any(view.stages[name].phase in _HAS_JOB for name in left):
+            return self._partners(view, left)
+        first = view.to_run_now()
+        if len(first) != 1 or not left or left[0] != first[0]:
+            return None
+        job, *others = self._requests(left, stages, view.capabilities)
+        if not others:
+            return None
+        choices = {name: Choice(shape) for name, shape in zip(job.stages, job.shapes, strict=True)}
+        what = "all that is left in one job" if len(left) > 1 else "its only job"
+        reason = f"{what}, on {job.cores} cores, beyond which it gains little; others may race with it"
+        return Plan.of([PlannedJob(job.stages, view.now_s, Keep.NOTHING, reason, racer=1)], choices=choices)
+
+    def _partners(self, view: RunView, left: Sequence[str]) -> Plan | None:
+        """Ask for what races with the job that is pending; nothing more is asked for while something runs."""
+        under_way = [view.stages[name] for name in left if view.stages[name].phase in _HAS_JOB]
+        if started := {one.job_id for one in under_way if one.phase is not Phase.QUEUED}:
+            return Plan() if len(started) == 1 else None
+        lead = next((one for one in view.racers if one.job_id == view.stages[left[0]].job_id), None)
+        if lead is None:
+            return None
+        if view.now_s < lead.submit_s + self.pause_s:
+            return Plan(wake_s=lead.submit_s + self.pause_s)
+        stages = [view.stages[name].stage for name in left]
+        asked = {_rest(one.stages, one.shapes, left) for one in view.racers}
+        asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
+        waited = format_duration(view.now_s - lead.submit_s)
+        others = self._requests(left, stages, view.capabilities)
+        most = view.capabilities.max_queued
+        pending = sum(one.is_pending for one in view.racers)
+        free = min(self.max_racers + 1, self.max_racers + 1 if most is None else most) - pending
+        new = [job for job in others if _rest(job.stages, job.shapes, left) not in asked][: max(free, 0)]
+        number = max(one.number for one in view.racers)
+        return Plan.of(
+            PlannedJob(
+                job.stages,
+                view.now_s,
+                Keep.NOTHING,
+                f"races with job {lead.job_id}, which has waited for {waited}: {job.called(len(left))}",
+                racer=number + place,
+                shapes=job.shapes,
+            )
+            for place, job in enumerate(new, start=1)
+        )
+
+    def _requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
+        """List what is asked for, in order: the first by itself, and the others after a while."""
+        whole = list(self._ladder(stages, site))
+        alone = list(self._ladder(stages[:1], site))[: self.alone] if len(left) > 1 else []
+        return [*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:]]
+
+    def _ladder(self, stages: Sequence[Stage], site: Capabilities) -> Iterator[RaceRequest]:
+        """Give the requests for some stages in one job that are worth it, the widest first."""
+        names = tuple(stage.name for stage in stages)
+        lines = lines_of({stage.name: forms_of(stage, site) for stage in stages})
+        kept: dict[str, list[RaceRequest]] = {}
+        for line in lines:  # ascending in width, by partition
+            job = WideningJob(line)
+            if not all(job.add(name) for name in names):
+                continue
+            here = kept.setdefault(line.partition, [])
+            if not here or job.run_s <= self.max_share * here[-1].run_s:
+                here.append(RaceRequest(names, job.shapes, job.cores, job.run_s))
+        yield from sorted((one for here in kept.values() for one in here), key=lambda one: (-one.cores, one.run_s))
+
+
+def _rest(stages: Sequence[str], shapes: Sequence[Shape], left: Sequence[str]) -> tuple[tuple[str, int, str], ...]:
+    """Give what is left of a job's stages, each with its width and partition."""
+    return tuple((n, shape.width, shape.partition) for n, shape in zip(stages, shapes, strict=False) if n in left)
+
+
+def _shape(stage: Stage) -> Shape:
+    return Shape(stage.width, stage.expected_s, stage.walltime_s, stage.run_spread, stage.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RaceRequest:
+    """A request for some stages in one job."""
+
+    stages: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    cores: int
+    run_s: float
+
+    def called(self, left: int) -> str:
+        """Say what it asks for."""
+        what = "all that is left" if len(self.stages) == left else "the next stage alone"
+        return f"{what}, on {self.cores} cores for {format_duration(self.run_s)}"
+
+
+def read_races(settings: Mapping[str, str]) -> Races | None:
+    """Read the settings ``races`` (yes or no), ``max-racers`` and ``race-after`` (seconds); None for no races.
+
+    Raises `InputError`: one is invalid.
+    """
+    text = settings.get("races", "no")
+    if text not in {"yes", "no"}:
+        raise InputError(f"{text!r} is not yes or no", where="asa-plan: races", hint="As in races=yes.")
+    most, pause_s = (
+        _whole(name, settings.get(name, usual)) for name, usual in (("max-racers", "3"), ("race-after", "60"))
+    )
+    return Races(most, pause_s) if text == "yes" and most else None
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{text!r} is no whole number", where=f"asa-plan: {name}", hint=f"As in {name}=3.")
+    return int(text)

@@ -1,0 +1,193 @@
+"""Jobs that race for the same work, over a simulated machine of 8 cores that outlives a client."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+from mortal_client import Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
+
+from asa.backend import JobSpec, JobState
+from asa.errors import SubmitRejectedError
+from asa.outcome import JobOutcome
+from asa.records import Cancelled, StageEnded, StageStarted, Submitted
+from asa.runner import read_journal
+from asa.runner.entries import GivingUp, Intended
+from asa.runner.state import RunState
+from asa.shapes import Moldable, Scaling
+from asa.strategies import load_strategy
+from asa.strategies.racing import Races
+from asa.workflow import Stage, Workflow
+
+WIDTHS = Moldable((8, 2, 4), scaling=Scaling("tasks"))  # 100 s on 8 cores, 400 s on 2
+
+
+def stage(name, *after):
+    return Stage(name, cores=8, walltime_s=200, expected_run_s=100, after=after, moldable=WIDTHS)
+
+
+CHAIN = Workflow("chain", [stage("a"), stage("b", "a"), stage("c", "b")])
+RACING = replace(load_strategy("asa-plan"), races=Races(max_racers=4, alone=2))
+# submit, request, run, cores: what others hold
+LEADS = ()
+WAITS = ((0, 2000, 2000, 4),)  # the lead would wait until 2000, and one of 4 cores starts at once
+AT_ONCE = ((0, 900, 300, 8),)  # several may start at 300
+LATE = ((0, 900, 300, 6), (0, 900, 350, 2))
+
+
+def machine(others=WAITS):
+    columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
+    return SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
+
+
+def ran(world, folder):
+    """For each stage, the jobs that ran it, and completed."""
+    found = {name: [] for name in CHAIN.stages}
+    for intent in {e.token: e for e in read_journal(folder / "journal.jsonl")[0] if isinstance(e, Intended)}.values():
+        for status in world.find([intent.token])[intent.token]:
+            if status.payload_start_s is not None:
+                assert status.state is JobState.COMPLETED, "no payload is ended that has begun"
+                stages = intent.planned.stages
+                for name in stages if len(stages) == 1 else [step.name for step in status.steps]:
+                    found[name].append(status.job_id)
+    return found
+
+
+def check(world, folder, result):
+    assert result.outcome == "completed", result.reason
+    assert sorted(r.stages[0] for r in result.records if isinstance(r, StageEnded)) == ["a", "b", "c"]
+    assert {name: len(jobs) for name, jobs in ran(world, folder).items()} == {"a": 1, "b": 1, "c": 1}
+    assert all(s.state.is_final for statuses in world.find(world._tokens).values() for s in statuses)
+    began = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageStarted)}
+    ended = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    assert began["b"] >= ended["a"]
+    assert began["c"] >= ended["b"]
+    assert replayed(folder, result) == shown(result)
+
+
+def replayed(folder, result):
+    state = RunState("chain", CHAIN, machine().capabilities, "r" * 12, None, "")
+    records = []
+    for entry in read_journal(folder / "journal.jsonl")[0]:
+        records += [getattr(news, "record", news) for news in state.apply(entry)]
+    assert {name: view.phase.value for name, view in state.stages.items()} == dict.fromkeys("abc", "done")
+    assert state.outcome == result.outcome
+    return [repr(record) for record in records]
+
+
+def shown(result):
+    return [repr(record) for record in result.records if type(record).__name__ != "Predicted"]
+
+
+def asked(result):
+    return [(r.stages, r.cores, r.time_s) for r in result.records if isinstance(r, Submitted)]
+
+
+def test_all_that_is_left_is_asked_for_at_the_width_that_still_gains(tmp_path):
+    result = go(world := machine(LEADS), tmp_path, RACING, flow=CHAIN)
+    check(world, tmp_path, result)
+    assert asked(result) == [(("a", "b", "c"), 8, 0)]
+
+
+def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
+    result = go(world := machine(), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    check(world, tmp_path, result)
+    whole = ("a", "b", "c")
+    assert asked(result) == [(whole, 8, 0), (whole, 4, 60), (whole, 2, 60)]
+    [*ended] = [r.time_s for r in result.records if isinstance(r, StageEnded)]
+    assert ended == [260, 460, 660], "on 4 cores from 60 on"
+    withdrawn = {r.job_id: r.reason for r in result.records if isinstance(r, Cancelled)}
+    assert set(withdrawn) == {"1", "3"}
+    assert "job 2, which raced with it for stage 'a', started first" in withdrawn.values()
+
+
+def test_what_has_more_to_run_than_the_stage_that_started_stays_pending(tmp_path):
+    """The first stage starts alone; the job for all three goes on with the others once it starts, at 2000."""
+    races = Races(max_racers=1, alone=1)
+    first = replace(stage("a"), cores=4, moldable=None)
+    others = [replace(stage(name, before), walltime_s=1900) for name, before in ("ba", "cb")]
+    flow = Workflow("chain", [first, *others])
+    result = go(world := machine(), tmp_path, replace(RACING, races=races), flow=flow)
+    assert result.outcome == "completed"
+    whole = ("a", "b", "c")
+    assert asked(result)[:3] == [(whole, 8, 0), (("a",), 4, 60), (("b",), 8, 160)]
+    assert [len(jobs) for jobs in ran(world, tmp_path).values()] == [1, 1, 1]
+    ended = {r.stages[0]: (r.time_s, r.job_id) for r in result.records if isinstance(r, StageEnded)}
+    assert ended == {"a": (160, "2"), "b": (2100, "1"), "c": (2200, "1")}
+
+
+def test_of_two_that_start_in_the_same_second_one_runs(tmp_path):
+    result = go(world := machine(AT_ONCE), tmp_path, RACING, flow=CHAIN)
+    check(world, tmp_path, result)
+    world = machine(())
+    both = [world.submit(JobSpec("j", 4, 100.0, run_s=50.0, token=f"t{n}", race="r")) for n in (1, 2)]
+    while not all(s.state.is_final for s in world.status(both).values()):
+        world.wait(None)
+    first, second = world.status(both).values()
+    assert (first.state, first.end_s) == (JobState.COMPLETED, 50)
+    assert (second.outcome, second.payload_start_s) == (JobOutcome.OUTRUN, None)
+    assert second.end_s <= 1
+
+
+@pytest.mark.parametrize("others", [WAITS, AT_ONCE, LATE])
+@pytest.mark.parametrize("races", [Races(), Races(max_racers=6, alone=2)])
+def test_a_client_killed_at_any_point_of_a_race_goes_on_where_it_was(others, races, tmp_path):
+    strategy, plain = replace(RACING, races=races), Mortal()
+    (tmp_path / "plain").mkdir()
+    check(world := machine(others), tmp_path / "plain", go(world, tmp_path / "plain", strategy, plain, CHAIN))
+    for at in range(plain.count):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine(others)
+        with pytest.raises(Killed):
+            go(world, folder, strategy, Mortal(at), CHAIN)
+        if at % 2:
+            world.wait(400.0)  # nobody looks for a while
+        check(world, folder, go(world, folder, strategy, flow=CHAIN))
+
+
+@pytest.mark.parametrize("how", [lost, answer_lost, unavailable, deferred])
+def test_a_racer_whose_submission_goes_wrong(how, tmp_path):
+    for at in range(4):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine(AT_ONCE)
+        check(world, folder, go(Wrong(world, "submit", at, how), folder, RACING, flow=CHAIN))
+
+
+def refused(_, *__):
+    raise SubmitRejectedError("never")
+
+
+def test_a_racer_that_is_refused_is_no_failure(tmp_path):
+    world = machine(AT_ONCE)
+    check(world, tmp_path, go(Wrong(world, "submit", 1, refused), tmp_path, RACING, flow=CHAIN))
+    intents = [e for e in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(e, Intended)]
+    assert len({(e.planned.stages, e.planned.shapes) for e in intents}) == len(intents), "it is not asked for again"
+
+
+def test_a_racer_that_cannot_be_withdrawn_in_time_runs_nothing(tmp_path):
+    """Its cancellation fails until it starts."""
+    for at in range(3):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine(AT_ONCE)
+        check(world, folder, go(Wrong(world, "cancel", at, unavailable), folder, RACING, flow=CHAIN))
+
+
+def test_nothing_hangs_on_a_job_that_may_be_withdrawn(tmp_path):
+    result = go(world := machine(), tmp_path, RACING, flow=CHAIN)
+    check(world, tmp_path, result)
+    intents = [e for e in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(e, Intended)]
+    assert not any(e.spec.dependencies for e in intents)
+    assert any(isinstance(e, GivingUp) for e in read_journal(tmp_path / "journal.jsonl")[0])
+
+
+def test_what_does_not_race_is_planned_as_without():
+    for changes in ({"tasks": ("t",), "jobs": (2, 2)}, {"local": True}):
+        other = replace(stage("a"), **changes, moldable=None)
+        state = RunState("w", Workflow("w", [other]), machine().capabilities, "r" * 12, None, "")
+        assert Races().plan(state.view(0.0)) is None
+    state = RunState("w", CHAIN, replace(machine().capabilities, races=False), "r" * 12, None, "")
+    assert Races().plan(state.view(0.0)) is None
