@@ -132,18 +132,7 @@ class Command:
         return [RunAt(width, run_s) for width, run_s in sorted(known.items())]
 
     def _law(self) -> Scaling | None:
-        from asa.spec.moldable import read_scaling
-
-        if self.scaling is None:
-            return None
-        law, sign, text = self.scaling.partition("=")
-        with _at("--scaling"):
-            if not sign:
-                return read_scaling(law.strip())
-            numbers = [_number(one) for one in text.split(",")]
-            if law.strip() != "downey":
-                return read_scaling({law.strip(): numbers[0] if len(numbers) == 1 else numbers})
-            return read_scaling({"downey": dict(zip(("parallelism", "variance"), numbers, strict=False))})
+        return None if self.scaling is None else law_in(self.scaling)
 
     def _own(self, widths: Sequence[int], points: Sequence[RunAt], law: Scaling | None) -> int:
         """Give the width for which the walltime is said: that of now, or else the first whose run time is known."""
@@ -165,6 +154,20 @@ class Command:
         if self.walltime is None:
             return {point.width: round_walltime(_SAFETY * point.run_s) for point in points}
         return _by_width(self.walltime, "--walltime", self._widths())
+
+
+def law_in(text: str) -> Scaling:
+    """Read a law as ``--scaling`` has it: ``amdahl``, ``amdahl=0.95``, ``downey=60,0.5``."""
+    from asa.spec.moldable import read_scaling
+
+    law, sign, values = text.partition("=")
+    with _at("--scaling"):
+        if not sign:
+            return read_scaling(law.strip())
+        numbers = [_number(one) for one in values.split(",")]
+        if law.strip() != "downey":
+            return read_scaling({law.strip(): numbers[0] if len(numbers) == 1 else numbers})
+        return read_scaling({"downey": dict(zip(("parallelism", "variance"), numbers, strict=False))})
 
 
 def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int, float]:

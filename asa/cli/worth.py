@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +22,15 @@ from asa.errors import InputError
 from asa.units import MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
+    from asa.shapes import Scaling
     from asa.studies.compare.study import CompareRun, Comparison
+    from asa.studies.widths import AssumedWidths
     from asa.studies.worth import WorthVerdict
-    from asa.workflow import Workflow
+    from asa.workflow import Stage, Workflow
 
 _MOST_MOMENTS = 100
+_CHOOSES, _IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
+_NONE = "none"
 
 
 def worth(
@@ -67,6 +71,22 @@ def worth(
     ] = None,
     estimator: Annotated[str, typer.Option(help="What predicts waits.")] = "asa-queue",
     partition: Annotated[str, typer.Option(help="Partition of stages that name none. [default: the site's]")] = "",
+    widths: Annotated[
+        str | None,
+        typer.Option(
+            help="What if parallel stages of one width might have others: these, as 7,14,28 or 7..112. [default: "
+            "narrower ones, down to a sixteenth]",
+            show_default=False,
+        ),
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="The law of their run times there, as amdahl=0.95; `none` leaves that question out. [default: perfect "
+            "scaling, then one by which the widest runs half as fast as that]",
+            show_default=False,
+        ),
+    ] = None,
     user: Annotated[
         str,
         typer.Option(help="Whose fair share the jobs have: a user's number in the twin, `typical`, or `new`."),
@@ -85,7 +105,8 @@ def worth(
     """Find out whether asa would help this workflow here: a verdict, and the figures behind it.
 
     Strategies are simulated in a twin of the site, from many times of its last months: one job for all stages; a job
-    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa.
+    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa. Where each
+    stage has one width, it also says whether giving several would decide.
 
     On a cluster: `asa worth flow.toml`
 
@@ -98,11 +119,12 @@ def worth(
     from asa.core import plugins
     from asa.studies.compare.study import Comparison, compare
     from asa.studies.plain import as_plain
-    from asa.studies.worth import judged
+    from asa.studies.worth import Alternatives, judged
 
     check_page(page)
     named = names_in(strategies, "--strategies") if strategies else None
     _check(twin, history, you, named)
+    law, others = _law(scaling), _widths(widths, scaling)
     make: Any = plugins.load("asa.backends", "twin")
     known: Any = twin if twin is not None else new_twin(history, you, age_accrues).twin
     rule = {} if age_accrues is None else {"age_accrues": age_accrues}
@@ -113,17 +135,27 @@ def worth(
     flow = make_workflow(counts[0])
     _refuse_impossible(flow, site)
     site.arrive_evenly(moments, seed)
+
+    def is_possible(stage: Stage) -> bool:
+        return not _lack(stage, site)
+
+    ways = named or _ways(flow)
+    asks = scaling != _NONE and _CHOOSES in ways
+    assumed_of = _assumed(flow, is_possible, law, others) if asks else []
+    alternatives = Alternatives.of(flow, ways, assumed_of, is_possible)
     comparison = Comparison(
-        make_workflow=make_workflow,
+        make_workflow=alternatives,
         site=site,
-        cores=counts,
-        strategies=named or _ways(flow),
+        cores=tuple(range(len(alternatives.workflows))),
+        strategies=ways,
         seeds=tuple(range(moments)),
         estimator=estimator,
+        only=alternatives.pairs,
     )
-    runs = run_study(compare, comparison, executor=executor, jobs=jobs)
+    came = run_study(compare, comparison, executor=executor, jobs=jobs)
     about = site.twin.about
-    verdict = judged(flow, runs, is_rough=is_rough(about))
+    runs, assumed = alternatives.sorted_out(came, counts[0])
+    verdict = judged(flow, runs, is_rough=is_rough(about), assumed=assumed)
     if output is Output.JSON:
         twin_of = {"agreement": [asdict(one) for one in about.agreement], "assumed": about.assumed}
         document = {"verdict": verdict.as_dict(), "twin": twin_of, "runs": [run.as_dict() for run in runs]}
@@ -132,6 +164,47 @@ def worth(
         _tell(verdict, runs, about, comparison)
     if page is not None:
         _write(page, verdict, runs, site, comparison)
+
+
+def _assumed(
+    flow: Workflow, is_possible: Callable[[Stage], bool], law: Scaling | None, widths: tuple[int, ...]
+) -> list[AssumedWidths]:
+    """Give the workflow with several widths, by each law that is assumed."""
+    from asa.studies.widths import assumed_widths, usual_laws
+
+    laws = [law] if law is not None else usual_laws(flow)
+    found = [assumed_widths(flow, one, widths, is_possible) for one in laws]
+    if found[0] is None and (law is not None or widths):
+        raise InputError(
+            "there is no stage for which other widths can be assumed",
+            where="--scaling" if law is not None else "--widths",
+            hint="Stages of several cores or nodes, but one shape, can have them.",
+        )
+    return [one for one in found if one is not None]
+
+
+def _law(text: str | None) -> Scaling | None:
+    from asa.cli.one_command import law_in
+
+    if text is None or text == _NONE:
+        return None
+    law = law_in(text)
+    if law.min_points > 1 or law.law not in ("amdahl", "downey"):
+        raise InputError(
+            f"{text!r} says nothing of other widths", where="--scaling", hint="Give a parameter: amdahl=0.95."
+        )
+    return law
+
+
+def _widths(text: str | None, scaling: str | None) -> tuple[int, ...]:
+    from asa.cli.asked import counts_in
+    from asa.spec.moldable import several
+
+    if text is None:
+        return ()
+    if scaling == _NONE:
+        raise InputError("is for a question that is left out", where="--widths", hint="Give a law with --scaling.")
+    return tuple(several(text)) if ".." in text else counts_in(text, "--widths")
 
 
 def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequence[str] | None) -> None:
@@ -151,19 +224,26 @@ def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequ
 
 def _refuse_impossible(flow: Workflow, site: Any) -> None:
     """Refuse a stage that no job could run there, before anything is tried out."""
+    for stage in flow.stages.values():
+        if not stage.moldable and (lack := _lack(stage, site)):
+            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site has.")
+
+
+def _lack(stage: Stage, site: Any) -> str:
+    """Say why no job could run a stage there; empty if one can."""
     from asa.backend import JobSpec
 
-    for stage in flow.stages.values():
-        cores = stage.cores_on(site.capabilities.cores_per_node)
-        job = JobSpec(stage.name, cores, stage.walltime_s, partition=stage.partition, local=stage.local)
-        if not stage.moldable and (lack := site.capabilities.impossible(job)):
-            raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site has.")
+    cores = stage.cores_on(site.capabilities.cores_per_node)
+    job = JobSpec(stage.name, cores, stage.walltime_s, partition=stage.partition, local=stage.local)
+    return str(site.capabilities.impossible(job) or "")
 
 
 def _ways(flow: Workflow) -> tuple[str, ...]:
     """Name the ways of asking that a workflow can go."""
     one_job = len(flow.stages) == 1 or not any(stage.has_unknown_last_job for stage in flow.stages.values())
-    return ("per-stage", "chained", *(["big-job"] if one_job else []), "asa", "asa-plan")
+    is_moldable = any(stage.moldable for stage in flow.stages.values())
+    plans = (*([_IN_OWN_SHAPES] if is_moldable else []), _CHOOSES)
+    return ("per-stage", "chained", *(["big-job"] if one_job else []), "asa", *plans)
 
 
 def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, comparison: Comparison) -> None:
@@ -172,7 +252,7 @@ def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, compari
 
     screen = console()
     screen.print(verdict.sentences[0], style="bold", markup=False)
-    for words in verdict.sentences[1:]:
+    for words in (*verdict.sentences[1:], *([verdict.widths.sentence] if verdict.widths else [])):
         screen.print(words, markup=False)
     screen.print()
     screen.print(render(runs, seeds=len(comparison.seeds)))
@@ -200,7 +280,7 @@ def _write(page: Path, verdict: WorthVerdict, runs: Sequence[CompareRun], site: 
     whole = replace(
         whole,
         title=f"Is it worth it? {whole.title.partition(': ')[0]}",
-        summary=[*verdict.sentences, *whole.summary[1:]],
+        summary=[*verdict.sentences, *([verdict.widths.sentence] if verdict.widths else []), *whole.summary[1:]],
     )
     write_page(page, f"worth-{runs[0].workflow}-{runs[0].system}", whole, of=asked())
     sys.stderr.write(f"Page written to {page}\n")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.errors import RunError
+from asa.shapes import Scaling
 from asa.studies.compare.frontier import Cell
 from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import cells_of, claimed
+from asa.studies.widths import AssumedWidths
 from asa.units import format_duration
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 SIMPLE = ("per-stage", "chained", "big-job")
 """Ways of asking that need no asa."""
@@ -28,6 +30,9 @@ _PRICE = 0.8  # of one percent of the makespan, that one percent of the core-hou
 _MATTERS = 0.01  # of time and core-hours together, less than which is no difference
 _HARDLY = 0.03  # share of the makespan
 _MOST_FAILED = 0.1  # of a way's runs
+_NAMED = 3  # stages at most whose names are told
+_CHOOSES = "asa-plan"  # among several widths
+_AT_ONE_WIDTH = ("chained", "big-job")  # ways that are tried in other single widths
 _BLOCKS, _A_BLOCK, _FEW_BLOCKS = 20, 5, 10  # of moments in time
 _WHY_NEXT = "What decides it is how long each next leg waits, which the times above hold."
 
@@ -48,6 +53,18 @@ class ComparedWay:
 
 
 @dataclass(frozen=True, slots=True)
+class WidthsVerdict:
+    """What it would change if stages of one width might run in several."""
+
+    would_decide: bool  # whether the plan is then clearly better than the way to ask without, and than asa's best
+    law: Mapping[str, Any]  # as `scaling` in a workflow file
+    stages: tuple[str, ...]
+    widths: tuple[int, ...]  # of the widest of them, the own one first
+    compared: tuple[ComparedWay, ...]  # the plan with these two (or one), and with the best one in a single other width
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorthVerdict:
     """Whether it is worth it, and by what."""
 
@@ -60,13 +77,104 @@ class WorthVerdict:
     failed: Mapping[str, int]  # ways that are left out, and in how many moments they failed
     waits: float  # share of the makespan, by `per-stage`, in which a stage waits that could have begun
     age_accrues: bool
+    widths: WidthsVerdict | None = None  # of stages of one width; None if that was not asked, or none has a law
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON-ready data."""
         return asdict(self)
 
 
-def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = False) -> WorthVerdict:
+def at_width(strategy: str, width: int) -> str:
+    """Name a way of asking in which all stages have a single width, as it is asked for.
+
+    Examples
+    --------
+    >>> at_width("chained", 14)
+    'chained --width 14'
+    """
+    return f"{strategy} --width {width}"
+
+
+def best_of(runs: Sequence[CompareRun], others: Sequence[CompareRun]) -> list[CompareRun]:
+    """Choose the best of several ways, in hindsight: by time and core-hours compared with the first of others.
+
+    What fails in more than a tenth of the moments is not chosen.
+    """
+    first = cells_of(others)[0]
+    cells = [cell for cell in cells_of(runs) if _failures(cell) <= _MOST_FAILED * len(cell.runs)]
+    return list(min(cells, key=lambda cell: _weight(cell, first)).runs) if cells else []
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """What is run at each moment: a workflow as it is, in other single widths, and with several by assumed laws.
+
+    As a function it gives the workflow of a place, for `asa.studies.compare`, whose numbers of cores are then places.
+    """
+
+    workflows: tuple[Workflow, ...]
+    pairs: tuple[tuple[int, str], ...]  # places and strategies
+    names: tuple[str, ...]  # of each pair, as it is asked for
+    groups: tuple[int, ...]  # of each pair: 0 as it is, 1 in another single width, 2 and on by an assumed law
+    assumed: tuple[AssumedWidths, ...]
+
+    def __call__(self, place: int) -> Workflow:
+        """Give the workflow of a place."""
+        return self.workflows[place]
+
+    @classmethod
+    def of(
+        cls,
+        flow: Workflow,
+        ways: Sequence[str],
+        assumed: Sequence[AssumedWidths],
+        is_possible: Callable[[Stage], bool] = lambda _: True,
+    ) -> Alternatives:
+        """Choose what is run; `is_possible` says whether the site can run a stage."""
+        workflows, pairs, names, groups = [flow], [(0, way) for way in ways], list(ways), [0] * len(ways)
+        simple = [way for way in _AT_ONE_WIDTH if way in ways]
+
+        def add(workflow: Workflow, strategies: Sequence[str], named: Sequence[str], group: int) -> None:
+            pairs.extend((len(workflows), way) for way in strategies)
+            names.extend(named)
+            groups.extend([group] * len(strategies))
+            workflows.append(workflow)
+
+        def add_single_widths(of: Workflow, group: int) -> None:
+            offered = {width for stage in of.stages.values() if stage.moldable for width in stage.moldable.widths}
+            for width in sorted(offered):
+                fixed = of.fixed(width)
+                is_own = all(stage.width == of.stages[name].width for name, stage in fixed.stages.items())
+                if simple and not is_own and all(map(is_possible, fixed.stages.values())):
+                    add(fixed, simple, [at_width(way, width) for way in simple], group)
+
+        add_single_widths(flow, 1)
+        for group, one in enumerate(assumed, start=2):
+            add(one.workflow, (_CHOOSES,), (_CHOOSES,), group)
+            add_single_widths(one.workflow, group)
+        return cls(tuple(workflows), tuple(pairs), tuple(names), tuple(groups), tuple(assumed))
+
+    def sorted_out(
+        self, came: Sequence[CompareRun], cores: int
+    ) -> tuple[list[CompareRun], list[tuple[AssumedWidths, list[CompareRun]]]]:
+        """Give the runs to be compared, the best of those in another width among them; and those by each law."""
+        place = {pair: number for number, pair in enumerate(self.pairs)}
+        of: dict[int, list[CompareRun]] = {}
+        for run in came:
+            number = place[run.cores, run.strategy]
+            of.setdefault(self.groups[number], []).append(replace(run, cores=cores, strategy=self.names[number]))
+        own = of[0]
+        runs = [*own, *(best_of(of[1], own) if 1 in of else [])]
+        return runs, [(one, of[group]) for group, one in enumerate(self.assumed, start=2)]
+
+
+def judged(
+    workflow: Workflow,
+    runs: Sequence[CompareRun],
+    *,
+    is_rough: bool = False,
+    assumed: Sequence[tuple[AssumedWidths, Sequence[CompareRun]]] = (),
+) -> WorthVerdict:
     """Judge by runs of one workflow in one width, whose seeds are moments in the order of time.
 
     It is worth it if one of asa's ways is clearly better than every simple one, and not if none of them may be, by what
@@ -74,6 +182,8 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     which all of them completed.
 
     `is_rough`: the twin is far from the site, which the first sentence says.
+    `assumed`: what stages of one width might run in, the careful law first, with the runs of the plan among these
+    widths, and then those of ways at a single one.
     Raises `RunError`: no simple way, or none of asa's, completed in most moments.
     """
     cells, failed = _common(cells_of(runs))
@@ -87,7 +197,10 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     hero = next(cell for cell in ours if cell.strategy == name)
     way = hero if answer == "yes" else best
     waits, accrues = _share_of_waits(workflow, cells), runs[0].age_accrues
+    widths = _of_widths(way, hero, assumed)
     first = _first(answer, hero, best, next(o for o in compared if (o.way, o.rival) == (name, best.strategy)))
+    if widths is not None and widths.would_decide:
+        first = f"{first.removesuffix('.')}, as long as each stage has one width."
     rough = " Waits in the twin are far from those of the site: take this as a rough estimate." if is_rough else ""
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
     goes_on = any(stage.has_unknown_last_job for stage in workflow.stages.values())
@@ -95,13 +208,13 @@ def judged(workflow: Workflow, runs: Sequence[CompareRun], *, is_rough: bool = F
     why = _why(answer, way, best, waits, accrues=accrues) if not goes_on else _WHY_NEXT
     return WorthVerdict(
         answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), compared, failed, waits,
-        accrues,
+        accrues, widths,
     )  # fmt: skip
 
 
 def _common(cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, int]]:
     """Keep ways that complete in most moments, in those in which all of them do; tell how often others failed."""
-    failures = {cell.strategy: sum(run.metrics is None for run in cell.runs) for cell in cells}
+    failures = {cell.strategy: _failures(cell) for cell in cells}
     kept = [cell for cell in cells if failures[cell.strategy] <= _MOST_FAILED * len(cell.runs)]
     failed = {cell.strategy: failures[cell.strategy] for cell in cells if cell not in kept}
     if not kept:
@@ -111,8 +224,96 @@ def _common(cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, int]]:
     return cells_of(runs), failed
 
 
+def _failures(cell: Cell) -> int:
+    return sum(run.metrics is None for run in cell.runs)
+
+
 def _base(cell: Cell) -> str:
-    return cell.strategy.partition(":")[0]
+    return cell.strategy.partition(":")[0].partition(" ")[0]
+
+
+def _of_widths(
+    way: Cell, hero: Cell, assumed: Sequence[tuple[AssumedWidths, Sequence[CompareRun]]]
+) -> WidthsVerdict | None:
+    """Say what several widths would change, by the first law by which they would; else by the least careful one."""
+    found = []
+    own = [way] if way is hero else [way, hero]
+    for widths, runs in assumed:
+        plan, *others = cells_of(runs)
+        single = cells_of(best_of([run for cell in others for run in cell.runs], way.runs))
+        rivals = [*own, *single]
+        if _failures(plan) > _MOST_FAILED * len(plan.runs) or not all(len(_pairs(plan, one)) for one in rivals):
+            continue
+        compared = _compared([plan], rivals)
+        decides = all(one.is_clear and one.weighed.mean < -_MATTERS for one in compared[: len(own)])
+        sentence = _told_of_widths(widths, plan, way, compared[0], compared[len(own) :], decides=decides)
+        law = written(widths.law)
+        found.append(WidthsVerdict(decides, law, widths.stages, widths.widths, compared, sentence))
+    return next((one for one in found if one.would_decide), found[-1] if found else None)
+
+
+def written(law: Scaling) -> dict[str, Any]:
+    """Give a law as a workflow file has it, in the key `scaling`."""
+    if law.law == "downey":
+        return {"downey": {"parallelism": law.parallelism, "variance": law.variance}}
+    return {law.law: law.parallel}
+
+
+def _told_of_widths(
+    widths: AssumedWidths,
+    plan: Cell,
+    way: Cell,
+    first: ComparedWay,
+    single: Sequence[ComparedWay],
+    *,
+    decides: bool,
+) -> str:
+    """Say by which law a choice of widths gains how much, for how many core-hours, and how to write it."""
+    (own, *more), stages, scaling = widths.widths, widths.stages, _toml(written(widths.law))
+    who = f"stage {stages[0]}"
+    if len(stages) > 1:
+        who = f"each of the stages {', '.join(stages[:-1])} and {stages[-1]}"
+        who = who if len(stages) <= _NAMED else f"each of {len(stages)} stages ({', '.join(stages[:_NAMED])}, ...)"
+    careful = widths.law.parallel == 1.0 and own == max(widths.widths)
+    law = f"{scaling}{', which is perfect scaling, the worst case for narrower jobs' if careful else ''}"
+    could = f"on {min(widths.widths)} to {max(widths.widths)} {widths.unit} by the scaling law {law}"
+    share, hours = _times(first.time), [cell.intervals["core_hours"].mean for cell in (plan, way)]
+    costs = f"{hours[0]:,.1f} core-hours in place of {hours[1]:,.1f}"
+    if not decides:
+        return (
+            f"Several widths would not decide: if {who} could run {could}, {plan.strategy} would take {share} of the "
+            f"time of {way.strategy}, and {costs}."
+        )
+    told = (
+        f"Several widths would decide: if {who} could run {could}, {plan.strategy} would be "
+        f"{1 / (1 + first.time.mean):.1f} times as fast as {way.strategy}. It would take {share} of its time, and "
+        f"{costs}."
+    )
+    for one in single:
+        if one.is_clear and one.weighed.mean < -_MATTERS:
+            times = 1 / (1 + one.time.mean)
+            told += f" With the best single other width, {one.rival}, it would take {times:.2f} times as long."
+        else:
+            told += f" A single other width would do as well by this law: {one.rival}."
+    measured, where = more[len(more) // 2], "the stage" if len(stages) == 1 else "such a stage"
+    return (
+        f"{told} To let it choose, write into {where}: {widths.unit} = {[own, *more]} and scaling = {scaling}; or, "
+        f"once it has run on {measured} {widths.unit}, too, "
+        f'how long, as in expected = {{ {own} = "1h", {measured} = "3h" }}.'
+    )
+
+
+def _times(share: Interval) -> str:
+    """Write by what a time is multiplied, with its interval."""
+    low, high = 1 + share.low, 1 + share.high
+    bounds = f" ({low:.2f} to {high:.2f})" if f"{low:.2f}" != f"{high:.2f}" and not math.isnan(low) else ""
+    return f"{1 + share.mean:.2f}{bounds}"
+
+
+def _toml(law: Mapping[str, Any]) -> str:
+    """Write a law as a table of TOML."""
+    parts = (f"{key} = {_toml(one) if isinstance(one, Mapping) else f'{one:g}'}" for key, one in law.items())
+    return f"{{ {', '.join(parts)} }}"
 
 
 def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ _TIMES = 2.0
 _CLASSES = 4
 _FITTED = (0.25, 0.5, 0.75, 0.9, 0.97)
 _FEWEST = 20  # jobs of a class
+_LEAST_SHARE = 0.01  # of the jobs, that a queue must have to be compared
 
 Floats = NDArray[np.float64]
 
@@ -68,13 +69,22 @@ def _distance(one: Floats, other: Floats) -> float:
     return float(np.abs(shares[0] - shares[1]).max())
 
 
-def misfit(cores: NDArray[np.int64], recorded_s: Floats, simulated_s: Floats) -> float:
-    """Return the mean distance of quantiles of waits over widths, in powers of ten.
+def misfit(
+    cores: NDArray[np.int64], recorded_s: Floats, simulated_s: Floats, queues: NDArray[np.int64] | None = None
+) -> float:
+    """Return the mean distance of quantiles of waits over widths, in powers of ten; over queues as well, if given.
 
     Single jobs are not compared: a job's start depends on all before it, and what is simulated in a twin depends on the
     queue as a whole.
     """
-    classes = [which for _, which in by_width(cores)] or [np.ones(len(cores), dtype=np.bool_)]
+    groups = [[which for _, which in by_width(cores)]]
+    if queues is not None:
+        groups.append([which for _, which in by_queue(queues)])
+    each = [_apart(classes, recorded_s, simulated_s) for classes in groups if classes]
+    return float(np.mean(each or [_apart([np.ones(len(cores), dtype=np.bool_)], recorded_s, simulated_s)]))
+
+
+def _apart(classes: list[NDArray[np.bool_]], recorded_s: Floats, simulated_s: Floats) -> float:
     apart = [np.abs(np.log10(_floored(recorded_s[which]) / _floored(simulated_s[which]))).mean() for which in classes]
     return float(np.mean(apart))
 
@@ -101,3 +111,17 @@ def by_width(cores: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]
             text = f"{narrow}" if narrow == wide else f"{narrow} to {wide}"
             yield f"{text} core{'' if wide == 1 else 's'}", which
         low = int(high) + 1
+
+
+def by_queue(queues: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Divide jobs by the number of their queue, those with most jobs first; queues with few jobs are left out.
+
+    Examples
+    --------
+    >>> [queue for queue, _ in by_queue(np.repeat([0, 1, 2], [30, 5, 200]))]
+    [2, 0]
+    """
+    numbers, counts = np.unique(queues, return_counts=True)
+    for place in np.argsort(-counts, kind="stable"):
+        if counts[place] >= max(_FEWEST, _LEAST_SHARE * len(queues)):
+            yield int(numbers[place]), queues == numbers[place]

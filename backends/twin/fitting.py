@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
 from asa.core.parallel import Progress
+from asa.facts import PartitionFacts
 
 from .agreement import misfit
 from .model import Jobs, Twin
@@ -23,10 +24,25 @@ _FEWEST = 100
 _FIRST_SHARES = (1.0, 0.92)  # of the cores, that may be there for jobs
 _SHARES = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.87, 0.84, 0.8)
 _SMALLER = (0.76, 0.72, 0.68, 0.64, 0.6, 0.55, 0.5)  # tried in turn, until it has got worse for a while
+_SMALLEST = (
+    0.45,
+    0.4,
+    0.35,
+    0.3,
+    0.26,
+    0.22,
+    0.18,
+    0.15,
+    0.12,
+    0.1,
+)  # where each queue has its own: what it had most is a rare moment
 _NEAR = 1.1
 _FINALISTS = 2
 _FOR_EVER_S = 1e8  # what never starts waits so long
+_AHEAD = 11_000.0  # points of priority from a queue to the next: more than age and fair share have together
 _WHAT = "fitting what the site does not tell"
+
+Shares = Mapping[str, float]  # of a pool's cores, by its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +53,10 @@ class RankingRules:
     scheduler: str
     settings: Mapping[str, str]
 
-    def on(self, twin: Twin, share: float) -> Twin:
-        """Give a twin with them, and a share of its cores: a job wider than what is left asks for all of that."""
+    def on(self, twin: Twin, shares: Shares) -> Twin:
+        """Give a twin with them, and shares of its cores: a job wider than what is left asks for all of that."""
         about, jobs = twin.about, twin.jobs
-        pools = {pool: max(round(share * cores), 1) for pool, cores in about.pools.items()}
+        pools = {pool: max(round(shares[pool] * cores), 1) for pool, cores in about.pools.items()}
         most = np.array([pools[one.pool] for one in about.partitions], dtype=np.int64)[jobs.partitions]
         if np.any(jobs.table.cores > most):
             table = jobs.table
@@ -66,79 +82,198 @@ USUAL = (
 """Rules of a site whose own are not known."""
 
 
-class _Trials:
-    """The result of rules and shares on a part of a twin's jobs."""
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues that jobs were sent to, where it is not known what each has.
 
-    def __init__(self, twin: Twin, on_progress: Progress, of: int) -> None:
+    `names`: of each.
+    `of`: by job, its queue's index.
+    """
+
+    names: tuple[str, ...]
+    of: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How queues may share a machine: a twin with that, in words, and the rules that it can have."""
+
+    words: str
+    twin: Twin
+    rules: Sequence[RankingRules]
+
+
+def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules]) -> Iterator[Arrangement]:
+    """Give the ways in which queues may share a machine: as if they were one, each with its own cores, or in turn."""
+    yield Arrangement("", twin, rules)
+    if queues is None:
+        return
+    jobs = replace(twin.jobs, partitions=queues.of.astype(np.int32))
+    rows = range(len(queues.names))
+    own = replace(
+        twin.about,
+        pools={name: peak_cores(jobs, queues.of == row) for row, name in enumerate(queues.names)},
+        partitions=tuple(PartitionFacts(name, name) for name in queues.names),
+    )
+    words = f"each of {len(rows)} queues has cores of its own, as many as its jobs had at most at a time"
+    yield Arrangement(words, replace(twin, about=own, jobs=jobs), rules)
+    [pool] = twin.about.pools
+    known = compared(jobs)
+    known[first_left_out(jobs) :] = False
+    waits = np.log1p(np.maximum(jobs.wait_s, 0))
+    means = [float(waits[at].mean()) if (at := known & (queues.of == row)).any() else 0.0 for row in rows]
+    places = np.argsort(np.argsort(means, kind="stable"), kind="stable")  # how many queues wait less
+    in_turn = tuple(
+        PartitionFacts(name, pool, points=_AHEAD * float(len(rows) - 1 - places[row]))
+        for row, name in enumerate(queues.names)
+    )
+    words = f"{len(rows)} queues share all cores, and those whose jobs waited less go first"
+    ranked = [one for one in rules if one.scheduler == "multifactor"]
+    yield Arrangement(words, replace(twin, about=replace(twin.about, partitions=in_turn), jobs=jobs), ranked)
+
+
+class _Trials:
+    """The result of rules and shares on a part of a twin's jobs, in one arrangement."""
+
+    def __init__(self, arrangement: Arrangement, queues: NDArray[np.int64] | None) -> None:
+        twin, self.arrangement = arrangement.twin, arrangement
         last = first_left_out(twin.jobs)
-        self._trial = _part(twin, max(last - _FITTED, 0), last)
+        first = max(last - _FITTED, 0)
+        self._trial = _part(twin, first, last)
         self._known = compared(self._trial.jobs)
         self._cores = self._trial.jobs.table.cores[self._known]
         self._recorded = self._trial.jobs.wait_s[self._known].astype(np.float64)
-        self._tell, self._done, self._of = on_progress, 0, of
-        self._found: dict[str, dict[float, float]] = {}
+        self._queues = None if queues is None else queues[first:last][self._known]
+        self._pools = list(twin.about.pools)
+        pool_of = np.array([self._pools.index(one.pool) for one in twin.about.partitions], dtype=np.int64)
+        self._pool = pool_of[self._trial.jobs.partitions[self._known]]
+        self._found: dict[str, dict[float, _Misfits]] = {}
+        self._best: dict[str, tuple[float, Shares]] = {}
 
     def __len__(self) -> int:
         return len(self._recorded)
 
-    def look(self, rules: RankingRules, shares: Sequence[float]) -> None:
-        """Try rules with shares of the cores."""
+    def _tried(self, rules: RankingRules, shares: Shares) -> _Misfits:
+        waits_s = np.nan_to_num(simulated_waits(rules.on(self._trial, shares))[self._known], nan=_FOR_EVER_S)
+        each = [self._pool == place for place in range(len(self._pools))]
+        return _Misfits(
+            misfit(self._cores, self._recorded, waits_s, self._queues),
+            tuple(
+                misfit(self._cores[jobs], self._recorded[jobs], waits_s[jobs]) if jobs.any() else 0.0 for jobs in each
+            ),
+        )
+
+    def look(self, rules: RankingRules, shares: Sequence[float]) -> Iterator[None]:
+        """Try rules with shares of the cores, the same of each pool."""
         found = self._found.setdefault(rules.words, {})
         for share in shares:
             if share not in found:
-                waits_s = simulated_waits(rules.on(self._trial, share))[self._known]
-                found[share] = misfit(self._cores, self._recorded, np.nan_to_num(waits_s, nan=_FOR_EVER_S))
-            self._done += 1
-            self._tell(_WHAT, min(self._done, self._of), self._of)
+                found[share] = self._tried(rules, dict.fromkeys(self._pools, share))
+            yield
+        self._best.pop(rules.words, None)
 
-    def look_closely(self, rules: RankingRules) -> None:
-        """Try them with many shares, with ever smaller ones as long as that is better."""
-        self.look(rules, _SHARES)
-        for share in _SMALLER:
-            if self.best(rules)[1] > _NEAR * min(self._found[rules.words]):
+    def look_closely(self, rules: RankingRules) -> Iterator[None]:
+        """Try them with many shares, with ever smaller ones as long as that is better for any pool."""
+        yield from self.look(rules, _SHARES)
+        found = self._found[rules.words]
+        for share in (*_SMALLER, *(_SMALLEST if len(self._pools) > 1 else ())):
+            if min(self._shares(rules).values()) > _NEAR * min(found):
                 break
-            self.look(rules, (share,))
+            yield from self.look(rules, (share,))
 
-    def best(self, rules: RankingRules) -> tuple[float, float]:
-        """Give the least misfit, and the share with which that is; of equals the larger."""
-        off, less = min((off, -share) for share, off in self._found[rules.words].items())
-        return off, -less
+    def _shares(self, rules: RankingRules) -> Shares:
+        """Give the share of each pool with which its jobs' misfit is least; of equals the larger."""
+        found = self._found[rules.words]
+        if len(self._pools) == 1:
+            return {self._pools[0]: -min((one.whole, -share) for share, one in found.items())[1]}
+        least = [min((one.by_pool[place], -share) for share, one in found.items()) for place in range(len(self._pools))]
+        return {pool: -less for pool, (_, less) in zip(self._pools, least, strict=True)}
+
+    def best(self, rules: RankingRules) -> tuple[float, Shares]:
+        """Give the least misfit, and the shares with which that is: each pool's own, or of all the same."""
+        if rules.words not in self._best:
+            found = self._found[rules.words]
+            off, less = min((one.whole, -share) for share, one in found.items())
+            alike, each = dict.fromkeys(self._pools, -less), self._shares(rules)
+            by_pool = off if each == alike else self._tried(rules, each).whole
+            self._best[rules.words] = (by_pool, each) if by_pool < off else (off, alike)
+        return self._best[rules.words]
+
+    def rank(self, rules: RankingRules) -> tuple[float, float]:
+        """Give what rules are compared by: less is better."""
+        off, shares = self.best(rules)
+        return off, -min(shares.values())
 
     def with_all(self, rules: RankingRules) -> float:
         """Give the misfit with all cores."""
-        return self._found[rules.words][1.0]
+        return self._found[rules.words][1.0].whole
 
 
-def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool) -> Twin:
-    """Choose the scheduler's rules, if they are not known, and how many cores are available for jobs.
+@dataclass(frozen=True, slots=True)
+class _Misfits:
+    """How far waits are off: of all jobs, and of each pool's."""
+
+    whole: float
+    by_pool: tuple[float, ...]
+
+
+def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queues | None = None) -> Twin:
+    """Choose the scheduler's rules, if they are not known, how queues share it, and how many cores there are for jobs.
 
     The choice has the least misfit of waits (`misfit`), without the last week's jobs.
+
+    `queues`: those of the jobs, if the site does not tell its partitions.
     """
     about = twin.about
     own = (RankingRules("the site's own rules", about.scheduler, about.settings),)
     usual = own if knows_rules else USUAL
-    trials = _Trials(twin, on_progress, len(usual) * len(_FIRST_SHARES) + min(_FINALISTS, len(usual)) * len(_SHARES))
-    if len(trials) < _FEWEST:
+    compared_by = None if queues is None else queues.of
+    each = [_Trials(one, compared_by) for one in arrangements(twin, queues, usual)]
+    if len(each[0]) < _FEWEST:
         text = "nothing was fitted: hardly any wait is known"
         return replace(twin, about=replace(about, assumed=(*about.assumed, text)))
-    for rules in usual:
-        trials.look(rules, _FIRST_SHARES)
-    finalists = sorted(usual, key=trials.best)[:_FINALISTS]
-    for rules in finalists:
-        trials.look_closely(rules)
-    best = min(finalists, key=trials.best)
-    off, share = trials.best(best)
+    pairs = [(trials, rules) for trials in each for rules in trials.arrangement.rules]
+    final = min(_FINALISTS, len(usual)) + len(each) - 1
+    count, done = len(pairs) * len(_FIRST_SHARES) + final * len(_SHARES), 0
+
+    def told(steps: Iterator[None]) -> None:
+        nonlocal done
+        for _ in steps:
+            done += 1
+            on_progress(_WHAT, min(done, count), count)
+
+    for trials, rules in pairs:
+        told(trials.look(rules, _FIRST_SHARES))
+    finalists = _finalists(pairs)
+    for trials, rules in finalists:
+        told(trials.look_closely(rules))
+    trials, best = min(finalists, key=lambda pair: pair[0].rank(pair[1]))
+    off, shares = trials.best(best)
     assumption = f"fitted to the waits before the last week: their quantiles are {10**off:.2g} times off in the mean"
     if not knows_rules:
         assumption += f"; {best.words}: the nearest of {len(usual)} usual rules"
-    if share < 1:
+    if trials.arrangement.words:
+        assumption += f"; {trials.arrangement.words}: the nearest of {len(each)} ways to share the machine"
+    if min(shares.values()) < 1:
         whole = 10 ** trials.with_all(best)
+        low, high = (100 * (1 - share) for share in (max(shares.values()), min(shares.values())))
+        missing = f"{high:.0f} % of the cores" if low == high else f"{low:.0f} to {high:.0f} % of a queue's cores"
         assumption += (
-            f"; {100 * (1 - share):.0f} % of the cores are never to be had (with all, {whole:.2g} times off), and a "
-            "job that wants more than the rest gets that"
+            f"; {missing} are never to be had (with all, {whole:.2g} times off), and a job that wants more than the "
+            "rest gets that"
         )
-    chosen = best.on(twin, share)
+    chosen = best.on(trials.arrangement.twin, shares)
     return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, assumption)))
+
+
+def _finalists(pairs: Sequence[tuple[_Trials, RankingRules]]) -> list[tuple[_Trials, RankingRules]]:
+    """Choose what is looked at closely: the best rules of the first arrangement, and the best one of each other."""
+    ranked = sorted(pairs, key=lambda pair: pair[0].rank(pair[1]))
+    chosen: list[tuple[_Trials, RankingRules]] = []
+    for trials in dict.fromkeys(trials for trials, _ in pairs):
+        of_it = [pair for pair in ranked if pair[0] is trials]
+        chosen += of_it[: 1 if chosen else _FINALISTS]
+    return chosen
 
 
 def _part(twin: Twin, first: int, last: int) -> Twin:
@@ -162,3 +297,14 @@ def compared(jobs: Jobs) -> NDArray[np.bool_]:
     known = jobs.wait_s >= 0
     known[: int(_WARM_UP * len(known))] = False
     return known
+
+
+def peak_cores(jobs: Jobs, which: NDArray[np.bool_] | None = None) -> int:
+    """Give the most cores that were in use at a time, by what was recorded of all jobs or of some."""
+    known = jobs.wait_s >= 0 if which is None else which & (jobs.wait_s >= 0)
+    start = jobs.table.submit[known] + jobs.wait_s[known]
+    cores = jobs.table.cores[known]
+    times = np.concatenate([start, start + jobs.table.run[known]])
+    change = np.concatenate([cores, -cores])
+    order = np.lexsort((change, times))  # at one time, ends first
+    return max(int(np.cumsum(change[order]).max(initial=0)), int(cores.max(initial=1)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 
 import numpy as np
 from asa.backends.simulated.table import JobTable
@@ -16,9 +17,9 @@ from asa.facts import PartitionFacts, SiteFacts
 from asa.history import JobHistory
 from asa.units import format_duration
 
-from .agreement import Agreement, agreement, by_width
+from .agreement import Agreement, agreement, by_queue, by_width
 from .background import with_others
-from .fitting import compared, first_left_out, fitted
+from .fitting import Queues, compared, first_left_out, fitted, peak_cores
 from .model import About, Jobs, Twin
 from .queueing import simulated_waits
 
@@ -27,6 +28,9 @@ _FEWEST = 100
 _MOST_UNENDED = 0.5  # of the jobs that started
 _WAITS_S = 600.0
 _MAX_CORES = 2**31 - 1
+_LEAST_OF_A_QUEUE = 0.002  # of the jobs; smaller queues count as one
+_OTHER_QUEUES = "others"
+_SHOWN_QUEUES = 8
 _TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "scheduler", "settings", "away"}
 
 
@@ -66,20 +70,22 @@ def make_twin(
     _refuse_what_tells_no_ends(history)
     numbers = _numbers(history, seed)
     number = int(numbers[list(history.users).index(you)]) if you in history.users else None
-    jobs, left_out = _jobs(history, facts, numbers, assumed)
+    jobs, queues, left_out = _jobs(history, facts, numbers, assumed)
     accrues = _age_accrues(facts, age_accrues, assumed)
     about = _about(history, facts, jobs, assumed)
     about = replace(about, age_accrues=accrues, you=number, told_pools=about.pools)
     twin = Twin(about, jobs)
-    twin = _completed(twin, history, facts, on_progress)
+    twin = _completed(twin, history, facts, queues, on_progress)
     on_progress("letting its jobs queue", 0, 1)
-    twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin))))
+    twin = replace(twin, about=replace(twin.about, agreement=tuple(agreements(twin, queues))))
     on_progress("letting its jobs queue", 1, 1)
     known = {words: count for words, count in history.oddities.items() if words.startswith("left out")}
     return Made(twin, {words.removeprefix("left out: "): count for words, count in known.items()} | left_out)
 
 
-def _completed(twin: Twin, history: JobHistory, facts: SiteFacts | None, on_progress: Progress) -> Twin:
+def _completed(
+    twin: Twin, history: JobHistory, facts: SiteFacts | None, queues: Queues | None, on_progress: Progress
+) -> Twin:
     """Fit what is not known; add others' jobs if hardly any are shown."""
     if len(np.unique(history.user)) == 1 and history.users:
         if facts is None and not history.machine_cores:
@@ -89,7 +95,7 @@ def _completed(twin: Twin, history: JobHistory, facts: SiteFacts | None, on_prog
         return with_others(twin, on_progress)
     if facts is not None and _is_part(twin):
         return with_others(twin, on_progress)
-    return fitted(twin, on_progress, knows_rules=facts is not None and facts.knows_rules)
+    return fitted(twin, on_progress, knows_rules=facts is not None and facts.knows_rules, queues=queues)
 
 
 def _is_part(twin: Twin) -> bool:
@@ -112,8 +118,8 @@ def _refuse_what_tells_no_ends(history: JobHistory) -> None:
 
 def _jobs(
     history: JobHistory, facts: SiteFacts | None, numbers: NDArray[np.int32], assumed: list[str]
-) -> tuple[Jobs, dict[str, int]]:
-    """Choose the jobs that a twin has, and make whole seconds of them."""
+) -> tuple[Jobs, Queues | None, dict[str, int]]:
+    """Choose the jobs that a twin has, and make whole seconds of them; tell their queues where the site does not."""
     cores = np.where(history.allocated > 0, history.allocated, history.cores)
     places = _places(history, facts)
     ran = history.run_s > 0
@@ -144,13 +150,30 @@ def _jobs(
         request = np.where(late, run, request)
         left_out["kept, though they ran beyond their walltime"] = int(late.sum())
     table = JobTable(submit, run, request, cores[keep])
-    return Jobs(
+    jobs = Jobs(
         table,
         numbers[history.user[keep]][table.order],
         np.maximum(places, 0)[keep][table.order].astype(np.int32),
         np.round(history.wait_s[keep])[table.order].astype(np.int32),
         clock_s,
-    ), {words: count for words, count in left_out.items() if count}
+    )
+    queues = _queues(history.partition[keep][table.order], history.partitions, table) if facts is None else None
+    return jobs, queues, {words: count for words, count in left_out.items() if count}
+
+
+def _queues(of: NDArray[np.int32], names: Sequence[str], table: JobTable) -> Queues | None:
+    """Order the queues by the work that was done in them; small ones count as one. None if there is only one."""
+    work = np.bincount(of + 1, weights=(table.run * table.cores).astype(np.float64), minlength=len(names) + 1)
+    jobs = np.bincount(of + 1, minlength=len(names) + 1)
+    alone = np.flatnonzero((jobs >= max(_FEWEST, _LEAST_OF_A_QUEUE * len(of))) & (np.arange(len(jobs)) > 0))
+    kept = alone[np.argsort(-work[alone], kind="stable")]
+    if len(kept) < 2:
+        return None
+    row = np.full(len(jobs), len(kept), dtype=np.int64)
+    row[kept] = np.arange(len(kept))
+    found = [str(names[place - 1]) for place in kept.tolist()]
+    others = [_OTHER_QUEUES] if jobs.sum() > jobs[kept].sum() else []
+    return Queues((*found, *others), row[of + 1])
 
 
 def _numbers(history: JobHistory, seed: int | None) -> NDArray[np.int32]:
@@ -206,19 +229,8 @@ def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]
     return bool(given if of_site is None else of_site)
 
 
-def peak_cores(jobs: Jobs) -> int:
-    """Give the most cores that were in use at a time, by what was recorded."""
-    known = jobs.wait_s >= 0
-    start = jobs.table.submit[known] + jobs.wait_s[known]
-    cores = jobs.table.cores[known]
-    times = np.concatenate([start, start + jobs.table.run[known]])
-    change = np.concatenate([cores, -cores])
-    order = np.lexsort((change, times))  # at one time, ends first
-    return max(int(np.cumsum(change[order]).max(initial=0)), int(cores.max(initial=1)))
-
-
-def agreements(twin: Twin) -> Iterator[Agreement]:
-    """Compare the waits of a twin's jobs with those recorded: of all, by width, and of the last week."""
+def agreements(twin: Twin, queues: Queues | None = None) -> Iterator[Agreement]:
+    """Compare the waits of a twin's jobs with those recorded: of all, by width, by queue, and of the last week."""
     jobs = twin.jobs
     simulated = simulated_waits(twin)
     known = compared(jobs) & ~np.isnan(simulated)
@@ -229,6 +241,9 @@ def agreements(twin: Twin) -> Iterator[Agreement]:
     rows = np.flatnonzero(known)
     for words, which in by_width(jobs.table.cores[rows]):
         yield agreement(words, recorded[rows[which]], simulated[rows[which]])
+    if queues is not None:
+        for queue, which in islice(by_queue(queues.of[rows]), _SHOWN_QUEUES):
+            yield agreement(f"queue {queues.names[queue]}", recorded[rows[which]], simulated[rows[which]])
     last = rows[rows >= first_left_out(jobs)]
     if len(last):
         days = (jobs.table.submit[-1] - jobs.table.submit[last[0]]) / _DAY_S

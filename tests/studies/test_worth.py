@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from asa.cli.app import app
 from asa.errors import AsaError, RunError
 from asa.metrics import RunMetrics, StageTimes
-from asa.studies.compare.study import CompareRun
-from asa.studies.worth import judged
+from asa.shapes import Moldable, RunAt, Scaling, shapes_of
+from asa.studies.compare.study import CompareRun, Comparison
+from asa.studies.widths import assumed_widths, usual_laws
+from asa.studies.worth import Alternatives, judged
 from asa.workflow import Stage, Workflow
 
 FLOW = Workflow("flow", [Stage("a", cores=8, walltime_s=3600), Stage("b", cores=2, walltime_s=3600, after=("a",))])
@@ -150,6 +152,128 @@ def test_ways_that_fail_are_left_out_and_none_at_all_is_an_error():
         judged(FLOW, failed)
 
 
+# ---------------------------------------------------------------------- several widths
+
+WIDE = Workflow("flow", [Stage("a", cores=112, walltime_s=3600), Stage("b", cores=1, walltime_s=3600, after=("a",))])
+
+
+def what_if(law, mean_h, single_h, *, hours=10.0):
+    """Make what several widths came to: the plan among them, and chained in a single one."""
+    came = runs({"asa-plan": mean_h, "chained --width 14": single_h}, {"asa-plan": hours}, seed=2)
+    return assumed_widths(WIDE, law), came
+
+
+def test_narrower_widths_are_assumed_of_parallel_stages_of_one():
+    own = [
+        Stage("wide", cores=112, walltime_s=3600),
+        Stage("odd", cores=12, walltime_s=3600, cpus_per_task=4, after=("wide",)),
+        Stage("one", cores=1, walltime_s=3600),
+        Stage("both", cores=8, walltime_s=3600, moldable=Moldable((4, 8), (RunAt(4, 20.0), RunAt(8, 10.0)))),
+        Stage("few", nodes=4, walltime_s=3600),
+        Stage("list", cores=4, walltime_s=3600, tasks=("true", "true")),
+    ]
+    found = assumed_widths(Workflow("w", own), Scaling("amdahl", parallel=1.0))
+    assert (found.stages, found.widths) == (("wide", "odd", "few"), (112, 7, 14, 28, 56))
+    wide, odd, _, both, few, _ = found.workflow.stages.values()
+    assert odd.moldable.widths == (4, 12)  # multiples of its tasks' cores
+    assert few.moldable.widths == (1, 2, 4)
+    assert both == own[3]
+    assert {shape.width: round(shape.run_s) for shape in wide.shapes} == {w: 3600 * 112 // w for w in found.widths}
+    some = assumed_widths(Workflow("w", own), Scaling("amdahl", parallel=1.0), (7, 28), lambda stage: stage.width != 28)
+    assert some.widths == (112, 7)
+    assert assumed_widths(Workflow("w", own[2:3]), Scaling("amdahl", parallel=1.0)) is None
+
+
+def test_the_careful_law_is_the_worst_for_narrower_jobs():
+    careful, other = (
+        {s.width: s.run_s for s in shapes_of(WIDE.stages["a"].shapes[0], Moldable((7, 112), scaling=law))}
+        for law in usual_laws(WIDE)
+    )
+    assert careful[7] == pytest.approx(16 * 3600)
+    assert careful[7] > other[7] > other[112] == 3600
+    one_core_s = 3600 / (1 / 112 + (1 - usual_laws(WIDE)[1].parallel))  # nearly
+    assert one_core_s / 3600 == pytest.approx(112 / 2, rel=0.05)
+
+
+def test_where_several_widths_would_decide_the_verdict_says_how():
+    own = runs({"per-stage": 4.0, "chained": 3.0, "big-job": 4.0, "asa": 3.0, "asa-plan": 3.0})
+    careful, other = usual_laws(WIDE)
+    verdict = judged(WIDE, own, assumed=[what_if(careful, 3.0, 3.0), what_if(other, 1.3, 2.0, hours=12.0)])
+    assert verdict.answer == "no"
+    assert verdict.sentences[0] == (
+        "It is not worth it here: chained does as well, as long as each stage has one width."
+    )
+    found = verdict.widths
+    assert found.would_decide
+    assert found.law == {"amdahl": 0.991}
+    assert 0.4 < 1 + found.compared[0].time.mean < 0.46
+    for words in (
+        "scaling = { amdahl = 0.991 }",
+        "times as fast",
+        "cores = [112, 7, 14, 28, 56]",
+        "12.0 core-hours in place of 10.0",
+        "chained --width 14, it would take 1.",
+        "expected = { 112 = ",
+    ):
+        assert words in found.sentence
+    assert json.loads(json.dumps(verdict.as_dict()))["widths"]["would_decide"] is True
+
+
+def test_the_careful_law_is_named_if_it_decides_already():
+    own = runs({"per-stage": 4.0, "chained": 3.0, "asa-plan": 3.0})
+    careful, other = usual_laws(WIDE)
+    found = judged(WIDE, own, assumed=[what_if(careful, 2.0, 2.0), what_if(other, 1.0, 2.0)]).widths
+    assert found.law == {"amdahl": 1.0}
+    assert "worst case for narrower jobs" in found.sentence
+    assert "A single other width would do as well by this law: chained --width 14" in found.sentence
+
+
+def test_what_the_plan_gains_without_other_widths_is_not_theirs():
+    own = runs({"per-stage": 4.0, "chained": 4.0, "asa-plan": 2.0})
+    verdict = judged(WIDE, own, assumed=[what_if(usual_laws(WIDE)[0], 2.0, 3.0)])
+    assert verdict.answer == "yes"
+    assert not verdict.widths.would_decide
+
+
+def test_where_several_widths_change_nothing_that_is_said_with_figures():
+    own = runs({"per-stage": 4.0, "chained": 3.0, "asa-plan": 3.0})
+    verdict = judged(WIDE, own, assumed=[what_if(law, 3.0, 3.0) for law in usual_laws(WIDE)])
+    assert verdict.sentences[0] == "It is not worth it here: chained does as well."
+    assert not verdict.widths.would_decide
+    assert "would not decide" in verdict.widths.sentence
+    assert judged(WIDE, own).widths is None
+
+
+def test_of_single_widths_the_best_is_a_rival_of_a_choice_among_several():
+    """To ask for 4 cores in place of 8 needs no asa: what a choice of widths gains beyond that is its own."""
+    stages = [
+        replace(stage, moldable=Moldable((4, 8), scaling=Scaling("amdahl", parallel=1.0)))
+        if stage.cores == 8
+        else stage
+        for stage in FLOW.stages.values()
+    ]
+    flow = Workflow("flow", stages)
+    asked = Alternatives.of(flow, ("per-stage", "chained", "big-job", "asa-plan"), ())
+    assert asked.names[4:] == ("chained --width 4", "big-job --width 4")
+    assert [max(one.width for one in asked(place).stages.values()) for place in (0, 1)] == [8, 4]
+    means = dict(zip(asked.names, (4.0, 4.0, 4.0, 2.0, 2.0, 3.0), strict=True))
+    came = []
+    for (place, way), name in zip(asked.pairs, asked.names, strict=True):
+        came += [replace(run, cores=place, strategy=way) for run in runs({name: means[name]}, seed=3)]
+    kept, assumed = asked.sorted_out(came, 8)
+    assert assumed == []
+    assert {run.strategy for run in kept} == {"per-stage", "chained", "big-job", "asa-plan", "chained --width 4"}
+    verdict = judged(flow, kept)
+    assert (verdict.answer, verdict.best_simple) == ("no", "chained --width 4")
+
+
+def test_only_some_pairs_may_be_compared():
+    pairs = ((8, "asa"), (4, "chained"))
+    one = Comparison(lambda cores: FLOW, None, (4, 8), ("asa", "chained"), (0,))
+    assert len(one.pairs) == 4
+    assert replace(one, only=pairs).pairs == pairs
+
+
 # ---------------------------------------------------------------------- the commands
 
 
@@ -183,7 +307,7 @@ def test_a_verdict_is_three_sentences_and_the_figures(twin, tmp_path):
 
 
 def test_it_is_the_same_of_a_history_and_as_json(twin):
-    words = ("worth", "blast", "--cores", 8, "--moments", 4, "--jobs", 1, "--output", "json")
+    words = ("worth", "blast", "--cores", 8, "--moments", 4, "--jobs", 1, "--scaling", "none", "--output", "json")
     told = [json.loads(asa(*words, *of).stdout) for of in (("--twin", twin), ("--history", LOG))]
     assert told[0]["verdict"]["answer"] in {"yes", "no", "unclear"}
     assert len(told[0]["runs"]) == 4 * 5
@@ -209,6 +333,10 @@ def test_the_rule_of_age_may_be_said(tmp_path):
         (("worth", "blast", "--history", LOG, "--strategies", "asa"), "no strategy without asa"),
         (("worth", "blast", "--history", LOG, "--strategies", "per-stage"), "no strategy of asa"),
         (("worth", "blast", "--twin", "x", "--you", "ann"), "a twin has no user names"),
+        (("worth", "blast", "--history", LOG, "--cores", "8", "--scaling", "none", "--widths", "4"), "is left out"),
+        (("worth", "blast", "--history", LOG, "--cores", "8", "--scaling", "amdahl"), "Give a parameter"),
+        (("worth", "blast", "--history", LOG, "--cores", "8", "--scaling", "moore=2"), "is not a scaling law"),
+        (("worth", "blast", "--history", LOG, "--cores", "1", "--widths", "2..4"), "no stage for which"),
         (("twin", LOG, "--out", "x", "--you", "nobody"), "has no jobs in these"),
         (("worth", "blast", "--cores", "8", "--history", LOG, "--user", "x"), "none of its users"),
         (("worth", "blast", "--cores", "8", "--history", LOG, "--partition", "x"), "there is no partition"),

@@ -9,7 +9,7 @@ import pytest
 from asa.backends.simulated.table import JobTable
 from asa.backends.twin import Twin, TwinSite
 from asa.backends.twin.agreement import agreement, by_width, misfit
-from asa.backends.twin.making import make_twin
+from asa.backends.twin.making import _jobs, make_twin
 from asa.backends.twin.queueing import simulated_waits
 from golden.cases import DATA
 
@@ -82,6 +82,55 @@ def test_cores_that_are_never_to_be_had_are_found():
     assert about.pools["work"] == pytest.approx(48, abs=2)
     assert "never to be had" in about.assumed[-1]
     assert about.agreement[0].ks < 0.1
+
+
+def test_queues_with_cores_of_their_own_are_fitted_each_by_its_waits():
+    """Of a log of three queues, of which one is crowded, nothing but the queues' names is known."""
+    rng = np.random.default_rng(4)
+    history, rules = history_of(jobs=2400)
+    queue = rng.choice(3, len(history), p=(0.5, 0.3, 0.2)).astype(np.int32)
+    names, sizes = ["long", "short", "quiet"], (28, 20, 32)
+    partitions = tuple(PartitionFacts(name, name) for name in names)
+    known = replace(rules, pools=dict(zip(names, sizes, strict=True)), partitions=partitions)
+    cores = np.minimum(history.cores, 16)
+    sent = replace(history, partition=queue, partitions=names, cores=cores, wait_s=np.full(len(history), -1.0))
+    waited = replace(sent, wait_s=simulated_waits(make_twin(sent, known, seed=1).twin))
+    about = make_twin(waited, seed=1).twin.about
+    assert list(about.pools) == sorted(
+        names, key=lambda name: -(cores * history.run_s)[queue == names.index(name)].sum()
+    )
+    assert any("cores of its own" in words for words in about.assumed)
+    of_queue = {one.of: one for one in about.agreement if one.of.startswith("queue ")}
+    assert set(of_queue) == {f"queue {name}" for name in names}
+    for one in of_queue.values():
+        assert max(one.simulated_s[2], 600.0) / max(one.recorded_s[2], 600.0) == pytest.approx(1.0, abs=0.6)
+    longest = max(of_queue.values(), key=lambda one: one.recorded_s[2])
+    assert longest.recorded_s[2] > 3 * min(one.recorded_s[2] for one in of_queue.values())
+    named = TwinSite(twin=make_twin(waited, seed=1).twin).capabilities
+    assert set(named.partitions) == set(names)
+    assert named.partition == next(iter(about.pools))
+
+
+def test_queues_of_one_machine_are_one_queue():
+    """What jobs were called changes nothing, where that did not matter."""
+    history, _ = history_of(jobs=1500)
+    queue = (np.arange(len(history)) % 3).astype(np.int32)
+    named = replace(history, partition=queue, partitions=["a", "b", "c"])
+    about = make_twin(named, seed=1).twin.about
+    assert list(about.pools) == ["all"]
+    assert len(about.partitions) == 1
+    assert {one.of for one in about.agreement if one.of.startswith("queue ")} == {"queue a", "queue b", "queue c"}
+
+
+def test_small_queues_count_as_one():
+    history, _ = history_of(jobs=1200)
+    queue = np.zeros(len(history), dtype=np.int32)
+    queue[:400], queue[400:420], queue[420:440] = 1, 2, 3
+    made = _jobs(replace(history, partition=queue, partitions=["a", "b", "c", "d"]), None, np.arange(9), [])[1]
+    assert set(made.names[:2]) == {"a", "b"}
+    assert made.names[2:] == ("others",)
+    assert np.bincount(made.of)[2] == 40
+    assert _jobs(history, None, np.arange(9), [])[1] is None
 
 
 def test_a_folder_tells_no_names_and_comes_back_as_it_was(known, tmp_path):

@@ -49,6 +49,12 @@ class Comparison:
     history: int = 2000
     # standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected
     spread: float = 0.0
+    only: tuple[tuple[int, str], ...] = ()  # core counts and strategies, where not every pair is to be run
+
+    @property
+    def pairs(self) -> tuple[tuple[int, str], ...]:
+        """Core counts and strategies that are run."""
+        return self.only or tuple((cores, strategy) for cores in self.cores for strategy in self.strategies)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -151,7 +157,7 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     estimator, as in the paper (Section 4.3).
     """
     comparison.check()
-    chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
+    chains = [(strategy, cores) for cores, strategy in comparison.pairs]
     tasks = list(comparison.seeds) if comparison.history else chains
     run: Callable[[Comparison, Any], list[CompareRun]] = _replication if comparison.history else _chain
     on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
@@ -172,8 +178,7 @@ def _replication(comparison: Comparison, seed: int) -> list[CompareRun]:
     def run_all_of(known: Known) -> list[CompareRun]:
         return [
             _run(comparison, strategy, cores, seed, known.begin(), is_followed=True)
-            for cores in comparison.cores
-            for strategy in comparison.strategies
+            for cores, strategy in comparison.pairs
         ]
 
     [runs] = each_knowing(comparison.site, (seed,), bank, comparison.history, run_all_of)
