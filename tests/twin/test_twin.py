@@ -87,7 +87,7 @@ def test_cores_that_are_never_to_be_had_are_found():
 def test_queues_with_cores_of_their_own_are_fitted_each_by_its_waits():
     """Of a log of three queues, of which one is crowded, nothing but the queues' names is known."""
     rng = np.random.default_rng(4)
-    history, rules = history_of(jobs=2400)
+    history, rules = history_of(jobs=1000)
     queue = rng.choice(3, len(history), p=(0.5, 0.3, 0.2)).astype(np.int32)
     names, sizes = ["long", "short", "quiet"], (28, 20, 32)
     partitions = tuple(PartitionFacts(name, name) for name in names)
@@ -95,7 +95,8 @@ def test_queues_with_cores_of_their_own_are_fitted_each_by_its_waits():
     cores = np.minimum(history.cores, 16)
     sent = replace(history, partition=queue, partitions=names, cores=cores, wait_s=np.full(len(history), -1.0))
     waited = replace(sent, wait_s=simulated_waits(make_twin(sent, known, seed=1).twin))
-    about = make_twin(waited, seed=1).twin.about
+    twin = make_twin(waited, seed=1).twin
+    about = twin.about
     assert list(about.pools) == sorted(
         names, key=lambda name: -(cores * history.run_s)[queue == names.index(name)].sum()
     )
@@ -106,14 +107,14 @@ def test_queues_with_cores_of_their_own_are_fitted_each_by_its_waits():
         assert max(one.simulated_s[2], 600.0) / max(one.recorded_s[2], 600.0) == pytest.approx(1.0, abs=0.6)
     longest = max(of_queue.values(), key=lambda one: one.recorded_s[2])
     assert longest.recorded_s[2] > 3 * min(one.recorded_s[2] for one in of_queue.values())
-    named = TwinSite(twin=make_twin(waited, seed=1).twin).capabilities
+    named = TwinSite(twin=twin).capabilities
     assert set(named.partitions) == set(names)
     assert named.partition == next(iter(about.pools))
 
 
 def test_queues_of_one_machine_are_one_queue():
     """What jobs were called changes nothing, where that did not matter."""
-    history, _ = history_of(jobs=1500)
+    history, _ = history_of(jobs=800)
     queue = (np.arange(len(history)) % 3).astype(np.int32)
     named = replace(history, partition=queue, partitions=["a", "b", "c"])
     about = make_twin(named, seed=1).twin.about
