@@ -23,8 +23,9 @@ class ChainStage:
 def chain(name: str, cores: int, links: Sequence[ChainStage], widths: Sequence[int] = ()) -> Workflow:
     """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
 
-    With `widths`, its parallel stages may be asked for in these, too, and run as fitted at each. The sequential ones
-    run as at this core count.
+    With `widths`, its parallel stages may be asked for in these, too. The sequential ones run as at this core count
+    whatever the others ask for, and so the parallel ones take the rest of what was fitted at each width: all in one job
+    at a width runs as long as the workflow that is built for it.
     """
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]
@@ -33,7 +34,7 @@ def chain(name: str, cores: int, links: Sequence[ChainStage], widths: Sequence[i
 
     def wide_s(width: int) -> list[int]:
         at_width = peak_times(name, width, min_sequential_s=len(sequential))
-        return divide(max(at_width.parallel_s, len(parallel)), parallel)
+        return divide(max(at_width.execution_s - fit.sequential_s, len(parallel)), parallel)
 
     offered = tuple(dict.fromkeys((cores, *widths)))
     wide = zip(*map(wide_s, offered), strict=True)

@@ -14,6 +14,7 @@ from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
+from asa.studies.compare.study import workflow_maker
 from asa.studies.runs import each_knowing, one_by_one
 from asa.studies.shapes import study
 from asa.studies.shapes.scores import ALL, ShapeVerdicts, judged
@@ -50,6 +51,15 @@ def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
     assert big[True] == big[False], "the rule is none of Big Job's business"
     assert all(r.makespan_s > 0 and r.core_hours > 0 and r.others > 0 for r in runs)
     assert any(r.longer_wait_s > 0 for r in runs)
+
+
+@pytest.mark.parametrize("name", ["montage", "blast", "statistics"])
+def test_one_job_at_a_width_is_the_job_that_asa_compare_has_there(name):
+    flow = moldable_workflow(name, 256)
+    for width in study.WIDTHS:
+        fixed, made = study.fixed_at(flow, width), workflow_maker(name)(width)
+        assert (fixed.execution_s, fixed.walltime_s) == (made.execution_s, made.walltime_s)
+        assert fixed.peak_cores(1) == made.peak_cores(1)
 
 
 def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
