@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from asa.errors import InputError
 from asa.geometry import JobGeometry
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
+    "AGED",
     "LEVELS",
+    "JobAhead",
     "QueueEvent",
     "QueuedJob",
     "Surroundings",
@@ -32,6 +38,8 @@ _MIN_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure 
 _CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
+AGED = 0.5
+"""About so much of its usual wait is left to a job with accrued age: it is at the head, and cores drain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,51 @@ class QueuedJob:
         return JobGeometry.of(
             cores=self.cores, walltime_s=self.walltime_s, system=self.system, partition=self.partition
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobAhead:
+    """A job of a plan, which is to be submitted now or later, together with others of that plan.
+
+    Parameters
+    ----------
+    job
+        What it asks for; if `queues` is ``aging`` or ``early``, it is submitted at its `submit_s`.
+    now_s
+        When the forecast is made, on the scheduler's clock.
+    run_s
+        How long its payload runs, in seconds, in each of the futures that are to be sampled, shape (samples,).
+    after
+        The earlier jobs of the plan whose ends it waits for, by their index.
+    queues
+        ``ready``: it is submitted when these have ended, or its age counts only from then. ``aging``: it keeps its
+        position in the queue from its submission on, but does not start before they have ended. ``early``: it may start
+        before, and then holds its cores until they have ended. ``local``: it waits for nothing else, and takes no
+        cores.
+    ready_s
+        In how many seconds its payload can begin at the earliest, in each future, whatever it follows in the plan; None
+        for now.
+    due_s
+        In how many seconds it is expected to be ready, about: by that it is said what is usual at the hour.
+    """
+
+    job: QueuedJob
+    now_s: float
+    run_s: NDArray[np.float64]
+    after: tuple[int, ...] = ()
+    queues: Literal["ready", "aging", "early", "local"] = "ready"
+    ready_s: NDArray[np.float64] | None = None
+    due_s: float = 0.0
+
+    @property
+    def as_if_now(self) -> QueuedJob:
+        """The job as if it were submitted now."""
+        return self.job if self.job.submit_s == self.now_s else replace(self.job, submit_s=self.now_s)
+
+    @property
+    def submit_s(self) -> float:
+        """In how many seconds it may be submitted."""
+        return max(self.job.submit_s - self.now_s, 0.0) if self.queues in ("aging", "early") else 0.0
 
 
 class QueueEvent(NamedTuple):

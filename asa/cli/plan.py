@@ -38,12 +38,15 @@ from asa.errors import InputError
 from asa.units import format_core_hours, format_duration, format_price, parse_duration, parse_price
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from asa.cli.frontier import PlanOnFrontier
     from asa.cli.weighing import WeighedStage
     from asa.core.console import Console
     from asa.report.frontier import PlanAmongOthers
     from asa.runner import RunPlan
-    from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob
+    from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob, PlanStep
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
 
@@ -234,6 +237,11 @@ class _Steady:
         if isinstance(self.forecast, Comparing):
             return self.forecast.predict_each(stages, requests)
         return [self.predict(stages, 0.0)] * len(requests)
+
+    def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> Sequence[NDArray[np.float64]] | None:
+        from asa.strategies.base import Joint
+
+        return self.forecast.sample_plans(plans, samples) if isinstance(self.forecast, Joint) else None
 
 
 # ---------------------------------------------------------------------- what is shown

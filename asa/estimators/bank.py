@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from asa.core import plugins
 from asa.errors import InputError
-from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, together
+from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, plans_together, together
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
+    JobAhead,
     QueuedJob,
     QueueEvent,
     Surroundings,
@@ -199,6 +200,29 @@ class WaitBank:
                 f"requests on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
             )
         return together(self[systems.pop()], [self._as_kept(job) for job in jobs], samples)
+
+    def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of several plans have their cores, in the same futures; see `PlanEstimator`.
+
+        Parameters
+        ----------
+        plans
+            The plans, of which one will be followed; all on one system.
+        samples
+            Upper bound of the number of futures.
+
+        Raises
+        ------
+        InputError
+            There are none, or they are on several systems.
+        """
+        systems = {one.job.system for plan in plans for one in plan}
+        if len(systems) != 1:
+            raise InputError(
+                f"plans on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
+            )
+        kept = [[replace(one, job=self._as_kept(one.job)) for one in plan] for plan in plans]
+        return plans_together(self[systems.pop()], kept, samples)
 
     @contextmanager
     def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:

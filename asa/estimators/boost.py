@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from asa.errors import InputError, StateError
 from asa.estimators.calibration import shortfalls
 from asa.estimators.contextual import ContextualAsa, contextual_asa
-from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast
+from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, plans_together
 from asa.estimators.packing import packed, unpacked
 from asa.estimators.queue_aware import QueueAwareAsa, queue_aware_asa
 from asa.estimators.trees import Fitting, Trees, library
-from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
+from asa.waits import LEVELS, JobAhead, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
 _VERSION = 2
 _WINDOW = 10_000  # waits that trees are fitted to, the latest
@@ -125,6 +125,11 @@ class BoostedAsa:
         """Predict the waits of requests of which one will be submitted, without the trees; see `JointEstimator`."""
         self._last = None
         return self.base.predict_together(jobs, samples)
+
+    def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of plans have their cores, without the trees; see `PlanEstimator`."""
+        self._last = None
+        return plans_together(self.base, plans, samples)
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
         """Learn that a job waits from now on."""

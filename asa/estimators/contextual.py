@@ -314,6 +314,10 @@ class ContextualAsa:
         places = [int(self._kind(job).rows[k.PARTITION]) for job in jobs]
         return self._differences.judge(jobs, [self.predict(job, outside) for job in jobs], places, samples)
 
+    def usual_later(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[float, NDArray[np.float64]] | None:
+        """Say when what is known of the queue tells no more, and what is usual then; see `Later`."""
+        return self._differences.later(jobs, [int(self._kind(job).rows[k.PARTITION]) for job in jobs], samples)
+
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None, outside: Sequence[float] = ()) -> int:
         """Learn that a job waits from now on. Everything that its forecast was made from is kept with it."""
         looked = self._looked

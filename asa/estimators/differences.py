@@ -10,9 +10,9 @@ another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from asa.estimators.joint import FLOOR_S, JointForecast, monotone
 from asa.waits import QueuedJob, WaitForecast
+
+_T = TypeVar("_T")
 
 KEPT = 8192
 """Waits that are remembered, the latest."""
@@ -29,6 +31,8 @@ _SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)  # waits in 
 _ENOUGH = 200  # waits from which anything is fitted
 _AFTER = 64  # it is fitted anew once so many more are known, or an eighth more
 _LAGS = (1, 3, 10, 30)  # how many submissions lie between two that are compared
+_FAR_LAGS = (1, 3, 10, 30, 100, 300, 1000, 3000)
+_GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # within which waits are compared
 _SAME_QUEUE_S = 4 * 3600.0
 _DAY_S = 86_400.0
 _RIDGE, _LONG_RIDGE = 0.01, 0.001
@@ -54,6 +58,17 @@ class _Fit(NamedTuple):
     seen: NDArray[np.int64]  # quarters of a doubling of cores, and the days on which such jobs were seen
 
 
+class _Usual(NamedTuple):
+    """What is usual at a place."""
+
+    largest: float
+    within: tuple[NDArray[np.float64], NDArray[np.float64]]
+    usual: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    hours: NDArray[np.float64]  # decades: by how much waits differ with the hour and the day; see `_hours`
+    fade_s: float  # in which the correlation of two waits with each other falls to 1/e, beyond what is usual
+
+
 class Differences:
     """Remembers the latest waits with their forecasts, and makes forecasts of alternatives coherent.
 
@@ -66,6 +81,7 @@ class Differences:
         self.origin_s = math.nan  # times are relative to this: single precision has seconds in months, not in decades
         self.count = 0
         self._fitted: dict[int, tuple[int, _Fit | None]] = {}
+        self._usual: dict[int, tuple[int, _Usual | None]] = {}
 
     def next_row(self, submit_s: float) -> tuple[int, float]:
         """Make room for a wait that was seen from beginning to end.
@@ -127,18 +143,45 @@ class Differences:
             10.0**doubt,
         )
 
+    def later(
+        self, jobs: Sequence[QueuedJob], places: Sequence[int], samples: int
+    ) -> tuple[float, NDArray[np.float64]] | None:
+        """Say how long it takes until what is known of the present queue tells no more, and what is usual then.
+
+        `jobs`: each at the time at which it is to be submitted, by which the hour counts.
+        Returns: seconds, the mean of an exponential distribution; and usual waits in seconds, ascending, shape
+        (samples, jobs). None if too little is known.
+        """
+        levels = (np.arange(samples) + 0.5) / samples
+        usual, fades_s, at = np.empty((samples, len(jobs))), 0.0, np.array(places)
+        asked = np.array([(job.cores, job.walltime_s, job.submit_s - self.origin_s) for job in jobs])
+        for place in dict.fromkeys(places):
+            if (fit := self._once(self._usual, place, _usual_of)) is None:
+                return None
+            mine = at == place
+            cores, walltime_s = np.clip(asked[mine, :2], *fit.within).T
+            rise = fit.usual[0] + _features(cores, walltime_s, fit.largest) @ fit.usual[1:]
+            rise += _hours(asked[mine, 2]) @ fit.hours
+            usual[:, mine] = rise + np.interp(levels, _MIDDLES, fit.spread)[:, None]
+            fades_s = max(fades_s, fit.fade_s)
+        waits_s = 10.0 ** np.maximum(usual, 0.0)
+        return fades_s, np.where(waits_s <= FLOOR_S * (1.0 + 1e-9), 0.0, waits_s)
+
     # ------------------------------------------------------------------ what is found in them
 
     def _fit(self, place: int) -> _Fit | None:
         """Fit what was remembered of a place; of all places where there is little of it."""
-        known = self._fitted.get(place)
+        return self._once(self._fitted, place, _fitted)
+
+    def _once(self, made: dict[int, tuple[int, _T | None]], place: int, fit: Callable[[Any], _T]) -> _T | None:
+        known = made.get(place)
         if known is not None and self.count < known[0]:
             return known[1]
         rows = self.known.astype(np.float64)
         here = rows[rows[:, _PLACE] == place]
         rows = here if len(here) >= _ENOUGH else rows
-        found = _fitted(rows[np.argsort(rows[:, _SUBMIT], kind="stable")]) if len(rows) >= _ENOUGH else None
-        self._fitted[place] = self.count + max(_AFTER, min(self.count, KEPT) // 8), found
+        found = fit(rows[np.argsort(rows[:, _SUBMIT], kind="stable")]) if len(rows) >= _ENOUGH else None
+        made[place] = self.count + max(_AFTER, min(self.count, KEPT) // 8), found
         return found
 
 
@@ -170,12 +213,27 @@ def _fitted(rows: NDArray[np.float64]) -> _Fit:
     largest = float(rows[:, _CORES].max())
     asked = _features(rows[:, _CORES], rows[:, _WALLTIME], largest)
     step, trust, alike = _paired(submit, asked, wait, stated)
-    usual, spread = _long_run(submit, asked, wait)
+    usual, spread, _, _ = _long_run(submit, asked, wait)
     quarters, days = np.round(4.0 * asked[:, 0]).astype(np.int64), ((submit - submit[0]) // _DAY_S).astype(np.int64)
     seen = np.unique(np.stack([quarters, days]), axis=1)
+    return _Fit(largest, _within(rows), step, trust, usual, spread, alike, seen)
+
+
+def _usual_of(rows: NDArray[np.float64]) -> _Usual:
+    """Fit what is usual to waits that are in order of submission."""
+    submit, largest = rows[:, _SUBMIT], float(rows[:, _CORES].max())
+    asked = _features(rows[:, _CORES], rows[:, _WALLTIME], largest)
+    usual, spread, off, weight = _long_run(submit, asked, rows[:, _WAIT])
+    at = _hours(submit)
+    hours = _ridge(at, off, weight, _LONG_RIDGE)
+    return _Usual(largest, _within(rows), usual, spread, hours, _fading_s(submit, off - at @ hours))
+
+
+def _within(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give the least and the most cores and walltime of which anything is known."""
     low, high = np.quantile(rows[:, [_CORES, _WALLTIME]], [0.01, 0.99], axis=0)
     high[0] = np.sort(rows[:, _CORES])[-_WIDEST]  # they are rare, and wait longest
-    return _Fit(largest, (low, high), step, trust, usual, spread, alike, seen)
+    return low, high
 
 
 def _paired(
@@ -205,8 +263,11 @@ def _paired(
 
 def _long_run(
     submit: NDArray[np.float64], asked: NDArray[np.float64], wait: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Regress waits on what was asked for; jobs of a width that were submitted within a day share one vote."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Regress waits on what was asked for; jobs of a width that were submitted within a day share one vote.
+
+    Returns: decades for each of `_features`, and of the spread at `_MIDDLES`; how far each wait is off, and its vote.
+    """
     weight: NDArray[np.float64] = np.empty(len(submit))
     widths = np.round(asked[:, 0])
     for width in np.unique(widths):
@@ -218,7 +279,34 @@ def _long_run(
     off: NDArray[np.float64] = wait - columns @ found
     order = np.argsort(off, kind="stable")
     share = np.cumsum(weight[order]) / weight.sum()
-    return found, off[order][np.minimum(np.searchsorted(share, _MIDDLES), len(off) - 1)]
+    return found, off[order][np.minimum(np.searchsorted(share, _MIDDLES), len(off) - 1)], off, weight
+
+
+def _hours(submit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tell the hours of a day and the days of a week apart."""
+    turns = 2.0 * math.pi * submit[:, None] / np.array([_DAY_S, 7 * _DAY_S])
+    return np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+
+
+def _fading_s(submit: NDArray[np.float64], off: NDArray[np.float64]) -> float:
+    """Find in how many seconds the correlation of waits with each other falls to 1/e."""
+    gaps, products = [], []
+    for lag in _FAR_LAGS:
+        if lag < len(submit):
+            gaps.append(submit[lag:] - submit[:-lag])
+            products.append(off[lag:] * off[:-lag])
+    bins = np.searchsorted(_GAPS_S, np.concatenate(gaps)) if gaps else np.zeros(0, dtype=np.intp)
+    count = np.bincount(bins, minlength=len(_GAPS_S) + 1)[1:-1]
+    if not count.any():
+        return float(_GAPS_S[0])
+    total = np.bincount(bins, np.concatenate(products), minlength=len(_GAPS_S) + 1)[1:-1]
+    alike = total / np.maximum(count, 1)
+    weight = np.sqrt(count)  # pairs of one hour are alike
+    middles = np.sqrt(_GAPS_S[1:] * _GAPS_S[:-1])
+    falls = np.exp(-middles / _GAPS_S[:, None])  # for each time in which it may fall so far
+    size = np.maximum((falls * weight) @ alike, 0.0) / ((falls**2) @ weight)
+    wrong = (weight * (alike - size[:, None] * falls) ** 2).sum(axis=1)
+    return float(_GAPS_S[int(np.argmin(wrong))])
 
 
 def _ridge(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError
-from asa.waits import LEVELS, QueuedJob, WaitEstimator, WaitForecast
+from asa.waits import AGED, LEVELS, JobAhead, QueuedJob, WaitEstimator, WaitForecast
 
 SAMPLES = 64
 """Futures that are sampled, if nothing else is asked for."""
@@ -22,6 +22,7 @@ FLOOR_S = 10.0
 
 _USUAL = 0.4  # weight of long-run waits in a choice, relative to the forecast
 _LEVELS = np.array(LEVELS)
+_SEED = 20_261_129
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +80,7 @@ class JointForecast:
         place
             Its place among the requests.
         """
-        waits_s, weights = self._likely_s[:, place], np.full(len(self.waits_s), 1.0 / len(self.waits_s))
+        waits_s, weights = self.likely_s[:, place], np.full(len(self.waits_s), 1.0 / len(self.waits_s))
         if self.usual_s is not None:
             doubt = 1.0 if self.doubt is None else self.doubt[place]
             waits_s = np.concatenate([waits_s, self.usual_s[:, place] * doubt])
@@ -115,7 +116,7 @@ class JointForecast:
         run_s
             How long each of all requests runs, in seconds.
         """
-        ends_s = self._ends_s(self._likely_s, run_s)
+        ends_s = self._ends_s(self.likely_s, run_s)
         before, same = ends_s[:, first] < ends_s[:, second], ends_s[:, first] == ends_s[:, second]
         return float(before.mean() + same.mean() / 2)
 
@@ -127,7 +128,7 @@ class JointForecast:
         run_s
             How long each runs, in seconds.
         """
-        now: NDArray[np.float64] = _mean_log(self._ends_s(self._likely_s, run_s))
+        now: NDArray[np.float64] = _mean_log(self._ends_s(self.likely_s, run_s))
         if self.usual_s is None:
             return now
         doubt = 1.0 if self.doubt is None else self.doubt
@@ -195,11 +196,11 @@ class JointForecast:
             usual_s = usual_s if self.doubt is None else usual_s * self.doubt
             usual_s = usual_s + _runs_s(len(usual_s), run_s, spreads)
         return replace(
-            self, waits_s=self._likely_s + _runs_s(len(self.waits_s), run_s, spreads), usual_s=usual_s, doubt=None
+            self, waits_s=self.likely_s + _runs_s(len(self.waits_s), run_s, spreads), usual_s=usual_s, doubt=None
         )
 
     @property
-    def _likely_s(self) -> NDArray[np.float64]:
+    def likely_s(self) -> NDArray[np.float64]:
         """Waits by which requests are compared."""
         return self.waits_s if self.doubt is None else self.waits_s * self.doubt
 
@@ -250,6 +251,53 @@ class JointEstimator(WaitEstimator, Protocol):
 
 
 @runtime_checkable
+class PlanEstimator(WaitEstimator, Protocol):
+    """An estimator that sees the queue, and so can let the jobs of a plan take their places in it."""
+
+    def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of each of several plans have their cores, in the same futures; nothing changes.
+
+        Parameters
+        ----------
+        plans
+            The plans, of which one will be followed, on one system. Jobs of a plan are in an order in which each is
+            after those that it follows.
+        samples
+            Number of futures.
+
+        Returns
+        -------
+        list of ndarray
+            Of each plan, in seconds from now, shape (samples, jobs). In each future a job takes its place, and its
+            cores, before the next is judged; jobs side by side compete; who comes later than what is known of the queue
+            lasts waits as is usual for the hour and the geometry.
+        """
+        ...
+
+
+@runtime_checkable
+class Later(Protocol):
+    """An estimator that knows what waits are like when nothing is left of the present queue."""
+
+    def usual_later(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[float, NDArray[np.float64]] | None:
+        """Say in how many seconds, on average, the present queue tells no more, and what is usual then.
+
+        Parameters
+        ----------
+        jobs
+            Each at the time at which it is to be submitted.
+        samples
+            Number of samples.
+
+        Returns
+        -------
+        tuple, or None
+            Seconds; and waits in seconds, ascending, shape (samples, jobs). None if too little is known.
+        """
+        ...
+
+
+@runtime_checkable
 class ReplacingEstimator(WaitEstimator, Protocol):
     """An estimator that sees the queue, and so can say what a pending job's place in it is worth."""
 
@@ -280,6 +328,101 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
     waits_s = [[forecast.at(level) for level in levels] for forecast in map(estimator.predict, jobs)]
     decades = monotone(jobs, np.log10(np.array(waits_s).T + FLOOR_S))
     return JointForecast(tuple(jobs), np.maximum(10.0**decades - FLOOR_S, 0.0))
+
+
+def plans_together(
+    estimator: WaitEstimator, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES
+) -> list[NDArray[np.float64]]:
+    """Sample when the jobs of plans have their cores, with any estimator; see `PlanEstimator`.
+
+    If it does not see the queue, a job that is queued before what is known fades waits as it would now, in each future
+    long or short like the others there; of jobs that lie side by side each waits like one that has the cores of those
+    before it, too. Later ones wait as is usual, independent of what was before.
+    """
+    if samples < 1:
+        raise InputError(f"{samples} futures cannot be sampled", hint="Ask for 1 or more.")
+    if isinstance(estimator, PlanEstimator):
+        return estimator.predict_plans(plans, samples)
+    asked = [_beside(plan) for plan in plans]
+    every = list(dict.fromkeys(job for jobs in asked for job in jobs))
+    if not every:
+        return [np.zeros((samples, 0)) for _ in plans]
+    waits_s = together(estimator, every, samples).likely_s
+    later = usual_of(estimator, plans, samples)
+    return [
+        _played(plan, waits_s[:, [every.index(job) for job in jobs]], fading)
+        for plan, jobs, fading in zip(plans, asked, later, strict=True)
+    ]
+
+
+def usual_of(
+    estimator: object, plans: Sequence[Sequence[JobAhead]], samples: int
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Sample when nothing is left of what is known of the queue, and how long the jobs of plans wait after that.
+
+    Jobs that follow as many others meet the same queue, and so wait long in the same futures.
+
+    Returns: of each plan, seconds from now, shape (samples,), and waits, shape (samples, jobs).
+    """
+    at = [replace(one.job, submit_s=one.now_s + max(one.due_s, one.submit_s)) for plan in plans for one in plan]
+    found = estimator.usual_later(at, samples) if isinstance(estimator, Later) and at else None
+    if found is None:
+        return [(np.full(samples, np.inf), np.zeros((samples, len(plan)))) for plan in plans]
+    mean_s, usual_s = found
+    rare = (_order(0, samples) + 0.5) / samples
+    fades_s = -mean_s * np.log(rare)
+    made, begin = [], 0
+    for plan in plans:
+        depths: list[int] = []
+        for one in plan:
+            depths.append(max((depths[p] + 1 for p in one.after), default=1))
+        columns = [usual_s[_order(depth, samples), begin + index] for index, depth in enumerate(depths)]
+        made.append((fades_s, np.stack(columns, axis=1) if columns else np.zeros((samples, 0))))
+        begin += len(plan)
+    return made
+
+
+def _beside(plan: Sequence[JobAhead]) -> list[QueuedJob]:
+    """Give what each job of a plan waits like: with the cores of those before it that follow the same jobs."""
+    cores: dict[tuple[object, ...], int] = {}
+    asked = []
+    for one in plan:
+        alike = (one.after, one.queues, one.job.partition)
+        cores[alike] = cores.get(alike, 0) + one.job.cores
+        asked.append(replace(one.job, cores=cores[alike], submit_s=one.now_s))
+    return asked
+
+
+def _played(
+    plan: Sequence[JobAhead],
+    waits_s: NDArray[np.float64],
+    later: tuple[NDArray[np.float64], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """Let the jobs of a plan come one after the other; `waits_s` are those of present ones, shape (samples, jobs)."""
+    fades_s, usual_s = later
+    starts_s: NDArray[np.float64] = np.zeros((len(waits_s), len(plan)))
+    ends_s: NDArray[np.float64] = np.zeros_like(starts_s)
+    samples = np.arange(len(waits_s))
+    for index, one in enumerate(plan):
+        due_s = np.max(ends_s[:, list(one.after)], axis=1, initial=0.0)
+        if one.ready_s is not None:
+            due_s = np.maximum(due_s, one.ready_s[samples % len(one.ready_s)])
+        comes_s = np.full(len(samples), one.submit_s) if one.queues == "early" else np.maximum(due_s, one.submit_s)
+        wait_s = np.where(comes_s < fades_s, waits_s[:, index], usual_s[:, index])
+        if one.queues == "local":
+            start_s = comes_s
+        elif one.queues == "aging":
+            back = comes_s > one.submit_s
+            start_s = np.where(back, np.maximum(comes_s + AGED * wait_s, one.submit_s + wait_s), comes_s + wait_s)
+        else:
+            start_s = comes_s + wait_s
+        starts_s[:, index] = start_s
+        ends_s[:, index] = np.maximum(start_s, due_s) + one.run_s[samples % len(one.run_s)]
+    return starts_s
+
+
+def _order(salt: int, count: int) -> NDArray[np.intp]:
+    return np.random.Generator(np.random.PCG64([_SEED, salt])).permutation(count)
 
 
 def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from asa.core import plugins
 from asa.errors import InputError, StateError
 from asa.estimators.contextual import ContextualAsa
-from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, monotone
-from asa.waits import QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
+from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, monotone, usual_of
+from asa.waits import AGED, JobAhead, QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
 
 _ADVISER = "queue"
 _TRIED_EACH = 32  # submissions: so seldom are futures sampled to see how far off they are
@@ -22,6 +22,7 @@ _TRIED_WITH = 16  # samples
 _KEEP = 0.98  # of what is known of that, at each
 _FIRST_ERROR = 0.3  # decades, of both, before any is known
 _MAX_SINGLE = 12  # requests that are predicted by themselves, too; others are like the nearest of these
+_LIKE = 1.2  # times: requests of so like a walltime are corrected alike
 _SHARPNESS = 10.0  # trust falls by exp(-sharpness x error in decades)
 
 
@@ -40,6 +41,18 @@ class Adviser(WaitEstimator, Protocol):
         """Sample the waits of requests, all in the same futures; shape (samples, requests).
 
         `ahead`: how many pending jobs are before them in the queue; all if not given.
+        """
+        ...
+
+    def plan_futures(
+        self,
+        plans: Sequence[Sequence[JobAhead]],
+        samples: int,
+        later: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
+    ) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of each of several plans have their cores; of each, shape (samples, jobs).
+
+        `later`: of each plan, when nothing is left of what is known of the queue, and how long its jobs wait then.
         """
         ...
 
@@ -69,10 +82,14 @@ class QueueAwareAsa:
         self._tried: dict[int, tuple[float, float]] = {}  # decades, by ticket: what futures said, and the forecast
         self._errors = [_FIRST_ERROR, _FIRST_ERROR]  # decades, of these two
         self._until_tried = 0
+        # until something happens, decades in each future: what futures say of a job alone, and what is added to that
+        self._alone: dict[QueuedJob, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._stated: dict[QueuedJob, WaitForecast] = {}  # likewise
 
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
-        return self.learner.predict(job, self._outside(job))
+        forecast = self._stated[job] = self.learner.predict(job, self._outside(job))
+        return forecast
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
         """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
@@ -80,6 +97,24 @@ class QueueAwareAsa:
         The correlation of the waits is that of sampled futures of the queue; their lengths are averaged from these and
         from the forecasts of single requests. The one that was more accurate lately has more weight.
         """
+        futures, off = self._corrections(jobs, samples)
+        return JointForecast(tuple(jobs), np.maximum(10.0 ** monotone(jobs, futures + off) - FLOOR_S, 0.0))
+
+    def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of plans have their cores; see `PlanEstimator`.
+
+        In each sampled future of the queue a plan's jobs take their places one after the other. By how much such a
+        job's forecast differs from what the futures say of it alone is added to its wait.
+        """
+        later = usual_of(self.learner, plans, samples)
+        starts_s = self.adviser.plan_futures(plans, samples, later)
+        asked = {one.as_if_now: None for plan in plans for one in plan if one.queues != "local"}
+        if unknown := [job for job in asked if self._like(job) is None]:
+            self._corrections(unknown, SAMPLES)
+        return [self._corrected(*of) for of in zip(plans, starts_s, later, strict=True)]
+
+    def _corrections(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give what futures say of requests, and what is to be added to that, in decades."""
         futures = _decades(self.adviser.futures(jobs, samples))
         order = np.argsort(futures, axis=0, kind="stable")
         ascending = np.take_along_axis(futures, order, axis=0)
@@ -87,11 +122,61 @@ class QueueAwareAsa:
         singles, nearest = _spread_out(jobs)
         off = np.empty_like(futures)  # of a forecast, at each level, from what the futures say
         for place in singles:
-            forecast = self.predict(jobs[place])
+            forecast = self._stated.get(jobs[place]) or self.predict(jobs[place])
             off[:, place] = _decades(np.array([forecast.at(level) for level in levels])) - ascending[:, place]
         made = np.empty_like(futures)
-        np.put_along_axis(made, order, ascending + (1.0 - self.trust) * off[:, nearest], axis=0)
-        return JointForecast(tuple(jobs), np.maximum(10.0 ** monotone(jobs, made) - FLOOR_S, 0.0))
+        np.put_along_axis(made, order, (1.0 - self.trust) * off[:, nearest], axis=0)
+        self._alone.update(zip(jobs, zip(futures.T, made.T, strict=True), strict=True))
+        return futures, made
+
+    def _like(self, job: QueuedJob) -> QueuedJob | None:
+        """Find a request that was asked about and hardly differs from one; None if there is none."""
+        if job in self._alone:
+            return job
+        for one in self._alone:
+            if one.cores == job.cores and _elsewhere(one) == _elsewhere(job):
+                low_s, high_s = sorted((one.walltime_s, job.walltime_s))
+                if high_s <= _LIKE * low_s:
+                    return one
+        return None
+
+    def _corrected(
+        self,
+        plan: Sequence[JobAhead],
+        starts_s: NDArray[np.float64],
+        later: tuple[NDArray[np.float64], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Correct the waits in sampled futures of a plan, and move what follows."""
+        count = len(starts_s)
+        each = np.arange(count)
+        before_s, ends_s, made = np.zeros_like(starts_s), np.zeros_like(starts_s), np.zeros_like(starts_s)
+        for index, one in enumerate(plan):
+            run_s = one.run_s[each % len(one.run_s)]
+            floor_s = np.zeros(count) if one.ready_s is None else one.ready_s[each % len(one.ready_s)]
+            was_s = np.maximum(floor_s, np.max(before_s[:, list(one.after)], axis=1, initial=0.0))
+            due_s = np.maximum(floor_s, np.max(ends_s[:, list(one.after)], axis=1, initial=0.0))
+            before_s[:, index] = np.maximum(starts_s[:, index], was_s) + run_s
+            start_s = starts_s[:, index] + (due_s - was_s)
+            if one.queues != "local":
+                from_s = was_s if one.queues == "ready" else np.full(count, one.submit_s)
+                is_known = from_s < later[0][:count]
+                like = self._like(one.as_if_now)
+                assert like is not None, "it was asked for"
+                alone, off = (row[each % len(row)] for row in self._alone[like])
+                alone_s = np.maximum(10.0 ** (alone + off) - FLOOR_S, 0.0)
+                wait_s = np.maximum(starts_s[:, index] - from_s, 0.0)
+                if one.queues == "aging":  # others that come later may have the cores when it is ready
+                    start_s = np.maximum(start_s, np.where(is_known, _aged(due_s, from_s, alone_s), 0.0))
+                else:
+                    decades = _decades(wait_s)
+                    decades += off * np.maximum(1.0 - np.abs(decades - alone), 0.0)  # known of waits like that alone
+                    changed_s = np.maximum(10.0**decades - FLOOR_S, 0.0)
+                    # others come, too, meanwhile: what is before it does not get shorter than it is now
+                    wait_s = np.where(is_known, np.maximum(changed_s, alone_s), wait_s)
+                    start_s = wait_s + (due_s if one.queues == "ready" else from_s)
+            made[:, index] = start_s
+            ends_s[:, index] = np.maximum(start_s, due_s) + run_s
+        return made
 
     @contextmanager
     def instead_of(self, ticket: int) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
@@ -105,7 +190,16 @@ class QueueAwareAsa:
                 here = self.adviser.futures([own], SAMPLES, ahead)
                 return np.concatenate([here, self.adviser.futures([other], SAMPLES)], axis=1)
 
-            yield sampled
+            self._forget()
+            try:
+                yield sampled
+            finally:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was said of the queue as it was."""
+        self._alone.clear()
+        self._stated.clear()
 
     @property
     def trust(self) -> float:
@@ -115,6 +209,7 @@ class QueueAwareAsa:
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
         """Learn that a job waits from now on."""
+        self._forget()
         try_them = self._until_tried == 0
         if try_them:
             stated = forecast or self.predict(job)
@@ -137,6 +232,7 @@ class QueueAwareAsa:
         """Learn what became of a wait."""
         if ticket not in self._tickets:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.")
+        self._forget()
         mine = self._tickets.pop(ticket)
         if (tried := self._tried.pop(ticket, None)) is not None and observation.kind == "exact":
             truth = math.log10(observation.wait_s + FLOOR_S)
@@ -147,10 +243,12 @@ class QueueAwareAsa:
 
     def ended(self, ticket: int, run_s: float) -> None:
         """Learn that a started job ran for so long."""
+        self._forget()
         self.adviser.ended(ticket, run_s)
 
     def withdrawn(self, ticket: int) -> None:
         """Forget a job that waits or runs, and learn nothing from it."""
+        self._forget()
         mine = self._tickets.pop(ticket, None)
         self._tried.pop(ticket, None)
         if mine is not None:
@@ -183,6 +281,12 @@ class QueueAwareAsa:
         if not all(map(math.isfinite, made._errors)) or made._until_tried < 0:
             raise StateError("no state of an estimator: errors that cannot be", hint="Forget it and learn anew.")
         return made
+
+
+def _aged(due_s: NDArray[np.float64], from_s: NDArray[np.float64], wait_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Say when jobs start at the earliest that were kept back until they were due, if they alone waited so long."""
+    aged: NDArray[np.float64] = np.maximum(due_s + np.where(due_s > from_s, AGED * wait_s, 0.0), from_s + wait_s)
+    return aged
 
 
 def _spread_out(jobs: Sequence[QueuedJob]) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from asa.backend import Foresight, JobSpec, Planning
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank
-from asa.strategies.base import JobRequest
-from asa.waits import LEVELS, QueuedJob, WaitForecast
+from asa.strategies.base import JobRequest, Keep, PlanStep
+from asa.waits import LEVELS, JobAhead, QueuedJob, WaitForecast
 
 _FEW_WAITS = 10
 _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
@@ -78,6 +79,26 @@ class LearnedForecast:
             return [self._predict(stages, job) for job in jobs]
         joint = self.bank.predict_together(jobs)
         return [joint.for_choice(index) for index in range(len(jobs))]
+
+    def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> list[NDArray[np.float64]] | None:
+        """Sample when the jobs of plans have their cores, in the same futures; see `asa.strategies.base.Joint`."""
+        if self.bank.draws or not any(plans):
+            return None
+        steps = [step for plan in plans for step in plan]
+        jobs = iter(self._asking(steps[0].stages, (step.request for step in steps)))
+        return self.bank.predict_plans([[self._ahead(step, next(jobs)) for step in plan] for plan in plans], samples)
+
+    def _ahead(self, step: PlanStep, job: QueuedJob) -> JobAhead:
+        is_aging = step.keep is Keep.DEPENDENCY and step.ages
+        queues: Literal["ready", "aging", "early", "local"] = "ready"
+        if self._at_once(step.stages):
+            queues = "local"
+        elif is_aging or step.keep is Keep.AWAIT:
+            queues = "aging" if is_aging else "early"
+        at_s = job.submit_s + (step.submit_s if step.keep is Keep.AWAIT else 0.0)
+        return JobAhead(
+            replace(job, submit_s=at_s), job.submit_s, step.run_s, step.after, queues, step.ready_s, step.submit_s
+        )
 
     @contextmanager
     def instead_of(

@@ -394,6 +394,45 @@ class Comparing(Protocol):
         ...
 
 
+class PlanStep(NamedTuple):
+    """A job of a plan: what it would ask for, and when.
+
+    `stages`: the stages that it runs, in order.
+    `request`: what it asks for.
+    `after`: the earlier jobs of the plan whose ends it waits for, by their index.
+    `keep`: what keeps it from running too early.
+    `ages`: whether its age counts while a dependency keeps it back.
+    `submit_s`: in how many seconds it is submitted; for `Keep.NOTHING` when that is expected.
+    `ready_s`: samples of when its stages can begin at the earliest, whatever the plan's other jobs do.
+    `run_s`: samples of how long they run.
+    """
+
+    stages: tuple[str, ...]
+    request: JobRequest
+    after: tuple[int, ...]
+    keep: Keep
+    ages: bool
+    submit_s: float
+    ready_s: NDArray[np.float64]
+    run_s: NDArray[np.float64]
+
+
+@runtime_checkable
+class Joint(Protocol):
+    """A forecast that judges the jobs of whole plans together, in the same futures."""
+
+    def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> Sequence[NDArray[np.float64]] | None:
+        """Sample when the jobs of each of several plans, of which one will be followed, have their cores.
+
+        In each future a plan's first job takes its place before the second is judged; jobs side by side compete; later
+        ones come after the ends of those that they follow. The futures are the same for all plans, so that the least
+        of several ends is the least in each future. None if plans cannot be judged so.
+
+        Returns: of each plan, seconds from now, shape (samples, jobs).
+        """
+        ...
+
+
 class Sampled(Protocol):
     """Samples what two requests have to wait."""
 

@@ -9,11 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from asa.core.documents import read_json
 from asa.errors import InputError
-from asa.estimators.joint import together
+from asa.estimators.joint import plans_together, together
 from asa.waits import (
     LEVELS,
+    JobAhead,
     QueuedJob,
     Surroundings,
     WaitEstimator,
@@ -208,6 +211,10 @@ def _judges_together(make: _Make) -> None:
     assert len(joint.waits_s) <= 16, "no more futures than were asked for"
     assert all(math.isfinite(wait) and wait >= 0 for wait in joint.waits_s.ravel().tolist()), "waits are finite"
     assert (together(asked, jobs, 16).waits_s == joint.waits_s).all(), "asking twice is answered alike"
+    plan = [JobAhead(job, 1e6, np.full(16, 50.0), (index - 1,) if index else ()) for index, job in enumerate(jobs[:3])]
+    chain, first = plans_together(asked, [plan, plan[:1]], 16)
+    assert (first == chain[:, :1]).all(), "what comes later in a plan changes nothing for its first job"
+    assert (chain[:, 1:] >= chain[:, :-1] + 50.0).all(), "a job of a plan comes after the end of those it follows"
     for index in range(8):
         job = _job(index, 2e6 + index)
         assert asked.predict(job) == unasked.predict(job), "being asked changes nothing"

@@ -6,12 +6,14 @@ in the same futures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.compiled import seen
+from asa.waits import AGED, JobAhead
 
 from . import futures_kernel as k
 
@@ -24,6 +26,7 @@ KINDS = 3
 
 _FIRST = np.geomspace(0.05, 2.0, 9)  # what a run may take of what is expected before anything is known
 _SEED = 20_261_124
+_MODES = {"ready": k.READY, "aging": k.AGING, "early": k.EARLY, "local": k.LOCAL}
 _Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -102,6 +105,46 @@ def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArra
     queue = _queue((running[0][order], running[1][order], running[2][:, order]), waiting)
     asked = k.Requests(*map(seen, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), found.reshape(-1))))
     k.all_futures(size, len(found), queue, asked, _scratch(len(order) + len(waiting[0])))
+    return found
+
+
+def plan_starts(
+    size: int,
+    running: _Jobs,
+    waiting: _Jobs,
+    plan: Sequence[JobAhead],
+    later: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+) -> NDArray[np.float64]:
+    """Return when each job of a plan has its cores in each future, in seconds from now; shape (samples, jobs).
+
+    `running`, `waiting`: as for `starts`.
+    `later`: in how many seconds nothing is left of what is known of the queue, in each future, and how long each job
+    waits that comes after that (samples, jobs); if not given, it is known for ever.
+    """
+    order = np.argsort(running[1], kind="stable")
+    samples, own = len(running[2]), len(plan)
+    run_s = np.stack([one.run_s[np.arange(samples) % len(one.run_s)] for one in plan], axis=1)
+    nothing = np.zeros(samples)
+    ready = [nothing if one.ready_s is None else one.ready_s[np.arange(samples) % len(one.ready_s)] for one in plan]
+    fades, usual = later or (np.full(samples, k.NEVER_S), np.zeros((samples, own)))
+    after = np.zeros((own, own), dtype=np.int64)
+    for index, one in enumerate(plan):
+        after[index, list(one.after)] = 1
+    found = np.zeros((samples, own))
+    cores = np.minimum([one.job.cores for one in plan], size)
+    both = (
+        np.concatenate([waiting[0], cores]),
+        np.concatenate([waiting[1], [one.job.walltime_s for one in plan]]),
+        np.concatenate([waiting[2], run_s], axis=1),
+    )
+    queue = _queue((running[0][order], running[1][order], running[2][:, order]), both)
+    arrays = (
+        np.array([_MODES[one.queues] for one in plan], dtype=np.int64), np.array([one.submit_s for one in plan]),
+        after.reshape(-1), _flat(np.stack(ready, axis=1)), _flat(fades), _flat(usual), found.reshape(-1),
+        np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
+    )  # fmt: skip
+    scratch = _scratch(len(order) + len(both[0]))
+    k.all_plan_futures(size, samples, queue, k.Plan(*map(seen, arrays)), scratch, AGED)
     return found
 
 

@@ -1,7 +1,8 @@
-"""The inner loop of sampled futures: EASY backfilling of running and pending jobs, and when requests would start.
+"""The inner loops of sampled futures: EASY backfilling of running and pending jobs, and when requests would start.
 
-A request that is last in the queue changes nothing before it starts. So all requests are simulated in one pass, in
-which they delay no other job, and each starts when it would be backfilled, or would be at the head.
+A request that is last in the queue changes nothing before it starts. So requests of which one will be submitted are
+simulated in one pass, in which they delay no other job, and each starts when it would be backfilled, or would be at
+the head. The jobs of a plan are all submitted: each takes its cores before what comes after it is looked at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from typing import Any, NamedTuple
 from asa.core.compiled import At, kernel
 
 NEVER_S = 1e300
+READY, AGING, EARLY, LOCAL = range(4)
+"""How a job of a plan queues; see `asa.waits.JobAhead`."""
+KEPT_BACK, QUEUED, STARTED = range(3)
+"""States of a job of a plan."""
 
 
 class Queue(NamedTuple):  # the name is in what was compiled and kept, which could not be read under another
@@ -31,6 +36,21 @@ class Requests(NamedTuple):
     asked: Any  # seconds
     at: Any  # seconds from now at which it is submitted
     starts: Any
+
+
+class Plan(NamedTuple):
+    """Jobs of a plan, which are the last ones of the `Queue`; what is of each future is a row after the other."""
+
+    mode: Any
+    at: Any  # seconds from now before which it is not submitted
+    after: Any  # jobs x jobs: 1 where the first follows the second, which is before it
+    ready: Any  # futures x jobs: seconds from now before which its payload cannot begin in any case
+    fades: Any  # futures: when nothing is left of what is known of the queue; who comes later waits as is usual
+    usual: Any  # futures x jobs: seconds
+    starts: Any  # futures x jobs: when it has its cores, in seconds from now
+    state: Any  # scratch, each of a job: its state, when its payload ends, and since when its age counts
+    end: Any
+    since: Any
 
 
 class Scratch(NamedTuple):
@@ -160,3 +180,145 @@ def all_futures(size: int, samples: int, q: Any, r: Any, w: Any) -> None:
     """Write when each request would start in each future."""
     for sample in range(samples):
         future(size, sample, q, r, w)
+
+
+@kernel
+def _due(j: int, row: int, p: Any) -> float:
+    """Say when all that a job of a plan follows will have ended; NEVER_S if that is not known yet."""
+    jobs, due = len(p.mode), p.ready[At(row + j)]
+    for i in range(j):
+        if p.after[At(j * jobs + i)]:
+            due = max(due, p.end[At(i)])
+    return float(max(due, 0.0))
+
+
+@kernel
+def _start(j: int, row: int, p: Any, ran: float, now: float) -> None:
+    """Note that a job of a plan has its cores, and when it will end, if that is known."""
+    p.starts[At(row + j)], p.state[At(j)] = now, STARTED
+    due = _due(j, row, p)
+    p.end[At(j)] = NEVER_S if due >= NEVER_S else max(now, due) + ran
+
+
+@kernel
+def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> None:
+    """Write when each job of a plan would start in one future.
+
+    `aged`: the part of its usual wait that is left to a job whose age counted while it was kept back.
+
+    Notes
+    -----
+    O(r + q + n) for each time at which something ends, until all n jobs of the plan have started.
+    """
+    own, total, count, free = len(p.mode), len(q.cores), len(q.running_cores), size
+    jobs = total - own
+    first, ends, row, fades = sample * total, sample * count, sample * own, p.fades[At(sample)]
+    later = NEVER_S
+    for i in range(count):
+        w.cores[At(i)], w.due[At(i)], w.end[At(i)] = (
+            q.running_cores[At(i)],
+            q.running_due[At(i)],
+            q.running_end[At(ends + i)],
+        )
+        free -= w.cores[At(i)]
+        later = min(later, w.end[At(i)])
+    for j in range(jobs):
+        w.waits[At(j)] = j
+    for j in range(own):
+        p.state[At(j)], p.end[At(j)], p.starts[At(row + j)] = KEPT_BACK, NEVER_S, -1.0
+    narrowest, left, waiting, now = 0, own, jobs, 0.0
+    while True:
+        for j in range(own):  # each is before those that follow it
+            ran, mode = q.run[At(first + jobs + j)], p.mode[At(j)]
+            if p.state[At(j)] == STARTED:
+                if p.end[At(j)] >= NEVER_S:
+                    due = _due(j, row, p)
+                    p.end[At(j)] = NEVER_S if due >= NEVER_S else max(p.starts[At(row + j)], due) + ran
+                continue
+            if p.state[At(j)] == QUEUED:
+                continue
+            comes = p.at[At(j)]
+            if mode != EARLY:
+                comes = max(comes, _due(j, row, p))
+            if comes >= NEVER_S:
+                continue
+            if mode == LOCAL or comes >= fades:
+                usual = 0.0 if mode == LOCAL else p.usual[At(row + j)]
+                _start(j, row, p, ran, comes + (aged * usual if mode == AGING and comes > p.at[At(j)] else usual))
+                left -= 1
+            elif comes > now:
+                later = min(later, comes)
+            else:
+                p.state[At(j)], p.since[At(j)] = QUEUED, (p.at[At(j)] if mode == AGING else comes)
+                place = waiting
+                while (
+                    place > 0 and w.waits[At(place - 1)] >= jobs
+                    and p.since[At(w.waits[At(place - 1)] - jobs)] > p.since[At(j)]
+                ):  # fmt: skip
+                    w.waits[At(place)] = w.waits[At(place - 1)]
+                    place -= 1
+                w.waits[At(place)] = jobs + j
+                waiting += 1
+                narrowest = min(narrowest, q.cores[At(jobs + j)])
+        begun = 0
+        if waiting > 0 and free >= narrowest:
+            kept, head, narrowest, shadow, extra = 0, False, 1 << 60, NEVER_S, free
+            for i in range(waiting):
+                job = w.waits[At(i)]
+                cores, asked = q.cores[At(job)], q.asked[At(job)]
+                early = now + asked <= shadow
+                if cores <= free and (not head or early or cores <= extra):
+                    if head and not early:
+                        extra -= cores
+                    end = now + q.run[At(first + job)]
+                    if job >= jobs:
+                        _start(job - jobs, row, p, q.run[At(first + job)], now)
+                        begun, left = begun + 1, left - 1
+                        end = min(p.end[At(job - jobs)], now + asked)  # one that comes early holds its cores until then
+                    _begin(w, count, cores, now + asked, end)
+                    count += 1
+                    free -= cores
+                    later = min(later, end)
+                    continue
+                w.waits[At(kept)] = job
+                kept += 1
+                narrowest = min(narrowest, cores)
+                if not head:
+                    head = True
+                    shadow, extra = _reserve(w, count, cores, free, now)
+            waiting = kept
+        if left == 0:
+            return
+        if begun > 0:
+            continue  # it is known by now when what follows is due
+        if later == NEVER_S:  # wider than what anybody leaves
+            kept = 0
+            for i in range(waiting):
+                job = w.waits[At(i)]
+                if job >= jobs:
+                    _start(job - jobs, row, p, q.run[At(first + job)], now)
+                    left -= 1
+                else:
+                    w.waits[At(kept)] = job
+                    kept += 1
+            if kept == waiting:
+                return
+            waiting = kept
+            continue
+        now, later, kept = max(now, later), NEVER_S, 0
+        for i in range(count):
+            if w.end[At(i)] <= now:
+                free += w.cores[At(i)]
+            else:
+                if kept != i:
+                    w.cores[At(kept)], w.due[At(kept)], w.end[At(kept)] = w.cores[At(i)], w.due[At(i)], w.end[At(i)]
+                kept += 1
+                later = min(later, w.end[At(i)])
+        count = kept
+
+
+@kernel
+def all_plan_futures(size: int, samples: int, q: Any, p: Any, w: Any, aged: float) -> None:
+    """Write when each job of a plan would start in each future."""
+    for sample in range(samples):
+        plan_future(size, sample, q, p, w, aged)

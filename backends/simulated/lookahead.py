@@ -34,6 +34,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,11 +42,11 @@ from numpy.typing import NDArray
 
 from asa.core.compiled import seen
 from asa.errors import InputError, StateError
-from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
+from asa.waits import LEVELS, JobAhead, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
-from .futures import OF_ALIKE, OF_SITE, OF_USER, RunTimeRatios, starting_now, starts
+from .futures import OF_ALIKE, OF_SITE, OF_USER, RunTimeRatios, plan_starts, starting_now, starts
 
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
@@ -110,6 +111,8 @@ _CLASSES_S = (3601.0, 4 * 3600.0 + 1)
 _WIDE = 32  # more than such a part of the machine
 _CLASSES = 2 * (len(_CLASSES_S) + 1)
 _LEVELS = np.array(LEVELS)
+_Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+_Visible = tuple[int, _Jobs, _Jobs]
 _FORMAT = 2
 
 
@@ -197,29 +200,71 @@ class QueueSimulation:
 
         Returns: seconds, shape (samples, requests); fewer samples if many jobs run and wait.
         """
-        samples = min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
-        now = min(job.submit_s for job in jobs)
+        samples, now = self._futures(samples), min(job.submit_s for job in jobs)
         waits_s = np.zeros((samples, len(jobs)))
-        running = self._running.rows[:, ~self._unnoticed_by(now)]
-        split = len(self._partitions) > 1
-        place = np.array([self._partitions.get(job.partition, -1) if split else -1 for job in jobs])
-        is_ahead = np.arange(self._waiting.count) < (self._waiting.count if ahead is None else ahead)
+        place = np.array([self._place(job) for job in jobs])
         for partition in np.unique(place).tolist():
             mine = np.flatnonzero(place == partition).tolist()
-            runs, waits, first = running, self._waiting.rows, is_ahead
-            if partition >= 0:
-                here = waits[k.PARTITION] == partition
-                runs, waits, first = runs[:, runs[k.PARTITION] == partition], waits[:, here], first[here]
             asked = np.array([(jobs[i].cores, jobs[i].walltime_s, jobs[i].submit_s - now) for i in mine]).T
-            size = self.machine_cores or int(min(self._max_in_use, k.MAX_CORES))
-            if partition >= 0:
-                size = min(int(self._max_used[partition]), size or k.MAX_CORES)
-            size = max(size, int(min(asked[0].max(), k.MAX_CORES)))
-            elapsed = np.maximum(now - runs[k.SINCE], 0.0)
-            held = self._held(now, runs, waits, elapsed, size)
-            queue = waits[:, ~held], first[~held]
-            waits_s[:, mine] = self._starts(runs, queue, elapsed, asked, (size, samples)) - asked[2]
+            widest = int(min(asked[0].max(), k.MAX_CORES))
+            size, running, waiting = self._visible(now, partition, widest, samples, ahead)
+            waits_s[:, mine] = starts(size, running, waiting, (asked[0], asked[1], asked[2])) - asked[2]
         return waits_s
+
+    def plan_futures(
+        self,
+        plans: Sequence[Sequence[JobAhead]],
+        samples: int,
+        later: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
+    ) -> list[NDArray[np.float64]]:
+        """Sample when the jobs of each of several plans have their cores, all in the futures of `futures`.
+
+        Of one plan all jobs are submitted: each takes its place in the queue, and its cores, before the next.
+
+        `later`: of each plan, when nothing is left of what is known of the queue; see `plan_starts`.
+
+        Returns: of each plan, seconds from now, shape (samples, jobs).
+        """
+        samples, now = self._futures(samples), min(one.now_s for plan in plans for one in plan)
+        widest: dict[int, int] = {}
+        for one in (one for plan in plans for one in plan):
+            place = self._place(one.job)
+            widest[place] = max(widest.get(place, 1), min(one.job.cores, k.MAX_CORES))
+        seen_now = {place: self._visible(now, place, cores, samples, None) for place, cores in widest.items()}
+        found = []
+        for number, plan in enumerate(plans):
+            fading = None if later is None else (later[number][0][:samples], later[number][1][:samples])
+            places = [self._place(one.job) for one in plan]
+            if len(set(places)) <= 1:
+                found.append(plan_starts(*seen_now[places[0]], plan, fading) if plan else np.zeros((samples, 0)))
+            else:
+                found.append(_in_partitions(seen_now, places, plan, fading))
+        return found
+
+    def _futures(self, samples: int) -> int:
+        """Say how many futures are sampled where so many are asked for."""
+        return min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
+
+    def _place(self, job: QueuedJob) -> int:
+        """Give the number of the partition whose queue a job meets; -1 for the whole machine's."""
+        return self._partitions.get(job.partition, -1) if len(self._partitions) > 1 else -1
+
+    def _visible(self, now: float, partition: int, widest: int, samples: int, ahead: int | None) -> _Visible:
+        """Give the size of what a job meets, and the jobs that run and wait there, as `starts` takes them.
+
+        `ahead`: how many pending jobs are before it in the queue; all if not given.
+        """
+        runs, waits = self._running.rows[:, ~self._unnoticed_by(now)], self._waiting.rows
+        first = np.arange(self._waiting.count) < (self._waiting.count if ahead is None else ahead)
+        size = self.machine_cores or int(min(self._max_in_use, k.MAX_CORES))
+        if partition >= 0:
+            here = waits[k.PARTITION] == partition
+            runs, waits, first = runs[:, runs[k.PARTITION] == partition], waits[:, here], first[here]
+            size = min(int(self._max_used[partition]), size or k.MAX_CORES)
+        size = max(size, widest)
+        elapsed = np.maximum(now - runs[k.SINCE], 0.0)
+        held = self._held(now, runs, waits, elapsed, size)
+        return size, *self._drawn_jobs(runs, (waits[:, ~held], first[~held]), elapsed, samples)
 
     @contextmanager
     def hidden(self, ticket: int) -> Iterator[int | None]:
@@ -253,31 +298,27 @@ class QueueSimulation:
             held[late] = True
         return held
 
-    def _starts(
+    def _drawn_jobs(
         self,
         running: NDArray[np.float64],
         queue: tuple[NDArray[np.float64], NDArray[np.bool_]],
         elapsed: NDArray[np.float64],
-        asked: NDArray[np.float64],
-        size_and_samples: tuple[int, int],
-    ) -> NDArray[np.float64]:
-        """Sample when requests start, in seconds from now.
+        samples: int,
+    ) -> tuple[_Jobs, _Jobs]:
+        """Sample how long jobs run; give those that run, and those that wait ahead of what is asked about.
 
-        `queue`: pending jobs, and which of them are ahead of the requests: the others' run times are drawn all the
-        same, so that all draws are equal wherever a request is in the queue.
-        `asked`: cores, walltime and time of submission of each.
+        `queue`: pending jobs, and which of them are ahead: the others' run times are drawn all the same, so that all
+        draws are equal wherever a request is in the queue.
         """
-        (waiting, is_ahead), (size, samples) = queue, size_and_samples
+        waiting, is_ahead = queue
         count, due = len(elapsed), _left_s(running, elapsed)
         both = np.concatenate([running, waiting], axis=1)
         run = self._drawn(both, np.concatenate([elapsed, np.zeros(waiting.shape[1])]), samples)
         over = elapsed >= running[k.ASKED]
         run[:, :count][:, over] = due[over]
-        return starts(
-            size,
+        return (
             (running[k.CORES], due, run[:, :count]),
             (waiting[k.CORES][is_ahead], waiting[k.ASKED][is_ahead], run[:, count:][:, is_ahead]),
-            (asked[0], asked[1], asked[2]),
         )
 
     def _drawn(self, rows: NDArray[np.float64], elapsed: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
@@ -529,6 +570,41 @@ def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
     QueueSimulation(cores=128, 0 wait, 0 run)
     """
     return QueueSimulation(surroundings.machine_cores)
+
+
+def _in_partitions(
+    visible: Mapping[int, _Visible],
+    places: Sequence[int],
+    plan: Sequence[JobAhead],
+    later: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+) -> NDArray[np.float64]:
+    """Sample the starts of a plan's jobs that meet different queues: one job after the other, each in its own."""
+    starts_s: list[NDArray[np.float64]] = []
+    ends_s: list[NDArray[np.float64]] = []
+    nothing = np.zeros(len(next(iter(visible.values()))[1][2]))
+    for index, (place, one) in enumerate(zip(places, plan, strict=True)):
+        mine = [i for i in range(index + 1) if places[i] == place]
+        among = {i: number for number, i in enumerate(mine)}
+        here = [
+            replace(
+                plan[i],
+                after=tuple(among[p] for p in plan[i].after if p in among),
+                ready_s=np.maximum.reduce(
+                    [_row(plan[i].ready_s, nothing), *(ends_s[p] for p in plan[i].after if p not in among)]
+                ),
+            )
+            for i in mine
+        ]
+        fading = None if later is None else (later[0], later[1][:, mine])
+        start_s = plan_starts(*visible[place], here, fading)[:, -1]
+        before = [_row(one.ready_s, nothing), *(ends_s[p] for p in one.after)]
+        starts_s.append(start_s)
+        ends_s.append(np.maximum.reduce([start_s, *before]) + _row(one.run_s, nothing))
+    return np.stack(starts_s, axis=1)
+
+
+def _row(values: NDArray[np.float64] | None, nothing: NDArray[np.float64]) -> NDArray[np.float64]:
+    return nothing if values is None else values[np.arange(len(nothing)) % len(values)]
 
 
 def _left_s(running: NDArray[np.float64], elapsed: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,14 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from asa.backends.simulated.client import Need
 from asa.backends.simulated.engine import Engine
-from asa.backends.simulated.futures import KEPT, OF_ALIKE, OF_USER, RunTimeRatios, starting_now, starts
+from asa.backends.simulated.futures import KEPT, OF_ALIKE, OF_USER, RunTimeRatios, plan_starts, starting_now, starts
 from asa.backends.simulated.lookahead import QueueSimulation
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asa.waits import QueuedJob, exactly
+from asa.backend import DependencyType, JobState
+from asa.waits import JobAhead, QueuedJob, exactly
 
 SIZE = 16
 JOBS = st.lists(st.tuples(st.integers(1, SIZE), st.integers(1, 30), st.integers(1, 30)), max_size=14)
@@ -51,6 +53,102 @@ def test_requests_are_judged_as_if_each_were_alone(jobs, requests):
     for place, one in enumerate(requests):
         alone = starts(SIZE, (*running, np.array([[5.0], [1.0]])), waiting, columns([one]))
         assert every[:, [place]].tolist() == alone.tolist()
+
+
+PLANS = st.lists(
+    st.tuples(st.integers(1, SIZE), st.integers(1, 30), st.integers(1, 30), st.sets(st.integers(0, 4), max_size=2)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def ahead(plan, queues="ready", **other):
+    """Make a plan of rows of cores, walltime, run time, and the indices of what each follows."""
+    return [
+        JobAhead(QueuedJob(0.0, cores, asked), 0.0, np.array([float(run)]), tuple(after), queues, **other)
+        for cores, asked, run, after in plan
+    ]
+
+
+def engine_starts(jobs, plan, *, age_accrues):
+    """Run the plan in the engine, behind those jobs: each of its jobs with dependencies, from the beginning."""
+    wide, wanted, run = (np.array(c, dtype=np.int64) for c in columns(jobs))
+    engine = Engine(SIZE, JobTable(np.zeros(len(jobs), dtype=np.int64), run, wanted, wide), age_accrues=age_accrues)
+    for cores, asked, run_s, after in plan:
+        needs = [Need(one, DependencyType.AFTEROK) for one in after]
+        engine.submit(cores=cores, request=asked, run=run_s, needs=needs)
+    while any(job.start == UNSTARTED for job in engine.clients):
+        engine.advance(NEVER)
+    assert not any(job.state is JobState.FAILED for job in engine.clients)
+    return [float(job.start) for job in engine.clients]
+
+
+@settings(max_examples=200, deadline=None)
+@given(JOBS, PLANS, st.booleans())
+def test_the_jobs_of_a_plan_start_when_the_engine_would_start_them(jobs, plan, age_accrues):
+    """Chains, forks and what is side by side: each takes its place before what comes after it is looked at."""
+    jobs = [(cores, max(asked, run), min(asked, run)) for cores, asked, run in jobs]
+    plan = [
+        (cores, max(asked, run), min(asked, run), {one for one in after if one < index})
+        for index, (cores, asked, run, after) in enumerate(plan)
+    ]
+    wide, wanted, run = columns(jobs)
+    found = plan_starts(
+        SIZE, (NONE, NONE, np.zeros((1, 0))), (wide, wanted, run[None]),
+        ahead(plan, "aging" if age_accrues else "ready"),
+    )  # fmt: skip
+    assert found.tolist() == [engine_starts(jobs, plan, age_accrues=age_accrues)]
+
+
+def test_the_second_job_of_a_plan_does_not_find_the_hole_that_the_first_has_taken():
+    """Two jobs of 112 cores, each of which would start at once if it were alone: the head-of-queue job comes first."""
+    made = QueueSimulation(machine_cores=224)
+    made.observe(made.submitted(QueuedJob(0.0, 112, 5400.0, "ann")), exactly(0.0))
+    made.submitted(QueuedJob(10.0, 224, 3600.0, "bob"))
+    jobs = [QueuedJob(20.0, 112, 3000.0, "me")] * 2
+    assert (made.futures(jobs, 40) == 0).all()
+    side_by_side = [JobAhead(job, 20.0, np.full(40, 3000.0)) for job in jobs]
+    in_a_row = [side_by_side[0], JobAhead(jobs[1], 20.0, np.full(40, 3000.0), (0,))]
+    beside, after = made.plan_futures([side_by_side, in_a_row], 40)
+    assert (beside[:, 0] == 0).all()
+    assert (after[:, 0] == 0).all()
+    assert beside[:, 1].min() > 0
+    assert (after[:, 1] > 3000.0).mean() > 0.5
+
+
+def test_a_job_that_comes_early_holds_its_cores_until_its_turn():
+    nobody = (NONE, NONE, np.zeros((1, 0)))
+    first, second = ahead([(10, 100, 100, ()), (6, 300, 20, (0,))])
+    [early] = ahead([(6, 300, 20, (0,))], "early")
+    [third] = ahead([(12, 50, 50, ())])
+    assert plan_starts(SIZE, nobody, nobody, [first, early, third]).tolist() == [[0.0, 0.0, 120.0]]
+    assert plan_starts(SIZE, nobody, nobody, [first, second, third]).tolist() == [[0.0, 150.0, 100.0]]
+
+
+def test_what_is_queued_after_nothing_is_known_waits_as_is_usual():
+    running = columns([(SIZE, 500)], 2)
+    nobody = (NONE, NONE, np.zeros((2, 0)))
+    runs = (*running, np.array([[500.0], [500.0]]))
+    plan = ahead([(4, 100, 100, ()), (4, 100, 100, (0,)), (4, 9, 9, (0,))])
+    later = np.array([600.0, 300.0]), np.full((2, 3), 7.0)
+    found = plan_starts(SIZE, runs, nobody, plan, later)
+    assert found.tolist() == [[500.0, 607.0, 607.0], [500.0, 607.0, 607.0]]
+    assert plan_starts(SIZE, runs, nobody, plan)[0].tolist() == [500.0, 600.0, 600.0]
+    aging = ahead([(4, 100, 100, ()), (4, 100, 100, (0,))], "aging")
+    assert plan_starts(SIZE, runs, nobody, aging, (later[0], later[1][:, :2]))[0].tolist() == [500.0, 603.5]
+
+
+def test_a_plan_over_partitions_meets_each_ones_queue():
+    made = QueueSimulation(machine_cores=20)
+    for partition in ("a", "b"):
+        made.observe(made.submitted(QueuedJob(0.0, 10, 600.0, "ann", partition=partition)), exactly(0.0))
+    made.ended(0, 100.0)
+    free, full = (QueuedJob(200.0, 10, 60.0, "me", partition=partition) for partition in ("a", "b"))
+    plan = [JobAhead(free, 200.0, np.array([50.0])), JobAhead(free, 200.0, np.array([50.0]), (0,)),
+            JobAhead(full, 200.0, np.array([50.0]), (1,))]  # fmt: skip
+    [found] = made.plan_futures([plan], 20)
+    assert (found[:, :2] == [0.0, 50.0]).all()
+    assert (found[:, 2] == np.maximum(made.futures([full], 20)[:, 0], 100.0)).all()
 
 
 def test_who_starts_now_is_who_fits_and_delays_nobody():

@@ -244,3 +244,38 @@ def test_fifty_stages_of_six_shapes_are_planned():
     outlook = look_ahead(view(chain(*[six] * 50), site), Waits(lambda one: 10.0 * one.cores))
     assert {name for job in outlook.sketch.jobs for name in job.block.stages} == {f"s{n}" for n in range(50)}
     assert len(outlook.choices()) == 50
+
+
+class TakesTheHole(Waits):
+    """Alone each job starts at once; but the first of a plan takes the only hole, and whoever follows waits long."""
+
+    def sample_plans(self, plans, samples):
+        made = []
+        for plan in plans:
+            starts = np.zeros((samples, len(plan)))
+            for index, step in enumerate(plan[1:], 1):
+                starts[:, index] = max(starts[0, p] + plan[p].run_s[0] for p in step.after) + 5400.0
+            made.append(starts)
+        return made
+
+
+def test_jobs_that_would_each_start_at_once_share_one_if_the_first_takes_the_hole_of_the_second():
+    # in two jobs of 112 cores the second waited for 1.5 h, although its expected wait was 2 s: the first had the hole
+    workflow = chain([(112, 600.0)], [(112, 600.0), (56, 1100.0)])
+    site = Capabilities("x", 224, 1, age_accrues=False)
+
+    def wait_s(one):
+        return 2.0 if one.walltime_s <= 1400.0 else 300.0
+
+    apart, together = (look_ahead(view(workflow, site), kind(wait_s)) for kind in (Waits, TakesTheHole))
+    assert [job.block.stages for job in apart.sketch.jobs] == [("s0",), ("s1",)]
+    assert [job.block.stages for job in together.sketch.jobs] == [("s0", "s1")]
+
+
+def test_ends_of_several_plans_are_sampled_in_the_same_futures():
+    workflow = chain([(8, 600.0)], [(8, 600.0), (16, 400.0)])
+    outlook = look_ahead(view(workflow), TakesTheHole(lambda _: 2.0))
+    plans = outlook.frontier()
+    ends_s = outlook.ends_s([outlook.sketch, *plans])
+    assert ends_s.shape == (1 + len(plans), SAMPLES)
+    assert ends_s[0] == pytest.approx(outlook.sketch.end_s)

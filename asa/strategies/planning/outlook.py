@@ -19,6 +19,7 @@ from asa.strategies.base import (
     Comparing,
     Forecast,
     JobRequest,
+    Joint,
     Keep,
     Phase,
     RunView,
@@ -33,8 +34,21 @@ from asa.workflow import Stage, Workflow
 from .elasticity import Resizing, looked_after
 from .molding import forms_of
 from .parts import Block, Parts, max_walltimes
-from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search, typical
+from .search import (
+    SAMPLES,
+    Question,
+    Samples,
+    Sketch,
+    aged,
+    may_stretch,
+    priced_frontier,
+    runs_s,
+    searched,
+    sketch_of,
+    typical,
+)
 from .sharing import counts_of, shared_wait_s
+from .together import judged_together, merged
 
 WHOLE_STAGES = 60
 """Up to so many stages without a job are planned at a time."""
@@ -43,6 +57,7 @@ NEXT_STAGES = 24
 """Of more than that so many are."""
 
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
+_JUDGED = 2  # plans of the search that are judged anew
 _FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
 _ALIKE = 1.25  # times
 _ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have it
@@ -170,6 +185,7 @@ class Outlook:
     predict: Callable[[Block], WaitForecast]  # the wait of a block's job
     per_stage_hours: float  # core-hours and expected makespan of what is planned with a job a stage, as a measure
     per_stage_s: float
+    forecast: Forecast  # where waits come from
     planned: int = 0  # stages without a job that are planned, and that are not yet, for there are too many
     left_out: int = 0
     prices_s: tuple[
@@ -180,6 +196,13 @@ class Outlook:
     def end_s(self) -> Samples:
         """Samples of the end of everything, in seconds from now."""
         return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
+
+    def ends_s(self, plans: Sequence[Sketch]) -> Samples:
+        """Sample when each of several plans for the rest ends, all in the same futures; shape (plans, samples).
+
+        Seconds from now. So the least of a column is when the first of them ends that are all begun in that future.
+        """
+        return np.stack([plan.end_s for plan in judged_together(self.question, self.forecast, plans)])
 
     def choices(self) -> dict[str, Choice]:
         """Give the shape of each stage of the plan that has several, with what it was chosen from."""
@@ -204,7 +227,8 @@ class Outlook:
 
     def frontier(self) -> list[Sketch]:
         """Give the best plans at many prices, by core-hours."""
-        return [sketch for _, sketch in priced_frontier(self.question, self.prices_s)]
+        together = _together(self.question, self.forecast)
+        return [sketch for _, sketch in priced_frontier(self.question, self.prices_s, together)]
 
 
 def _modes(site: Capabilities) -> frozenset[Keep]:
@@ -216,6 +240,25 @@ def _modes(site: Capabilities) -> frozenset[Keep]:
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Keep.NOTHING, Keep.AWAIT})
     return frozenset({Keep.NOTHING, Keep.DEPENDENCY}) if site.age_accrues else frozenset(Keep)
+
+
+def _together(question: Question, forecast: Forecast) -> Callable[[Sequence[Sketch]], Sequence[Sketch]]:
+    """Give what says of whole plans what is to be expected of them."""
+    return partial(judged_together, question, forecast) if question.typically else list
+
+
+def _best_together(question: Question, forecast: Forecast) -> Sketch:
+    """Choose among the best plans by what they come to when their jobs meet each other in the queue."""
+    found = searched(question)
+    if not isinstance(forecast, Joint) or not found[0].jobs:
+        return found[0]
+    different = {(one.shape, *(job.block.shapes for job in one.jobs)): one for one in reversed(found)}
+    plans = [one for one in found if any(one is other for other in different.values())][:_JUDGED]
+    if question.typically and len(found[0].jobs) <= _FEW_STAGES:  # else the search has these
+        for shape in merged(found[0]):
+            if any(may_stretch(question, block) for block in question.parts.blocks(shape[0][0])):
+                plans.append(sketch_of(question, shape))
+    return min(judged_together(question, forecast, plans), key=question.cost_s)
 
 
 def fair_price_s(makespan_s: float, hours: float) -> float:
@@ -266,6 +309,8 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         forms=forms,
         site=site,
     )
+    if is_moldable:
+        table.compare(parts.shaped())
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)
     makespan_s = _per_stage_s(view, alone, table(alone))
@@ -281,18 +326,21 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
     handover_s = _HANDOVER_S if resizing.rises else 0.0
-    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True)
-    sketch = search(question)
+    question = Question(
+        parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True,
+        jobs_of=table.jobs_of,
+    )  # fmt: skip
+    sketch = _best_together(question, forecast)
     if aim.at_most is not None or aim.deadline_s is not None:
-        plans = priced_frontier(question, prices_s)
+        plans = priced_frontier(question, prices_s, _together(question, forecast))
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
     elif aim.price_s is not None:  # no plan that is shown beside it may cost less: a search keeps only some ways
-        plans = priced_frontier(question, prices_s)
+        plans = priced_frontier(question, prices_s, _together(question, forecast))
         sketch = min([sketch, *(plan for _, plan in plans)], key=question.cost_s)
-    measure = hours, makespan_s
-    return Outlook(view.now_s, under_way, question, sketch, table.forecast, *measure, waiting, left_out, prices_s)
+    of = hours, makespan_s, forecast
+    return Outlook(view.now_s, under_way, question, sketch, table.forecast, *of, waiting, left_out, prices_s)
 
 
 def _part_of(view: RunView) -> RunView:
@@ -366,23 +414,32 @@ class _Waits:
         self._columns: dict[_Likeness, int] = {}  # in both
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
-        if any(self._jobs(block) > 1 for block in blocks):
-            return np.stack([self._of_bag(block) if self._jobs(block) > 1 else self([block])[0] for block in blocks])
+        if any(self.jobs_of(block) > 1 for block in blocks):
+            return np.stack([self._of_bag(block) if self.jobs_of(block) > 1 else self([block])[0] for block in blocks])
         if not any(block.shapes for block in blocks):
             return np.stack([self._one(block) for block in blocks])
+        if self._view.stages[blocks[0].stages[0]].stage.local:
+            return np.zeros((len(blocks), SAMPLES))
         return self._alike(blocks[0].stages[:1], list(map(_likeness, blocks)))
 
-    def _jobs(self, block: Block) -> int:
+    def jobs_of(self, block: Block) -> int:
+        """Count the jobs that run a block."""
         return jobs_of(block, self._view.stages[block.stages[0]].stage)
 
     def _of_bag(self, block: Block) -> Samples:
         """Give samples of the wait of jobs that compete with each other, as if all began at once."""
-        counts = counts_of(self._jobs(block))
+        counts = counts_of(self.jobs_of(block))
         _, like, partition = _likeness(block)
         partition = partition or self._view.stages[block.stages[0]].stage.partition
         part = -(-block.cores // counts[-1])
         waits_s = self._alike(block.stages, [(part * count, like, partition) for count in counts])
         return np.sort(shared_wait_s(counts, waits_s, block.run_s))
+
+    def compare(self, blocks: Iterable[Block]) -> None:
+        """Ask for the waits of all these at once: that is quicker than one after the other, and compares them all."""
+        waiting = [b for b in blocks if self.jobs_of(b) == 1 and not self._view.stages[b.stages[0]].stage.local]
+        if waiting:
+            self._compare(waiting[0].stages[:1], list(map(_likeness, waiting)))
 
     def _alike(self, stages: tuple[str, ...], keys: Sequence[_Likeness]) -> Samples:
         self._compare(stages, keys)
@@ -413,7 +470,7 @@ class _Waits:
         """Predict the wait of a block's job."""
         if block.shapes:
             cores, like, partition = _likeness(block)
-            key = -(-cores // self._jobs(block)), like, partition  # of one job
+            key = -(-cores // self.jobs_of(block)), like, partition  # of one job
             self._compare(block.stages[:1], [key])
             return self._compared[self._columns[key]]
         if block.elasticity.widths:

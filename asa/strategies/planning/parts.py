@@ -89,6 +89,7 @@ class Parts:
         chosen = set(workflow.order if names is None else names)
         self.names = tuple(name for name in workflow.order if name in chosen)
         self._blocks: dict[tuple[str, ...], Block | None] = {}
+        self._stretches: dict[tuple[str, ...], tuple[float, int]] = {}
         stages = [workflow.stages[name] for name in self.names]
         self._site = site
         self._needs = {stage.name: self._paid(stage.cores_on(cores_per_node), stage.partition) for stage in stages}
@@ -156,11 +157,14 @@ class Parts:
 
         Returns seconds, and how many levels of the graph it covers.
         """
-        ends: dict[str, float] = {}
-        for name in block.stages:
-            before = (ends[one] for one in self.workflow.stages[name].after if one in ends)
-            ends[name] = max(before, default=0.0) + self._runs_s[name]
-        return block.run_s - max(ends.values()), len({self.depths[name] for name in block.stages})
+        if block.stages not in self._stretches:
+            ends: dict[str, float] = {}
+            for name in block.stages:
+                before = (ends[one] for one in self.workflow.stages[name].after if one in ends)
+                ends[name] = max(before, default=0.0) + self._runs_s[name]
+            self._stretches[block.stages] = max(ends.values()), len({self.depths[name] for name in block.stages})
+        path_s, levels = self._stretches[block.stages]
+        return block.run_s - path_s, levels
 
     def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
         """Give the stages of a piece in the workflow's order."""
@@ -190,6 +194,17 @@ class Parts:
         if self._lines is None:
             return [] if (block := self.block(stages)) is None else [block]
         return [block for count, block in self._in_all_shapes(stages, self._lines) if count == len(stages)]
+
+    def shaped(self) -> list[Block]:
+        """Make the blocks that a search looks at, in all shapes."""
+        made: list[Block] = []
+        rest = [self.series]
+        while rest:
+            pieces = rest.pop().pieces
+            for here, piece in enumerate(pieces):
+                made += (block for _, block in self.leading(pieces[here:]))
+                rest += () if isinstance(piece, str) else piece
+        return made
 
     def _shared(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[str, ...]]:
         """Give the stages of one piece after the other, as far as they may share a job."""

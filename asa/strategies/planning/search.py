@@ -2,7 +2,8 @@
 
 Uncertain values are samples, arrays of equally likely values: the time at which the stages so far have ended, and each
 wait. Jobs at the same depth of parallel branches meet the same queue, so their waits are correlated; those of jobs one
-after the other are independent. A plan's cost is its expected makespan plus the price times its expected core-hours.
+after the other are independent. What a plan comes to whose jobs meet each other in the queue is another question, which
+is asked of the best few only (`together`). A plan's cost is its expected makespan plus the price times its expected core-hours.
 The plan of a series is built from its beginning: for each position the few best ways to reach it are kept, and extended
 by every job that may begin there. Parallel branches are planned one by one, and joined: the last end counts.
 
@@ -65,6 +66,7 @@ class Question:
     typically: bool = False
     # whether stages that could run at the same time are put one after the other only where that surely pays
     is_wary: bool = False
+    jobs_of: Callable[[Block], int] = lambda _block: 1  # how many jobs run a block
 
     def span_s(self, sketch: Sketch) -> float:
         """Give the makespan that counts."""
@@ -124,7 +126,12 @@ class Sketch:
 
 
 def search(question: Question) -> Sketch:
-    """Find the plan that costs least.
+    """Find the plan that costs least; see `searched`."""
+    return searched(question)[0]
+
+
+def searched(question: Question) -> list[Sketch]:
+    """Find the few plans that cost least, each job's wait judged by itself; the best first.
 
     Notes
     -----
@@ -132,15 +139,20 @@ def search(question: Question) -> Sketch:
     milliseconds.
     """
     ways = _series(question, question.parts.series, [Sketch((), np.zeros(SAMPLES), 0.0)], first=True)
-    return min(ways, key=question.cost_s)
+    return sorted(ways, key=question.cost_s)
 
 
-def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
+def priced_frontier(
+    question: Question,
+    prices_s: Sequence[float],
+    together: Callable[[Sequence[Sketch]], Sequence[Sketch]] = list,
+) -> list[tuple[float, Sketch]]:
     """Find the best plans at several prices, each with a price at which it is the best; fewest core-hours first.
 
-    None is worse than another in both time and cost.
+    None is worse than another in both time and cost. `together`: says what is to be expected of whole plans.
     """
-    found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
+    each = [search(replace(question, price_s=price_s)) for price_s in prices_s]
+    found = list(zip(prices_s, together(each), strict=True))
     different = {
         (sketch.shape, *((job.block.elasticity.widths, job.block.shapes) for job in sketch.jobs)): (price_s, sketch)
         for price_s, sketch in found
@@ -185,7 +197,7 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
-        if leading := [one for one in question.parts.leading(pieces[here:]) if _may_stretch(question, one[1])]:
+        if leading := [one for one in question.parts.leading(pieces[here:]) if may_stretch(question, one[1])]:
             extension = _Extension(question, ways, [block for _, block in leading], first=first and here == 0)
             for count, indices in groupby(range(len(leading)), key=lambda index: leading[index][0]):
                 found[here + count].append(extension.best(list(indices)))
@@ -201,7 +213,7 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
     return _made(found[-1]) if pieces else ways
 
 
-def _may_stretch(question: Question, block: Block) -> bool:
+def may_stretch(question: Question, block: Block) -> bool:
     """Whether a block may serialize stages that could run at the same time.
 
     That saves a wait for each further level that it covers, but these waits may turn out short, whatever is expected
