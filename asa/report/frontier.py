@@ -77,7 +77,8 @@ def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
     if Keep.DEPENDENCY in question.modes:
         known.append(("Chained", "C", sketch_of(fixed, [((name,), Keep.DEPENDENCY) for name in stages])))
     found = []
-    for name, mark, sketch in known:
+    judged = outlook.judged([sketch for _, _, sketch in known])
+    for (name, mark, _), sketch in zip(known, judged, strict=True):
         same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
         found.append(PlanAmongOthers(name, mark, same or sketch, is_chosen=same is chosen, is_best=same is not None))
     listed = [_jobs_of(candidate.sketch) for candidate in found]

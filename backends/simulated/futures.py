@@ -138,13 +138,13 @@ def plan_starts(
         np.concatenate([waiting[2], run_s], axis=1),
     )
     queue = _queue((running[0][order], running[1][order], running[2][:, order]), both)
-    arrays = (
+    columns = (
         np.array([_MODES[one.queues] for one in plan], dtype=np.int64), np.array([one.submit_s for one in plan]),
         after.reshape(-1), _flat(np.stack(ready, axis=1)), _flat(fades), _flat(usual), found.reshape(-1),
         np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
     )  # fmt: skip
     scratch = _scratch(len(order) + len(both[0]))
-    k.all_plan_futures(size, samples, queue, k.Plan(*map(seen, arrays)), scratch, AGED)
+    k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(seen, columns)), scratch, AGED)
     return found
 
 

@@ -38,7 +38,7 @@ class Requests(NamedTuple):
     starts: Any
 
 
-class Plan(NamedTuple):
+class PlanInQueue(NamedTuple):
     """Jobs of a plan, which are the last ones of the `Queue`; what is of each future is a row after the other."""
 
     mode: Any

@@ -204,6 +204,10 @@ class Outlook:
         """
         return np.stack([plan.end_s for plan in judged_together(self.question, self.forecast, plans)])
 
+    def judged(self, plans: Sequence[Sketch]) -> Sequence[Sketch]:
+        """Say of other plans for the rest what is to be expected of them, as of this one."""
+        return judged_together(self.question, self.forecast, plans) if self.question.typically else plans
+
     def choices(self) -> dict[str, Choice]:
         """Give the shape of each stage of the plan that has several, with what it was chosen from."""
         made: dict[str, Choice] = {}
@@ -250,11 +254,12 @@ def _together(question: Question, forecast: Forecast) -> Callable[[Sequence[Sket
 def _best_together(question: Question, forecast: Forecast) -> Sketch:
     """Choose among the best plans by what they come to when their jobs meet each other in the queue."""
     found = searched(question)
-    if not isinstance(forecast, Joint) or not found[0].jobs:
+    # plans of one shape are made from forecasts of single jobs, which sampled futures do not agree with in the mean
+    if not isinstance(forecast, Joint) or not found[0].jobs or not question.typically:
         return found[0]
     different = {(one.shape, *(job.block.shapes for job in one.jobs)): one for one in reversed(found)}
     plans = [one for one in found if any(one is other for other in different.values())][:_JUDGED]
-    if question.typically and len(found[0].jobs) <= _FEW_STAGES:  # else the search has these
+    if len(found[0].jobs) <= _FEW_STAGES:
         for shape in merged(found[0]):
             if any(may_stretch(question, block) for block in question.parts.blocks(shape[0][0])):
                 plans.append(sketch_of(question, shape))

@@ -3,7 +3,8 @@
 Uncertain values are samples, arrays of equally likely values: the time at which the stages so far have ended, and each
 wait. Jobs at the same depth of parallel branches meet the same queue, so their waits are correlated; those of jobs one
 after the other are independent. What a plan comes to whose jobs meet each other in the queue is another question, which
-is asked of the best few only (`together`). A plan's cost is its expected makespan plus the price times its expected core-hours.
+is asked of the best few only (`together`). A plan's cost is its expected makespan plus the price times its expected
+core-hours.
 The plan of a series is built from its beginning: for each position the few best ways to reach it are kept, and extended
 by every job that may begin there. Parallel branches are planned one by one, and joined: the last end counts.
 
