@@ -100,7 +100,8 @@ def test_it_is_found_how_fast_what_is_known_fades_and_what_is_usual_at_the_hour(
         keeps = math.exp(-300.0 / (6 * 3600.0))
         level = keeps * level + math.sqrt(1 - keeps**2) * rng.standard_normal()
         decades = 3.0 + 0.4 * level + 0.5 * math.cos(2 * math.pi * at_s / 86_400.0)
-        made.learn(QueuedJob(at_s, int(rng.choice([1, 2, 4])), 3600.0), [600.0] * 9, 10**decades, 0)
+        row, since_s = made.next_row(at_s)
+        made.rows[row] = since_s, int(rng.choice([1, 2, 4])), 3600.0, decades, 2.8, 0
     for hour in (0, 12):
         times[hour], usual = made.later([QueuedJob(7 * 86_400.0 + 3600.0 * hour, 2, 3600.0)], [0], 9)
         times[f"{hour} usual"] = float(np.log10(usual[4, 0]))
