@@ -362,8 +362,8 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
         '[[stage]]\nname = "a"\ncores = [4, 8, 16]\nexpected = { 4 = "30min", 8 = "15min", 16 = "8min" }\n'
         '[[stage]]\nname = "b"\nafter = ["a"]\ncores = [4, 8]\nexpected = { 4 = "2min", 8 = "1min" }\n'
     )
-    shown = place("--at-most", "1.2", columns=80).stdout
-    [job] = told(place, "--at-most", "1.2")["jobs"]
+    shown = place("--at-most", "1.0", columns=80).stdout
+    [job] = told(place, "--at-most", "1.0")["jobs"]
     assert job["stages"] == ["a", "b"]
     assert max(map(len, shown.splitlines()[:-1])) <= 80
     title, heads, *rows = shown.partition("Shapes compared for ")[2].splitlines()
@@ -372,7 +372,7 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
     rows = [line.lstrip("* ").split() for line in rows[: rows.index("")]]
     assert ["16", "16,", "8"] in [cells[:3] for cells in rows]
     assert [line for line in shown.splitlines() if line.startswith("*") and f"{job['cores']}" in line.split()]
-    explained = told(place, "--at-most", "1.2", "--explain", "b")["explain"]
+    explained = told(place, "--at-most", "1.0", "--explain", "b")["explain"]
     for one in (explained["chosen"], *explained["others"]):
         counted = one["makespan_counted_s"] + explained["price_s_per_core_hour"] * one["core_hours"]
         assert one["cost_s"] == pytest.approx(counted), "what is said of each adds up"
