@@ -95,7 +95,7 @@ class Queues:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class QueueArrangement:
     """How queues may share a machine: a twin with that, in words, and the rules that it can have."""
 
     words: str
@@ -103,9 +103,9 @@ class Arrangement:
     rules: Sequence[RankingRules]
 
 
-def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules]) -> Iterator[Arrangement]:
+def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules]) -> Iterator[QueueArrangement]:
     """Give the ways in which queues may share a machine: as if they were one, each with its own cores, or in turn."""
-    yield Arrangement("", twin, rules)
+    yield QueueArrangement("", twin, rules)
     if queues is None:
         return
     jobs = replace(twin.jobs, partitions=queues.of.astype(np.int32))
@@ -116,7 +116,7 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
         partitions=tuple(PartitionFacts(name, name) for name in queues.names),
     )
     words = f"each of {len(rows)} queues has cores of its own, as many as its jobs had at most at a time"
-    yield Arrangement(words, replace(twin, about=own, jobs=jobs), rules)
+    yield QueueArrangement(words, replace(twin, about=own, jobs=jobs), rules)
     [pool] = twin.about.pools
     known = compared(jobs)
     known[first_left_out(jobs) :] = False
@@ -129,13 +129,13 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
     )
     words = f"{len(rows)} queues share all cores, and those whose jobs waited less go first"
     ranked = [one for one in rules if one.scheduler == "multifactor"]
-    yield Arrangement(words, replace(twin, about=replace(twin.about, partitions=in_turn), jobs=jobs), ranked)
+    yield QueueArrangement(words, replace(twin, about=replace(twin.about, partitions=in_turn), jobs=jobs), ranked)
 
 
 class _Trials:
     """The result of rules and shares on a part of a twin's jobs, in one arrangement."""
 
-    def __init__(self, arrangement: Arrangement, queues: NDArray[np.int64] | None) -> None:
+    def __init__(self, arrangement: QueueArrangement, queues: NDArray[np.int64] | None) -> None:
         twin, self.arrangement = arrangement.twin, arrangement
         last = first_left_out(twin.jobs)
         first = max(last - _FITTED, 0)
