@@ -241,9 +241,9 @@ class Submitter(ABC):
         return self._late_looks.get(token, 0)
 
     def follow_duplicate(self, token: str, job_id: str) -> float | None:
-        """Replace a job that gave way by its duplicate, which runs the payload; None if that is lost.
+        """Have the duplicate take the place of a job that gave way to it, as it is the duplicate that runs the payload.
 
-        Returns when to go on.
+        Returns when to look again: now, if that is done; None if the duplicate is lost.
         """
         now_s, attempt = self.backend.now(), self._followed.setdefault(token, Attempt())
         if not attempt.is_due(now_s):

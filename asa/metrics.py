@@ -292,7 +292,7 @@ def _parts(
 ) -> dict[str, float]:
     """Return when each predecessor of a stage let it begin; with `when = "any"`, only of those that did.
 
-    An array that it follows element by element did so, at the latest, when the stage's own first element began.
+    For an array that the stage follows element by element, that is no later than when the stage's first element began.
     """
     parts: dict[str, float] = {}
     for before in stage.after:

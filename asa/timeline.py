@@ -224,7 +224,7 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     workflow
         What ran, which shows what each job followed. Without it, time kept back counts as waiting.
     age_accrues
-        Whether a job that a dependency keeps back ages meanwhile; else its wait begins when it is eligible.
+        Whether a job gains priority while a dependency keeps it back; if not, its wait begins when it is eligible.
 
     Raises
     ------

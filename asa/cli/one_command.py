@@ -80,7 +80,7 @@ class Command:
         return next((f"--{name}" for name, value in given if value is not None), None)
 
     def flow(self) -> Workflow:
-        """Make a workflow of it.
+        """Make a workflow of the command: one stage.
 
         Raises `InputError`: an option is invalid, contradicts another, or no run time is known.
         """

@@ -38,7 +38,7 @@ class RecordingWay:
 
 
 def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: bool) -> None:
-    """Record what a command submits, and write the workflow file and what belongs beside it."""
+    """Record what a command submits, and write the workflow file and what belongs next to it."""
     from asa.spec.recorded import commands_of
     from asa.units import parse_duration
 

@@ -131,8 +131,8 @@ class HostedRun:
     def extend(self, stages: Sequence[Stage]) -> dict[str, str]:
         """Add stages, in topological order; `Stage.command` comes from `command_of`.
 
-        Returns: stages of which a job could never start as they are, each with the reason. Nothing is asked for ahead
-        of them; once they are handed over so, they fail.
+        Returns: stages whose jobs could never start, each with the reason. No job is submitted for them ahead of time.
+        If they are handed over with the same request, they fail.
         """
         if not stages:
             return {}

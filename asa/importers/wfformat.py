@@ -495,7 +495,7 @@ def export_wfformat(
 ) -> dict[str, Any]:
     """Write a workflow as a WfFormat 1.5 document.
 
-    A stage becomes a task; a stage with a list of tasks becomes as many, which divide its cores and its run time.
+    A stage becomes one task, or, if it has a list of tasks, one for each of them; these divide its cores and run time.
     Without a run the run times are the expected ones, and the description says so.
     """
     ids = {stage.name: _ids(stage) for stage in workflow.stages.values()}

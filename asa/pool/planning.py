@@ -32,7 +32,7 @@ _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
 _MAX_DELAYS = 6  # times of submission that are considered, in addition to now
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-_DOUBT = 4  # times the work that is known: what a forecast of run times may be wrong by
+_DOUBT = 4  # the real work may be so many times the known work, as forecasts of run times may be wrong
 
 
 class PoolSlot(NamedTuple):

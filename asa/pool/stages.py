@@ -78,9 +78,9 @@ _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobSta
 
 
 def as_tasks(workflow: Workflow) -> Workflow:
-    """Return the workflow as a pool runs it: each stage in its first shape, a list of tasks undivided.
+    """Return the workflow as a pool runs it: each stage in its first shape, whatever number of jobs it asks for.
 
-    The pool divides tasks among its jobs, however many jobs a stage asks for.
+    The pool itself divides a stage's tasks among its jobs.
     """
     stages = [
         stage

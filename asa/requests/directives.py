@@ -92,7 +92,7 @@ def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
 
 
 def _added(one: Directive, other: Directive) -> Directive:
-    """Add kinds of mail: where one is ``NONE``, those beside it do not count, and those of other options do."""
+    """Add kinds of mail; an option that has ``NONE`` among its kinds adds none."""
     values = [value for value in (one.value or "", other.value or "") if "none" not in value.lower().split(",")]
     return replace(other, value=",".join(values) or other.value)
 

@@ -48,7 +48,7 @@ class Run:
     retry
         If the journal's run has ended without its result: submit again what did not complete.
     again
-        Stages to run once more, with all that follow them, if the journal's run has ended, however.
+        Stages to run once more, with all that follow them, if the journal's run has ended, in whatever way.
     revised, walltime_s
         With `retry` or `again`: the workflow's new stages, with the same names in the same order, and its new walltime;
         as before if not given.

@@ -230,7 +230,7 @@ class RunFolder:
         scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
         metrics.json    once it has completed
 
-    Only its user can read it, or its group as well, as far as it shows the run's state; nobody else may change it.
+    Only its user may change it, and read it; if the run is shared, its group may read what shows the run's state.
 
     Parameters
     ----------
@@ -652,7 +652,7 @@ def is_run_open(path: Path) -> bool:
 
 
 def open_listed(path: Path) -> RunFolder:
-    """Open one of many runs; as others may have made any number of them, little is read of theirs.
+    """Open a run that is listed with others; if it is another user's, only little of it is read.
 
     Parameters
     ----------
@@ -662,7 +662,7 @@ def open_listed(path: Path) -> RunFolder:
     Raises
     ------
     InputError
-        As `RunFolder` does; or another user's run is large.
+        As for `RunFolder`; or another user's run is too large to be read for a list.
     """
     return RunFolder(path, max_bytes=OTHERS_BYTES) if _is_of_others(path) else RunFolder(path)
 

@@ -572,14 +572,14 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Substitute:
-    """The job in favour of which a queued one is cancelled: it is the next to be submitted for their stages.
+    """The job that is submitted next in place of a queued one, which is cancelled for it.
 
     Parameters
     ----------
     planned
         The job.
     choices
-        The shapes that were chosen for its stages, of those with several.
+        The shapes that were chosen for those of its stages that have several.
     """
 
     planned: PlannedJob

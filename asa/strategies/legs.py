@@ -26,11 +26,11 @@ from asa.units import format_duration
 from asa.waits import WaitForecast
 
 _LEVELS = (np.arange(400) + 0.5) / 400
-_SLACK = 1.1  # of what is expected to be left, before it is taken to fit into a leg
+_SLACK = 1.1  # the work ends within a leg only if it does even when it takes so many times as long as expected
 _SIGMAS = 1.28  # nine times of ten
 _LOOKS = 8.0  # it is looked again after such a part of the time until a leg is asked for, and of a leg at least
 _LOOKS_A_LEG = 100.0
-_FAIR = 0.8  # of one percent of the makespan, that one percent of the core-hours is worth
+_FAIR = 0.8  # one percent of the core-hours is worth so many percent of the makespan
 
 Floats = NDArray[np.float64]
 

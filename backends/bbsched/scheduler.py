@@ -146,7 +146,7 @@ class _Pass:
         self.free: Integers = view.free.copy()
 
     def start_the_starving(self) -> int:
-        """Start the starving jobs, in order; give the first that does not fit beside those before it, or -1."""
+        """Start the starving jobs, in order; give the first that does not fit together with those before it, or -1."""
         if not self._is_starving.any():
             return -1
         view, front, limited = self._view, self._front, self._limited

@@ -328,12 +328,12 @@ class RequestPlan:
 
     @_one_step
     def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[CcsJob]:
-        """Look for earlier starts, and for any start of waiting jobs, in order of priority and submission (First-Fit).
+        """Look for earlier starts of planned jobs, and for starts of waiting ones, in order of priority and submission.
 
-        No job starts later because of it: a job without an earlier start keeps its place.
+        This is First-Fit. No job starts later because of it: a job without an earlier start keeps its own.
 
-        `passes`: how often to go through them, as a job that moves frees space for others: once, as in the paper, or
-        with 0 until none moves any more.
+        `passes`: how often to go through all jobs, as one that moves frees space for others: once, as in the paper; 0
+        for until none moves any more.
         """
         self.consumers.forget_before(now)
         moved: dict[str, CcsJob] = {}

@@ -49,7 +49,7 @@ class ClientJob:
     # each: a second of the payload, the cores from then on, and whether it waits for these or gives others back
     widths: tuple[tuple[int, int, bool], ...] = ()
     place: int = 0  # the number of `widths` that are past
-    # each: the second of the payload at which it waited for more cores, and for how many seconds
+    # each: at which second of the payload it had to wait for more cores, and for how many seconds
     stood: tuple[tuple[int, int], ...] = ()
     stands: int = UNSTARTED  # since when it waits for more cores; UNSTARTED while it does not
     work: Work | None = None  # that it does together with other jobs; None if it works alone

@@ -15,11 +15,11 @@ Run times. As requested; or as expected, which is the request times the share th
 the same user, cores and request, else by the user's last two, else by the site's last jobs (after Tsafrir, Etsion and
 Feitelson, 2007, who use the run times of the user's last two). A job that outlives this is expected to run for twice
 its present time in all, up to its request. One that exceeds its request is expected to run on for as long as it has
-exceeded it, but 10 s to 10 minutes; after an hour it is assumed to have ended unnoticed.
+exceeded it, at least 10 s and at most 10 minutes; after an hour it is assumed to have ended unnoticed.
 
 Jobs. All of the machine; or only those of the partition; or of these only jobs that are not kept back. A job counts as
-kept back if by idle cores alone it would start now and could have started half a minute ago: a limit, a dependency or a
-reservation keeps it back, and it will not compete for the cores that seem free. If jobs of the predicted job's user are
+kept back if there are enough idle cores for it now, and already were half a minute ago: then a limit, a dependency or a
+reservation keeps it back, and it does not compete for the cores that seem free. If jobs of the predicted job's user are
 kept back, the user has reached a limit: the job must then also wait in a queue of the user's own, on the cores that the
 user has now.
 

@@ -12,7 +12,7 @@ from asa.errors import SubmitRejectedError
 from .link import SlurmRecord
 from .states import ended_as
 
-_LONG_S = 300.0  # beside what is left of a delay, the minute matters less by which Slurm may be late
+_LONG_S = 300.0  # of a delay: if so much of it is left, it matters little that Slurm may be a minute late
 
 
 @dataclass(frozen=True, slots=True)

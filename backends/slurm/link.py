@@ -120,22 +120,20 @@ class SlurmRecord:
     """Slurm's record of a job, in one vocabulary. Times are seconds since 1970, None while not set."""
 
     job_id: str  # its number, in digits; of an element of an array, the element's own number
-    name: str  # as they are; a job sent to several partitions names all of them, comma-separated, while it is pending
+    name: str
     user: str
     states: tuple[str, ...]  # upper case, the base state first, flags after it, as in `("CANCELLED", "COMPLETING")`
-    # when that happened. `start_s` and `end_s` only if it did: a pending job has none, even if Slurm expects them; a
-    # running job has no `end_s`.
     submit_s: float
     reason: str = ""  # why it is pending or how it failed, as Slurm writes it; empty for `None`
     eligible_s: float | None = None
     accrue_s: float | None = None  # since when its age counts
-    start_s: float | None = None
-    end_s: float | None = None
+    start_s: float | None = None  # None while it is pending, even if Slurm expects a start
+    end_s: float | None = None  # None while it runs, likewise
     expected_start_s: float | None = None  # when Slurm expects a pending job to start
     limit_s: float | None = None  # its time limit; None for no limit
     cores: int = 1  # what it has, or asks for while it is pending (the least, if that is a range)
     nodes: int = 0
-    partition: str = ""
+    partition: str = ""  # while it is pending, all to which it was sent, comma-separated
     exit_code: int | None = None  # how its script ended; None until then, and where it is not known
     signal: int | None = None
     restarts: int = 0  # how often it was put back into the queue after a start

@@ -169,9 +169,9 @@ class SlurmSettings(ResizingSettings):
         return self.age_accrues is not None and self.max_array_size is not None
 
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """Return, as fields of `asa.backend.Capabilities`, whether there are job arrays, and how large they may be.
+        """Return fields of `asa.backend.Capabilities`: whether there are job arrays, their size, whether jobs may race.
 
-        The latter is Slurm's default if that is not known. And whether jobs may race.
+        The upper bound of the size is Slurm's default where it is not known.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE

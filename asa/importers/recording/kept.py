@@ -1,4 +1,4 @@
-"""What of a recording is kept beside the workflow file: scripts, files that the driver made, and what was run."""
+"""What of a recording is kept next to the workflow file: scripts, files that the driver made, and what was run."""
 
 from __future__ import annotations
 

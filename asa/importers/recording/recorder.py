@@ -39,7 +39,7 @@ from .submissions import FIRST_NUMBER, Submission
 
 _BETWEEN_LOOKS_S: Final = 0.02
 _PATIENCE_S: Final = 10.0
-"""For how long ``sbatch --wait`` waits for a driver that goes on doing something, and submits nothing beside."""
+"""For how long ``sbatch --wait`` waits for a driver that goes on doing something, but submits nothing meanwhile."""
 _SLEEPS_WITHOUT_A_CALL: Final = 3
 _MAX_BYTES: Final = 64 << 20
 _MAX_BYTES_OF_A_SCRIPT: Final = 4 << 20
@@ -68,7 +68,7 @@ class NoPrivateViewError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class LeftByDriver:
-    """What the driver made beside jobs; paths as it knows them."""
+    """What the driver made in addition to jobs; paths as it knows them."""
 
     new: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -211,7 +211,7 @@ def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
 
 
 def _refuse_batch_jobs(commands: Sequence[Sequence[str]], folder: Path) -> None:
-    """Refuse a driver that is a batch job itself beside others: of such a one alone a stage is made."""
+    """Refuse drivers of which one is a batch job itself: only if given alone does such a job become a stage."""
     for command in commands:
         script, _ = _script_of(command, folder)
         if script is not None and own_options(script):

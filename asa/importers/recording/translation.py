@@ -27,7 +27,7 @@ from .submissions import Submission, WaitsFor, waits_for
 FILES: Final = "driver-files"
 """The stage that puts in place what the driver made."""
 KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead", "before")
-"""Of the folder beside the workflow file: what is kept in it."""
+"""What is kept in the folder next to the workflow file."""
 _OWN: Final = frozenset(
     ["_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV", "PS1", "PS2"]
 )
@@ -66,7 +66,7 @@ esac
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A workflow, and the files that belong beside it."""
+    """A workflow, and the files that belong next to its file."""
 
     imported: Imported
     files: Mapping[Path, bytes]  # to be written, by their paths below the folder of what was recorded

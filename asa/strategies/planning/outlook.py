@@ -91,7 +91,7 @@ class Aim:
     # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, but now and
     # then costs a long, unpredicted wait in the middle of a job.
     grow: bool = False
-    # whether stages that may be asked for in several shapes are; else each is in its own
+    # whether a shape is chosen for stages that have several; else each has the first
     chooses_shapes: bool = True
 
 
@@ -536,8 +536,8 @@ _GRID = _placed(_MIDDLES)
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
     """Return equally likely values of a wait, sorted; of the remaining wait, if it has lasted for a while already.
 
-    A forecast's own tail often has no mean; real waits have one. Beyond p90 the values grow with the root of their
-    rarity.
+    A forecast's own tail often has no mean, while real waits have one. So a value beyond p90 is at most p90 times
+    sqrt(0.1 / (1 - p)), where p is the value's probability.
     """
     if since_s <= 0:
         levels, (low, below, after, share) = _MIDDLES, _GRID

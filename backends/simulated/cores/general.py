@@ -195,8 +195,8 @@ class GeneralCore:
     def kept(self) -> KeptMoment | None:
         """Keep this moment of a replay, for `as_of`; None if a client has jobs in it, or a scheduler changes demands.
 
-        O(jobs that queue or run), where a fork is O(rows): of a replay without clients, what has ended stays as it is,
-        and what is still to be submitted is as it was at first.
+        It takes O(jobs that queue or run), a fork O(rows). This is enough in a replay without clients: what has ended
+        does not change again, and what is still to be submitted has not changed yet.
         """
         if self._clients or self.ended or self.news or not isinstance(self.policy, Policy):
             return None
