@@ -92,10 +92,12 @@ def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
     >>> shown(["sort a", "uniq"])
     ['#     sort a', '#     uniq']
     """
-    first, rest = list(islice(each := iter(lines), most)), sum(1 for _ in each)
+    first, rest = list(islice(each := iter(lines), most + 1)), sum(1 for _ in each)
+    if rest:  # of a single one more, the line itself is as short as the word that there is one
+        first, rest = first[:most], rest + 1
     # what ends a line for Python, or is long, is no end of a comment
     first = [part[:_MAX_SHOWN_LETTERS] for line in first for part in line.splitlines() or [""]]
-    return [SHOWN + line for line in [*first[:most], *([f"... and {rest} more lines"] if rest else [])]]
+    return [SHOWN + line for line in [*first[: most + (not rest)], *([f"... and {rest} more lines"] if rest else [])]]
 
 
 def _beginning(stage: Stage) -> str:
@@ -129,7 +131,8 @@ def _of_stage(
     if stage.command and not (
         stage.environment or stage.inputs or stage.outputs or stage.stdout or stage.stderr or legs or stage.preparation
     ):
-        return f"{exported(made.exported)}{text(*made.files)}{stage.command}"
+        shown_first = _beginning(stage) if stage.array is not None else ""  # before what finds the element's number
+        return f"{shown_first}{exported(made.exported)}{text(*made.files)}{stage.command}"
     made.exported |= dict(stage.environment)
     made.files.insert(0, "ending")
     if array := dict(stage.environment).get(ARRAY):

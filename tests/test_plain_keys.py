@@ -121,7 +121,7 @@ def test_stages_that_say_different_things_share_no_job(key):
     plan = RunPlan("abcd1234", "w", "w", tuple(stages), "big-job", "local", SITE, created_s=1.7e9)
     with pytest.raises(InputError, match=rf"{key.name}.*\({value}, {another}\), and share one job") as refused:
         check_possible(plan, load_strategy("big-job"))
-    assert "Let its stages ask alike" in refused.value.hint
+    assert "let its stages ask alike" in refused.value.hint
     with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
         replace(stages[0], options=(key.as_option(another),))
 

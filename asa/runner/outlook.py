@@ -81,7 +81,7 @@ def check_strategy(name: str) -> Strategy:
 
 
 _LESS = "Nothing was submitted. Ask for less, or for another partition."
-_AGREE = "Nothing was submitted. Let its stages ask alike, or take a strategy with several jobs, such as asa-plan."
+_AGREE = "Nothing was submitted. Take a strategy with several jobs, such as asa-plan, or let its stages ask alike."
 
 
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:

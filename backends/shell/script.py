@@ -54,6 +54,8 @@ _RACES = "# It runs nothing if another job of its race began first: "
 _POSTED = "posted="
 _HEEDS = "# Where Slurm says that its memory ran out: "
 _SCREEN = 21  # lines that show what is run
+_MAX_STEPS = 12  # that are shown
+_NAMES_STAGE = "export ASA_STAGE="  # what asa writes before a user's command
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 _LONGEST_FILE_NAME = 200
@@ -258,10 +260,12 @@ def _for_its_user(payload: Payload) -> Iterator[str]:
         yield f"# It asks for {payload.asks}."
     yield f"# It runs, in {_on_one_line(payload.folder)}:"
     steps = payload.steps
-    for number, step in enumerate(steps, start=1):
+    for number, step in enumerate(steps[:_MAX_STEPS], start=1):
         after = ", beside the step before" if step.beside and number > 1 else ""
         yield f"# Step {number}, {_on_one_line(step.name)}{after}:"
         yield from _shown(step.command, max(_SCREEN // len(steps), 2))
+    if len(steps) > _MAX_STEPS:
+        yield f"# And {len(steps) - _MAX_STEPS} further steps, which are named below."
     if not steps:
         yield from _shown(payload.command, _SCREEN)
     yield "# The rest are values, and a text that reads them, which is the same for every job: files of asa/job."
@@ -275,6 +279,8 @@ def _shown(command: str, most: int) -> list[str]:
     """Show what a command itself shows at its beginning, or else the command."""
     own, rest = _parted(command)
     lines = rest.removeprefix(PRIVATE).splitlines()
+    if lines and lines[0].startswith(_NAMES_STAGE):
+        del lines[0]
     return [*own[:most], *([f"{SHOWN}..."] if len(own) > most else [])] if own else shown(lines, most - 1)
 
 
