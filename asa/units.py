@@ -56,7 +56,7 @@ _TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the point
 _HUMAN_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
 _DAY_S = 86400.0
 _CORE_HOURS = re.compile(r"(\d+(?:\.\d+)?)\s*core[- ]?h(?:ours?)?")
-_PER_TIME = re.compile(r"(.*?)\s*(?:/|\b(?:per|an?)\b)\s*([a-z]+)")
+_PER = ("/", "per", "a", "an")
 _AS_PRICE = (
     'Say what an hour sooner is worth to you, as in "1 h = 200 core-hours", or how many seconds sooner a core-hour is '
     "worth, as in 18. 0: time alone counts."
@@ -298,8 +298,9 @@ def parse_price(text: str) -> float:
 def _price_in_words(given: str) -> float:
     """Give the seconds that a core-hour is worth; nan if the words do not say it, or one side is nothing."""
     sides = [side.strip() for side in given.split("=")]
-    if len(sides) == 1 and (match := _PER_TIME.fullmatch(given)):
-        sides = [match[1], f"1 {match[2]}"]
+    words = given.replace("/", " / ").split()
+    if len(sides) == 1 and len(words) > 2 and words[-2] in _PER:
+        sides = [" ".join(words[:-2]), f"1 {words[-1]}"]
     if len(sides) != 2:
         return math.nan
     if _CORE_HOURS.fullmatch(sides[0]):

@@ -179,7 +179,7 @@ class SlurmRun:
         state, records = self.folder.state()
         assert state.outcome == "completed", state.reason
         names = [one.name for one in self.plan.stages]
-        assert self.ran == dict.fromkeys(names, 1) | ran
+        assert self.ran == dict.fromkeys(names, 1) | ran, (dict(self.ran), self.folder.path)
         assert sorted(record.stages[0] for record in records if isinstance(record, StageEnded)) == sorted(names)
         measure(self.plan.make_workflow(), records)
         self.check_waits(records, told)
