@@ -195,11 +195,7 @@ class WaitBank:
         1
         """
         systems = {job.system for job in jobs}
-        if len(systems) != 1:
-            raise InputError(
-                f"requests on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
-            )
-        return together(self[systems.pop()], [self._as_kept(job) for job in jobs], samples)
+        return together(self[_the_one(systems, "requests")], [self._as_kept(job) for job in jobs], samples)
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
         """Sample when the jobs of several plans have their cores, in the same futures; see `PlanEstimator`.
@@ -217,12 +213,8 @@ class WaitBank:
             There are none, or they are on several systems.
         """
         systems = {one.job.system for plan in plans for one in plan}
-        if len(systems) != 1:
-            raise InputError(
-                f"plans on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
-            )
         kept = [[replace(one, job=self._as_kept(one.job)) for one in plan] for plan in plans]
-        return plans_together(self[systems.pop()], kept, samples)
+        return plans_together(self[_the_one(systems, "plans")], kept, samples)
 
     @contextmanager
     def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
@@ -462,3 +454,12 @@ def replay(
             row = int(ran[place - 2 * count])
             estimator.ended(tickets[row], float(runs[row]))
     return forecasts
+
+
+def _the_one(systems: set[str], what: str) -> str:
+    """Give the system that all of them are on; `what` they are, for the message."""
+    if len(systems) != 1:
+        raise InputError(
+            f"{what} on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
+        )
+    return next(iter(systems))

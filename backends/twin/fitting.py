@@ -236,17 +236,17 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     final = min(_FINALISTS, len(usual)) + len(each) - 1
     count, done = len(pairs) * len(_FIRST_SHARES) + final * len(_SHARES), 0
 
-    def told(steps: Iterator[None]) -> None:
+    def reported(steps: Iterator[None]) -> None:
         nonlocal done
         for _ in steps:
             done += 1
             on_progress(_WHAT, min(done, count), count)
 
     for trials, rules in pairs:
-        told(trials.look(rules, _FIRST_SHARES))
+        reported(trials.look(rules, _FIRST_SHARES))
     finalists = _finalists(pairs)
     for trials, rules in finalists:
-        told(trials.look_closely(rules))
+        reported(trials.look_closely(rules))
     trials, best = min(finalists, key=lambda pair: pair[0].rank(pair[1]))
     off, shares = trials.best(best)
     assumption = f"fitted to the waits before the last week: their quantiles are {10**off:.2g} times off in the mean"
