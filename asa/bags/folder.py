@@ -1,4 +1,4 @@
-"""A bag as its client sees it: how far it has come, and what is given back of takers that are no more."""
+"""A bag as its client sees it: its progress, and how the client gives back the tasks of jobs that are gone."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 _MAX_HEAD_BYTES = 256  # three numbers
 _RECORD = re.compile(rb":(\d+) (\d+) (\d+) (\d+)(?: ([a-z-]+))?;")
-_WELL = b" 0 "  # of all numbers in a record only an exit code is 0
-_TAIL_BYTES = 8192  # of a log, from which its taker's present rate is read
+_WELL = b" 0 "  # an exit code of 0: no other number in a record is 0 between two spaces
+_TAIL_BYTES = 8192  # of the end of a log, from which the present rate of its taker is read
 _TAIL_TASKS = 100
 _HUNDREDTHS = 100.0
 _SPARE = ".spare"
 
 Range = tuple[int, int]
-"""Places in a round's list: the first, and the last."""
+"""Indices of the first and the last task in a round's list."""
 
 
 def chunks(count: int, divisor: int) -> Iterator[Range]:
-    """Cut a list into chunks, each a fraction of what is left, so that the last are small.
+    """Cut a list into chunks, each a fraction of the tasks that are left, so that the last chunks are small.
 
-    `count`: tasks in the list.
-    `divisor`: the next chunk is this fraction of the rest, but at least one task.
+    `count`: number of tasks in the list.
+    `divisor`: the next chunk has the rest divided by this number, but at least one task.
 
     Examples
     --------
@@ -53,9 +53,9 @@ def chunks(count: int, divisor: int) -> Iterator[Range]:
 class Progress:
     """Progress of a bag.
 
-    `tasks`: how many there are.
-    `completed`, `failed`: of these, those that have ended. A failed task is repeated only with its stage.
-    `running`: those that jobs run now, as far as their logs show.
+    `tasks`: their number.
+    `completed`, `failed`: numbers of those that have ended. A failed task is repeated only with its stage.
+    `running`: number of those that run now, as far as the logs show.
     `rate`: tasks that end per second, by the latest records of the running jobs; 0 if not known.
     """
 
@@ -67,23 +67,23 @@ class Progress:
 
     @property
     def left(self) -> int:
-        """Tasks that no job runs or has run."""
+        """Number of tasks that no job runs or has run."""
         return max(self.tasks - self.completed - self.failed - self.running, 0)
 
     @property
     def lasts_s(self) -> float | None:
-        """How long the rest takes at the present rate; None if that is not known."""
+        """Seconds until all have ended at the present rate; None if the rate is not known."""
         rest = self.left + self.running
         return 0.0 if not rest else rest / self.rate if self.rate else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deeds:
-    """What a job ran of a bag: one row for each task that ended, in order of its log.
+    """The tasks of a bag that one job ran: one row for each that ended, in the order of the job's log.
 
-    `token`: of the job.
+    `token`: the job's token.
     `began_s`, `ended_s`: seconds since 1970, by the clock of the node.
-    `exit_codes`: how each ended.
+    `exit_codes`: the exit code of each.
     """
 
     token: str
@@ -102,9 +102,9 @@ class Bag:
         self._folder = folder
 
     def progress(self, ended: Iterable[str] = ()) -> Progress | None:
-        """Return the progress in the latest round; None if no job has begun it, or it cannot be read.
+        """Return the progress in the latest round; None if no job has begun it, or its files cannot be read.
 
-        O(bytes of the logs), to count lines.
+        Takes O(bytes of the logs), since lines are counted.
 
         `ended`: tokens of jobs that have ended.
         """
@@ -116,11 +116,11 @@ class Bag:
             return None
 
     def deeds(self) -> list[Deeds]:
-        """Return which job ran which tasks when, in all rounds, in order of the first beginning, as far as can be read.
+        """Return which job ran which tasks when, in all rounds, as far as files can be read, by first beginning.
 
         O(bytes of the logs).
         """
-        import numpy as np  # noqa: PLC0415 - which commands that only look do without
+        import numpy as np  # noqa: PLC0415 - commands that show no tasks need no numpy
 
         found: dict[str, list[NDArray[np.int64]]] = {}
         with suppress(OSError, ValueError):
@@ -134,9 +134,9 @@ class Bag:
         return sorted(made, key=lambda one: float(one.began_s.min()))
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Return the last exit code and outcome of each task that has ended, by its text, as far as can be read.
+        """Return the last exit code and outcome of each task that has ended, by its text, as far as files can be read.
 
-        A task has an outcome only if asa's own script text ended it, as it may end an element of an array.
+        A task has an outcome only if asa's own shell code ended it, as that code may end an element of an array.
         """
         found: dict[str, tuple[int, JobOutcome | None]] = {}
         with suppress(OSError, ValueError):
@@ -147,7 +147,7 @@ class Bag:
         return found
 
     def did(self, number: int, token: str) -> bool:
-        """Whether a task has ended in a job, as far as can be seen.
+        """Whether a job has logged the end of a task, as far as can be seen.
 
         `number`: the round.
         `token`: of the job.
@@ -158,7 +158,7 @@ class Bag:
         return False
 
     def saw_kills(self, number: int, token: str) -> bool:
-        """Whether a job itself saw which of its tasks lost a process for lack of memory.
+        """Whether the job itself recorded which of its tasks lost a process for lack of memory.
 
         `number`: the round.
         `token`: of the job.
@@ -169,23 +169,24 @@ class Bag:
         return False
 
     def give_back(self, number: int, token: str) -> bool:
-        """Give back what a job that is gone had taken and not ended, so that others take it.
+        """Give back the tasks that a job which is gone had claimed and not ended, so that others take them.
 
         `number`: the round.
         `token`: of the job.
-        Returns: whether all is given back. If not, try again: the disk is full, or not all files are visible yet.
+        Returns: whether all were given back. If not, try again later: the disk is full, or some files are not visible
+        yet.
         """
         try:
             one = _Round(self._folder / str(number))
             return all([one.give_back(name) for name in one.takers_of(token)])  # noqa: C419 - each
         except FileNotFoundError:
-            return True  # it had not begun
+            return True  # the job had not begun
         except (OSError, ValueError):
             return False
 
 
 class _Round:
-    """A round's folder, as it is now."""
+    """A round's folder, read anew at each call."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -193,7 +194,7 @@ class _Round:
             self._count, self._divisor, self._before = map(int, file.readline(_MAX_HEAD_BYTES).split())
 
     def takers_of(self, token: str) -> list[str]:
-        """Name the takers of a job: of each of its starts, and of each of its nodes."""
+        """Return the takers of a job: one for each of its starts on each of its nodes."""
         return [name for name in self._takers() if name.startswith(f"{token}.")]
 
     def has_logged(self, name: str) -> bool:
@@ -201,16 +202,16 @@ class _Round:
         return (self._folder / "logs" / name).stat().st_size > 0
 
     def has_seen_kills(self, name: str) -> bool:
-        """Whether a taker has logged that a process of a task was killed since memory was used up."""
+        """Whether a taker has logged that a task lost a process for lack of memory."""
         word = str(JobOutcome.OUT_OF_MEMORY).encode()
         return any(found[5] == word for found in _RECORD.finditer(self._log(name)))
 
     def _takers(self) -> list[str]:
-        """Name all takers that began."""
+        """Return all takers that began."""
         return [name for name in _names(self._folder / "logs") if not name.endswith(_SPARE)]
 
     def progress(self, over: frozenset[str]) -> Progress:
-        """Count what has ended, and what those run that are not over."""
+        """Count the tasks that have ended, and those that run in takers whose jobs are not in `over`."""
         taken = self._taken()
         completed = failed = running = 0
         rate = 0.0
@@ -227,7 +228,7 @@ class _Round:
         return Progress(self._before + self._count, self._before + completed, failed, running, rate)
 
     def deeds(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Give what each taker did: its job's token, and exit code, beginning and end of each task."""
+        """Yield for each taker its job's token, and the exit code, beginning and end of each of its tasks."""
         import numpy as np  # noqa: PLC0415 - likewise
 
         for name in self._takers():
@@ -238,9 +239,9 @@ class _Round:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Give the exit code of each task that has ended, and its outcome if it has one, by its text."""
+        """Return exit code and outcome (None if it has none) of each task that has ended, by its text."""
         with open_file(path := self._folder / "list") as file:
-            tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first is no task
+            tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first line is the head
         found: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
@@ -250,30 +251,30 @@ class _Round:
         return found
 
     def give_back(self, name: str) -> bool:
-        """Link into its place what a taker had taken and not ended, unless that is there."""
+        """Write the file of the tasks that a taker had claimed and not ended, unless it exists."""
         taker_folder = self._folder / "returned" / name
         if taker_folder.exists():
             return True
-        taken = self._taken().get(name, ())  # first: should it live, what it takes from now on is its own
+        taken = self._taken().get(name, ())  # read first: if the taker lives on, it keeps what it claims from now on
         ended = {int(found[1]) for found in _RECORD.finditer(self._log(name))}
         left = [at for first, last in taken for at in range(first, last + 1) if at not in ended]
         text = "".join(f"{first} {last}\n" for first, last in _pieces(left, max(len(left) // self._divisor, 1)))
         draft = self._folder / f".returned.{name}.{secrets.token_hex(4)}"
         try:
             draft.write_text(text)
-            with suppress(FileExistsError):  # somebody else knew it, too
+            with suppress(FileExistsError):  # another process wrote it first
                 taker_folder.hardlink_to(draft)
         finally:
             draft.unlink(missing_ok=True)
         return True
 
     def _log(self, name: str) -> bytes:
-        """Read a taker's log. If it is not visible it may exist all the same."""
+        """Read a taker's log; empty if it is not visible, although it may exist."""
         logs = self._folder / "logs"
         return b"\n".join(read_file(logs / one, JOURNAL_BYTES) for one in (f"{name}{_SPARE}", name))
 
     def _given(self, name: str) -> list[Range] | None:
-        """Say what was given back of what a taker had; None if nothing was, so that it may go on."""
+        """Return the tasks of a taker that were given back; None if it was not closed, so it may begin more tasks."""
         try:
             lines = read_text(self._folder / "returned" / name).splitlines()
         except FileNotFoundError:
@@ -281,7 +282,7 @@ class _Round:
         return [(int(first), int(last)) for first, last in map(str.split, lines)]
 
     def _taken(self) -> dict[str, list[Range]]:
-        """Say what each taker has taken."""
+        """Return the ranges of tasks that each taker has claimed."""
         claims, taken = self._folder / "claims", dict[str, list[Range]]()
         of_chunk = [(0, 0), *chunks(self._count, self._divisor)]
         given: dict[str, list[Range]] = {}
@@ -302,7 +303,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _counts(log: bytes, given: list[Range] | None) -> tuple[int, int]:
-    """Count the tasks of a log that completed, and those that ended; what was given back does not count."""
+    """Count the completed and the ended tasks of a log, without those that were given back."""
     if not given:
         return log.count(_WELL), log.count(b";")
     gone = {at for first, last in given for at in range(first, last + 1)}
@@ -311,7 +312,7 @@ def _counts(log: bytes, given: list[Range] | None) -> tuple[int, int]:
 
 
 def _rate(log: bytes) -> float:
-    """Say how many tasks of a taker end in a second, by the last ones."""
+    """Return the number of tasks of a taker that end per second, from the last records."""
     last = _RECORD.findall(log[-_TAIL_BYTES:].strip() if len(log) > _TAIL_BYTES else log)[-_TAIL_TASKS:]
     if not last:
         return 0.0
@@ -320,7 +321,7 @@ def _rate(log: bytes) -> float:
 
 
 def _pieces(numbers: Iterable[int], most: int) -> Iterator[Range]:
-    """Put places that follow each other into pieces of so many at most."""
+    """Join successive indices into ranges of at most `most` tasks."""
     first = last = None
     for at in numbers:
         if first is None or last is None:

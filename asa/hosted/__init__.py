@@ -1,3 +1,3 @@
-"""Runs that another workflow manager hosts: it says what there is to do, and when; asa asks for it ahead of time."""
+"""Runs hosted by another workflow manager: it decides which stages run when; asa submits jobs ahead of time."""
 
 from __future__ import annotations

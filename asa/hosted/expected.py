@@ -1,4 +1,4 @@
-"""How long a host's jobs run, where it does not say: from earlier runs, and from what it has measured itself."""
+"""Run times of a host's jobs where it gives none: from earlier runs, and from the host's own measurements."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from asa.runtimes.forecast import RunForecast, forecast_run
 from asa.units import format_duration, round_walltime
 
 _SURELY = 0.001
-_MIN_WALLTIME_S = 300.0  # that is asked for by what was learned
-_SAFETY = 1.5  # of the longest run that was seen
+_MIN_WALLTIME_S = 300.0  # lower bound of a walltime that was learned
+_SAFETY = 1.5  # factor on the longest run time seen
 
 
 @dataclass(slots=True)
 class Expectations:
     """Known run times of kinds of jobs.
 
-    `bank`: folder of what was learned; None for none.
+    `bank`: its folder; None for none.
     `workflow`: the workflow's name in the bank.
     `site`: the site's rules.
-    `default_s`: walltime if nothing is known.
+    `default_s`: walltime of jobs with unknown run time.
     """
 
     bank: Path | None
@@ -45,7 +45,7 @@ class Expectations:
                     self._times.setdefault(run.stage, []).append(run)
 
     def measured(self, times: Iterable[tuple[str, int, float, float]]) -> None:
-        """Add the host's measurements (kind, cores, seconds, time) for kinds without known run times."""
+        """Add the host's measurements (kind, cores, seconds, moment) for kinds without known run times."""
         found: dict[str, list[RunTime]] = {}
         for kind, cores, run_s, at_s in times:
             if kind not in self._times and run_s >= 0:
@@ -56,7 +56,7 @@ class Expectations:
     def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, float]:
         """Return the walltime to ask for, the expected run time, and its spread.
 
-        `walltime_s`: the host's; None if it gives none.
+        `walltime_s`: as the host gives it; None if it does not.
         `max_s`: the partition's upper bound; None for none.
         """
         forecast = self._forecast(kind, cores)
@@ -83,7 +83,7 @@ class Expectations:
         return self._known[kind, cores]
 
     def text(self) -> str:
-        """Name the kinds without given values, and what is asked for them; one sentence a line."""
+        """Return a text that names the kinds with learned run times, and those that get the default walltime."""
         said = []
         if self._learned:
             said.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")

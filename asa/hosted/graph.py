@@ -1,4 +1,4 @@
-"""The graph of a host's jobs as stages: which are new, which are wanted no more, and what each follows."""
+"""The graph of a host's jobs as stages: which stages are new, which are no longer wanted, and what each follows."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LONGEST_NUMBER = 12
 
 @dataclass(frozen=True, slots=True)
 class HostJob:
-    """A job of a host, or several that it runs as one."""
+    """A job of a host, or a group of jobs that it runs as one."""
 
-    key: Hashable  # identifies it, also when the host makes it anew
-    kind: str  # what it has in common with others, such as its rule
-    job: Any  # the host's own
-    before: tuple[Hashable, ...]  # keys of those that it follows, as far as they are left
+    key: Hashable  # identifies the job, also if the host makes a new object for it
+    kind: str  # names what similar jobs share, such as their rule
+    job: Any  # the host's own object
+    before: tuple[Hashable, ...]  # keys of the jobs that it follows and that have not ended
 
 
 @dataclass(slots=True)
 class _MadeStage:
-    """A stage that was made of a job."""
+    """The stage of a job."""
 
     name: str
     before: frozenset[Hashable]
@@ -35,22 +35,23 @@ class _MadeStage:
 
 @dataclass(slots=True)
 class Graph:
-    """Stages by the jobs that they were made of; a job that comes back otherwise gets another stage."""
+    """The stages of the host's jobs. A job that comes back changed gets a new stage."""
 
-    _known: dict[Hashable, _MadeStage] = field(default_factory=dict)  # the latest of each job, while it is wanted
+    # the latest stage of each job that is still wanted
+    _known: dict[Hashable, _MadeStage] = field(default_factory=dict)
     _by_name: dict[str, _MadeStage] = field(default_factory=dict)
-    _done: set[str] = field(default_factory=set)  # stages that have ended, however
+    _done: set[str] = field(default_factory=set)  # names of stages that have completed, failed or been dropped
     _count: int = 0
 
     def knows(self, keys: Iterable[Hashable]) -> bool:
-        """Whether each of some jobs that are ready has a stage that may yet be handed over."""
+        """Whether each of some ready jobs has a stage that can still be handed over."""
         return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
 
     def read(self, nodes: Iterable[HostJob]) -> tuple[list[tuple[str, HostJob, tuple[str, ...]]], list[str]]:
-        """Read all remaining jobs, as the host has them now.
+        """Read all remaining jobs from the host.
 
-        Returns new jobs in topological order, with their stages' names and those of their predecessors; and the stages
-        that are no longer wanted.
+        Returns the new jobs in topological order, each with the name of its stage and those that it follows; and the
+        names of stages that are no longer wanted.
         """
         there = {node.key: node for node in nodes}
         order = _in_order(there)
@@ -76,26 +77,26 @@ class Graph:
         return news, [one.name for one in dropped]
 
     def stage_of(self, key: Hashable) -> str:
-        """Name the stage of a job."""
+        """Return the name of a job's stage."""
         return self._known[key].name
 
     def note(self, stage: Stage) -> bool:
-        """Note what a stage asks for; say whether that is other than what it did."""
+        """Record what a stage asks for; return whether this has changed."""
         known = self._by_name[stage.name]
         before, known.stage = known.stage, stage
         return before != stage
 
     def handed_over(self, name: str) -> None:
-        """Note that a stage was handed over."""
+        """Record that a stage was handed over."""
         self._by_name[name].is_handed_over = True
 
     def after(self, name: str) -> tuple[str, ...]:
-        """Name the stages that one follows, as it was made."""
+        """Return the names of the stages that a stage follows, as of when it was made."""
         stage = self._by_name[name].stage
         return stage.after if stage is not None else ()
 
     def ended(self, name: str) -> None:
-        """Note that a stage has completed, or failed for good."""
+        """Record that a stage has completed, or failed for good."""
         self._done.add(name)
 
     def _is_left(self, one: _MadeStage) -> bool:
@@ -108,7 +109,7 @@ class Graph:
 
 
 def _in_order(nodes: Mapping[Hashable, HostJob]) -> list[Hashable]:
-    """Put jobs into an order in which each comes after what it follows; otherwise as they were given."""
+    """Sort jobs topologically, otherwise in the given order."""
     order: dict[Hashable, None] = {}
     for first in nodes:
         stack = [first]

@@ -1,4 +1,4 @@
-"""Where the jobs of a run write to, found without a look into the folder for each of very many jobs."""
+"""The output files of a run's jobs, found without listing the folder once for each of very many jobs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from asa.runner.folder import RunFolder, step_of_output
 
 
 class Outputs:
-    """The files that a run's jobs write to. Their folder is read again only if a job's file is not known yet.
+    """The output files of a run's jobs. The folder is listed again only if a job's file is not known yet.
 
-    So 20,000 jobs that fail one after the other do not cause 20,000 listings of as many files.
+    So 20,000 jobs that fail one after the other do not cause 20,000 listings.
     """
 
     def __init__(self, run: RunFolder) -> None:
         self._folder = run.path / "logs"
-        # what tokens of a stage begin with: the run, and the place of the stage
+        # the part of a token that all jobs of a stage share: the run's identifier and the stage's index
         self._begins = re.compile(rf"(?<![0-9A-Za-z]){re.escape(run.plan.id[:12])}-[0-9A-Za-z]+")
         self._seen: set[str] = set()
-        self._names: dict[str, list[str]] = {}  # by what their tokens begin with
+        self._names: dict[str, list[str]] = {}  # file names, by that part of their tokens
         self.looks = 0
 
     def errors_of(self, token: str, step: int = 0) -> Path | None:
-        """Find the file that the job of a token writes its errors to, the newest of several; None if there is none.
+        """Return the file with the errors of the job with a token; the newest of several, None if there is none.
 
-        `step`: the number of the step whose errors they are, which has a file of its own; 0 for the job.
+        `step`: the number of a step that has its own file; 0 for the job's.
         """
         found = self._known(token, step)
         if not found:

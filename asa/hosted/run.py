@@ -1,9 +1,9 @@
-"""An open run inside another program, which adds stages as they become known, and their commands once they are ready.
+"""A run that is open inside another program. Stages are added as they become known, their commands once they are ready.
 
-The program, its *host*, is a workflow manager that knows the whole graph, and hands over each stage with its command
-when it may begin. Allocations are asked for ahead of that, by a strategy of asa. One that begins before its stage is
-handed over waits for a file that releases it; one that is no longer wanted is given back. The host may be killed at any
-moment: the next run in its place first ends what it has left (`wind_up`).
+The program, its *host*, is a workflow manager that knows the whole graph. It hands over each stage with its command
+when the stage may begin. A strategy of asa asks for allocations ahead of that. If an allocation begins before its stage
+is handed over, it waits for a file that releases it. If it is no longer wanted, it is given back. The host may be
+killed at any moment: the next run in the same folder first ends the jobs that are left (`wind_up`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
-_WISHES_S = 2.0  # between looks for requests of others
-_OF_ITS_TIME = 0.05  # that is spent looking whether stages have ended
+_WISHES_S = 2.0  # between two looks for requests of other processes
+_OF_ITS_TIME = 0.05  # part of the time that is spent looking for stages that have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
 _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_WANTED})
@@ -51,10 +51,10 @@ class Settings:
     """How a hosted run asks for resources.
 
     `strategy`, `estimator`: names of the strategy and the estimator of waits.
-    `bank`: folder of what is learned; None for none.
-    `history`: how many past jobs of all users to learn from at the beginning.
-    `max_jobs`: how many jobs the host hands over at a time; None for any number.
-    `seed`: of all random numbers.
+    `bank`: its folder; None for none.
+    `history`: number of past jobs of all users to learn from at the beginning.
+    `max_jobs`: upper bound of the stages that the host has handed over at a time; None for none.
+    `seed`: of the random numbers.
     """
 
     strategy: str = "asa-plan"
@@ -71,10 +71,10 @@ class Ending:
 
     `stage`: its name.
     `completed`: whether it completed.
-    `reason`: why not, in words.
+    `reason`: why it failed.
     `job_id`: of the job that ran it; empty if there was none.
     `log`: the file with that job's errors, if there is one.
-    `may_come_again`: if it failed: whether it may be handed over once more.
+    `may_come_again`: whether it failed and may be handed over again.
     """
 
     stage: str
@@ -87,23 +87,23 @@ class Ending:
 
 @dataclass(slots=True)
 class _Shared:
-    """What both threads see, under one lock."""
+    """The values that both threads use, under one lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    requests: list[ClientRequest] = field(default_factory=list)  # that the loop has not seen yet
-    n_gathering: int = 0  # held while entries are added that must be seen together
-    live: dict[str, str] = field(default_factory=dict)  # stages that were handed over, each with its release file
-    endings: list[Ending] = field(default_factory=list)  # that were not reported to the host yet
-    trouble: BaseException | None = None  # of which the loop ended
-    jobs: dict[str, str] = field(default_factory=dict)  # by live stage, its job's number
+    requests: list[ClientRequest] = field(default_factory=list)  # not yet taken by the thread that drives the run
+    n_gathering: int = 0  # while it is not 0 no request is taken, so that several are seen together
+    live: dict[str, str] = field(default_factory=dict)  # the release file of each stage that was handed over
+    endings: list[Ending] = field(default_factory=list)  # not yet reported to the host
+    trouble: BaseException | None = None  # the error that ended the driving thread
+    jobs: dict[str, str] = field(default_factory=dict)  # the job ID of each such stage
 
 
 class HostedRun:
-    """A run that another program hosts; see the module.
+    """A run that another program hosts; see the module's docstring.
 
-    `folder`: the run's, begun by `begin`.
+    `folder`: of the run, made by `begin`.
     `opened`: the batch system.
-    `on_news`: called from another thread when a stage has ended, or the run is in trouble.
+    `on_news`: called from another thread when a stage has ended, or the run cannot go on.
     """
 
     def __init__(self, folder: RunFolder, opened: OpenedSite, on_news: Callable[[], None] = lambda: None) -> None:
@@ -113,14 +113,14 @@ class HostedRun:
         self._is_over, self._looked_s, self._look_s, self._asked_s = threading.Event(), 0.0, 0.0, 0.0
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
-        self._impossible: dict[str, str] = {}  # stages that could never start, and why
+        self._impossible: dict[str, str] = {}  # the reasons of stages that could never start
         self._verdicts, self._outputs = Verdicts(folder.plan.capabilities), Outputs(folder)
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
 
     # ------------------------------------------------------------------ for the host
 
     def start(self) -> None:
-        """Begin to drive the run, in a thread of its own.
+        """Start the thread that drives the run.
 
         Raises `AsaError`: the batch system cannot be reached, or another client drives the run.
         """
@@ -132,7 +132,7 @@ class HostedRun:
         """Add stages, in topological order; `Stage.command` comes from `command_of`.
 
         Returns: stages whose jobs could never start, each with the reason. No job is submitted for them ahead of time.
-        If they are handed over with the same request, they fail.
+        A stage of these that is handed over with the same request fails.
         """
         if not stages:
             return {}
@@ -143,12 +143,12 @@ class HostedRun:
         return impossible
 
     def claim(self, stage: str, command: str, *, asked: Stage | None = None, may_come_again: bool = False) -> None:
-        """Hand over a stage's command; it may begin now. It fails if a job with its request could never start.
+        """Hand over a stage's command: the stage may begin now. It fails if a job with its request could never start.
 
-        `stage`: its name; it was added, and not handed over yet.
+        `stage`: name of a stage that was added and has not been handed over.
         `command`: text for `sh`.
-        `asked`: its new request, if that has changed.
-        `may_come_again`: whether the host would hand it over once more if it failed.
+        `asked`: the stage as it is now, if its request has changed.
+        `may_come_again`: whether the host would hand it over again if it failed.
         Raises `JournalError`: the journal cannot be written.
         """
         if asked is not None:
@@ -165,7 +165,7 @@ class HostedRun:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Process all requests in this context together, so that stages that are ready can share a job."""
+        """Have all requests within this context seen together, so that stages that are ready can share a job."""
         with self._shared.lock:
             self._shared.n_gathering += 1
         try:
@@ -176,18 +176,18 @@ class HostedRun:
             self._nudged.set()
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
-        """Give back jobs of stages that are no longer wanted, except of stages handed over."""
+        """Give back the jobs of stages that are no longer wanted, except of stages that were handed over."""
         if names := tuple(stages):
             self._ask(DropRequest(self.folder.plan.name, names, reason))
 
     def cancel(self, reason: str) -> None:
-        """Cancel all that there is."""
+        """Cancel the run and all its jobs."""
         self._ask(CancelRequest(self.folder.plan.name, reason=reason))
 
     def endings(self) -> list[Ending]:
         """Return the stages that have ended since the last call.
 
-        Raises `AsaError`: the run cannot go on; submitted jobs do.
+        Raises `AsaError`: the run cannot go on. Jobs that were submitted do.
         """
         with self._shared.lock:
             ended, self._shared.endings = self._shared.endings, []
@@ -196,18 +196,18 @@ class HostedRun:
         return ended
 
     def job_of(self, stage: str) -> str:
-        """Say which job runs a stage, or is to; empty while that is not known."""
+        """Return the job ID of a stage that was handed over; empty while it has no job."""
         with self._shared.lock:
             return self._shared.jobs.get(stage, "")
 
     def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
-        """Give back what was not handed over, and wait until all has ended; say whether it has in time."""
+        """Give back what was not handed over, and wait for the end of the run; return whether it came in time."""
         self.drop(list(self._known), f"{self.folder.plan.host} has ended")
         self._ask(CloseRequest(self.folder.plan.name))
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run has ended, and nothing of it is left; say whether it has in time."""
+        """Wait until the run has ended and none of its jobs is left; return whether that is so within the time."""
         return self._is_over.wait(timeout_s)
 
     def _ask(self, request: ClientRequest) -> None:
@@ -244,9 +244,9 @@ class HostedRun:
                     requests=self._take_requests,
                 )
             _mark_ended(self.folder)
-            if self._shared.live:  # it ended before its last pass, as one that is cancelled may
+            if self._shared.live:  # a cancelled run may end before its last pass
                 self._hear_ends(self.folder.state()[0])
-        except BaseException as error:  # noqa: BLE001 - it is for the host's thread
+        except BaseException as error:  # noqa: BLE001 - raised again in the host's thread
             with self._shared.lock:
                 self._shared.trouble = error
             with suppress(Exception):
@@ -278,7 +278,7 @@ class HostedRun:
         return taken
 
     def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
-        """Tell the host of stages that have ended, as far as the run knows."""
+        """Note for the host the stages that have ended according to the run."""
         self._hear_ends(states[0])
         self._look()
 
@@ -293,7 +293,8 @@ class HostedRun:
                 ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
             elif phase in _FAILED_ONLY:
                 ended.append(self._failed(state, name, state.stages[name].reason))
-            elif name in state.host.attempts_failed and name in state.host.unclaimed:  # it is handed over once more
+            # the host will hand it over again
+            elif name in state.host.attempts_failed and name in state.host.unclaimed:
                 ended.append(replace(self._failed(state, name, state.host.attempts_failed[name]), may_come_again=True))
             elif state.outcome is not None:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
@@ -308,7 +309,7 @@ class HostedRun:
         return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
 
     def _look(self) -> None:
-        """Tell the host of stages whose jobs have left word that they completed, before anybody else knows."""
+        """Note for the host the stages whose completion markers are there, before the client reads them."""
         with self._shared.lock:
             live = dict(self._shared.live)
         began_s = time.monotonic()
@@ -339,7 +340,8 @@ class HostedRun:
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._nudged.wait(min(left_s, _SLICE_S)):
-                return True  # until the requests were taken, so that a sleep for something else does not hide them
+                # the event stays set until the requests are taken, so a sleep for another purpose does not hide them
+                return True
             self._look()
             if time.monotonic() >= self._asked_s + _WISHES_S:
                 self._asked_s = time.monotonic()
@@ -352,12 +354,12 @@ class HostedRun:
 
 
 def command_path(folder: Path, stage: str) -> Path:
-    """Say in which file a stage's command is put down when it is handed over."""
+    """Return the file of a stage's command, which is written when the stage is handed over."""
     return folder / _COMMANDS / stage
 
 
 def command_of(folder: Path, stage: str) -> str:
-    """Write the command of a stage that runs what is put down later, in the folder that its job holds open."""
+    """Return the shell command of a stage: it runs a file, written later, in a folder that the job holds open."""
     named, file = shlex.quote(str(folder)), shlex.quote(f"{_COMMANDS}/{stage}")
     held = f'*:{named}) exec sh "${{held%%:*}}"/{file} ;;'
     return f"held=${{ASA_RUN_HELD-}}; unset ASA_RUN_HELD; case $held in {held} esac; exec sh {named}/{file}"
@@ -373,13 +375,13 @@ def begin(
     make: Callable[[Capabilities, Path], Sequence[Stage]],
     workdir: Path | None = None,
 ) -> RunFolder:
-    """Begin the folder of a hosted run.
+    """Make the folder of a hosted run.
 
-    `runs`: the folder of runs, which jobs see at the same path.
-    `name`, `host`: of the run, and of the program that hosts it.
-    `make`: makes the first stages from the site's rules and the path of the run's folder.
-    `workdir`: where jobs run; this folder if not given.
-    Raises `InputError`: there is no such strategy, a job could never start, or something cannot be written.
+    `runs`: the folder of runs; jobs see it at the same path.
+    `name`, `host`: names of the run and of the program that hosts it.
+    `make`: returns the first stages, from the site's rules and the path of the run's folder.
+    `workdir`: the jobs' work folder; by default the current one.
+    Raises `InputError`: no strategy has this name, a job could never start, or a file cannot be written.
     """
     how = check_strategy(settings.strategy)
     place = str((workdir or Path.cwd()).absolute())
@@ -421,9 +423,9 @@ def begin(
 
 
 def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | None = None) -> None:
-    """Refuse stages whose job could never start, or whose options the backend refuses.
+    """Refuse stages whose jobs could never start, or whose options the backend refuses.
 
-    `backend`: only asked whether it can write such jobs, without contacting the batch system.
+    `backend`: writes the jobs of stages with options, without contacting the batch system, and may refuse them.
     """
     verdicts = Verdicts(site, backend)
     reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
@@ -436,7 +438,7 @@ def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | N
 
 
 def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
-    """Say which jobs could never start, and why."""
+    """Return a text that says which jobs could never start, and why."""
     by_why: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_why.setdefault(why, []).append(name)
@@ -446,9 +448,9 @@ def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
 
 
 class Verdicts:
-    """Checks whether jobs of stages could ever start; each kind of stage is checked once.
+    """Checks whether jobs of stages could ever start. Stages that ask for the same are checked once.
 
-    `backend`: only asked whether it can write such jobs, without contacting the batch system.
+    `backend`: writes the jobs of stages with options, without contacting the batch system, and may refuse them.
     """
 
     def __init__(self, site: Capabilities, backend: Backend | None = None) -> None:
@@ -456,7 +458,7 @@ class Verdicts:
         self._known: dict[Stage, str] = {}
 
     def on(self, stage: Stage) -> str:
-        """Say why the job of a stage could never start; empty if nothing speaks against it."""
+        """Return why the job of a stage could never start; empty if it could."""
         kind = replace(stage, name="x", after=(), command="true", expected_run_s=None)
         if (known := self._known.get(kind)) is None:
             known = self._known[kind] = _never(self._site, kind, self._backend) or ""
@@ -473,7 +475,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | None:
-    """Say why the job of a stage could never start; None if nothing speaks against it."""
+    """Return why the job of a stage could never start; None if it could."""
     state = RunState("x", Workflow("x", [kind]), site, "0")
     spec: JobSpec = spec_of(state, PlannedJob((kind.name,), 0.0, Keep.NOTHING, ""))
     if why := site.impossible(spec):
@@ -490,10 +492,10 @@ def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | No
 
 
 def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
-    """End what earlier hosted runs have left in the queue, and wait for that.
+    """End the jobs that earlier hosted runs have left in the queue, and wait until they have ended.
 
-    `say`: called with each step in words.
-    Raises `AsaError`: another host drives one of them, what one did is not known, or its jobs cannot be ended now.
+    `say`: called with a text for each step.
+    Raises `AsaError`: another host drives one of these runs, its journal is lost, or its jobs cannot be ended now.
     """
     for folder in list_runs(runs, only_own=True):
         if folder.plan.host != host or (folder.path / _ENDED).exists():
@@ -501,7 +503,7 @@ def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:
         folder.check_own()
         _refuse_lost_journal(folder)
         state, _ = folder.state()
-        if not state.jobs.intents:  # it submitted nothing
+        if not state.jobs.intents:  # no job was submitted
             with folder.driven():
                 _mark_ended(folder)
             continue
@@ -558,7 +560,7 @@ def _mark_ended(folder: RunFolder) -> None:
 
 
 def last_words(log: Path | None) -> str:
-    """Give the last lines of a log; empty if there are none."""
+    """Return the end of a log; empty if there is none."""
     if log is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What a user of a host has said of the batch system, and of where things are kept."""
+"""What the user of a host says about the batch system and about folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asa.runner.folder import own_runs
 from asa.sites import OpenedSite, open_facility
 
 USUAL_RUNS = Path(".snakemake/asa")
-"""Folder of what is kept of a run of Snakemake."""
+"""Folder of the runs of Snakemake."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -20,9 +20,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 def open_batch_system(
     backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-option"
 ) -> OpenedSite:
-    """Open a batch system from names of a backend and a site, and settings as ``key=value``; see `open_facility`.
+    """Open a batch system by the names of a backend and a site, with settings as ``key=value``; see `open_facility`.
 
-    `option`: the option by which the settings were given.
+    `option`: the option with which the user gave the settings.
     """
     given = {}
     for setting in settings:
@@ -38,7 +38,7 @@ def open_batch_system(
 
 
 def bank_folder(named: str | None) -> Path | None:
-    """Say in which folder what is learned is kept; None where ``none`` is named."""
+    """Return the folder of the bank; None for ``none``."""
     if named == "none":
         return None
     return default_folder() if not named else Path(named).expanduser()
@@ -58,8 +58,8 @@ def run_name(file: Path) -> str:
 
 
 def runs_folder(given: Path) -> Path:
-    """Folder of runs: the one that the user names, or the user's own next to a default one that is another user's.
+    """Return the folder of runs: the given one. If the usual one is another user's, a folder next to it.
 
-    `given`: as the user named it.
+    `given`: the user's choice.
     """
     return own_runs(given) if given == USUAL_RUNS else given

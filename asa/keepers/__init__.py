@@ -1,8 +1,8 @@
 """Keepers look at a run that has no client: a timer, cron, or a chain of one-core jobs.
 
-A way is a module with ``trouble()``, ``begin(...)`` and ``end(mark)``. A run's folder records its keeper in
-``kept.json``, with the variables of the user's shell that its clients need. The run's lease lets only one client at a
-time drive it, however many look.
+Each kind of keeper is a module with ``trouble()``, ``begin(...)`` and ``end(mark)``. A run's folder records its keeper
+in ``kept.json``, with the variables of the user's shell that its clients need. However many clients look at a run, its
+lease lets only one at a time drive it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from asa.keepers import cron, timer
 __all__ = ["KeptRun", "Way", "client", "end", "end_here", "is_kept_in_private", "keep", "kept", "note", "possible"]
 
 _FILE = "kept.json"
-_TO_BEGIN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "ASA_TRUSTED")  # with, before the rest is read of the run
+# needed to start asa, before it has read the other variables from the run
+_TO_BEGIN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "ASA_TRUSTED")
 _TRIAL_S = 60.0
 
 
 class Way(StrEnum):
-    """Who looks at a run, in the order in which they are taken."""
+    """Kinds of keepers, in the order in which they are tried."""
 
     TIMER = "timer"
     CRON = "cron"
@@ -48,16 +49,15 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """What keeps a run.
+    """The keeper of a run.
 
-    `way`: which way.
-    `mark`: its identifier there: a line's mark, a unit, a job.
-    `number`: of the latest job that drives it, from 1 on.
-    `since_s`: when that began, seconds since 1970.
-    `chain`: distinguishes these jobs from those of an earlier detaching; empty if there are none.
+    `way`: its kind.
+    `mark`: what identifies the line of the crontab, the unit of systemd, or the chain of jobs.
+    `number`: of the latest job of the chain, from 1.
+    `since_s`: when the keeper began, in seconds since 1970.
+    `chain`: distinguishes these jobs from those of an earlier `asa run --detach`; empty without jobs.
     `umask`: of the user's shell.
-    `environment`: variables of the user's shell, for its clients and the jobs that they submit: those that
-    `asa.core.variables` lists.
+    `environment`: variables of the user's shell that clients and their jobs get: those that `asa.core.variables` lists.
     """
 
     way: Way
@@ -70,12 +70,12 @@ class KeptRun:
 
     @property
     def text(self) -> str:
-        """Describe its keeper."""
+        """Text that describes the keeper to users."""
         return _WORDS[self.way]
 
     @classmethod
     def made(cls, way: Way, mark: str, *, number: int = 0, chain: str = "") -> KeptRun:
-        """Make one that begins now, from the user's present shell.
+        """Return a keeper that begins now, with the umask and the variables of this process.
 
         `way`, `mark`, `number`, `chain`: the fields of that name.
         """
@@ -84,7 +84,7 @@ class KeptRun:
         return cls(way, mark, number, time.time(), chain, umask, variables.kept(os.environ))
 
     def take_over(self) -> None:
-        """Have this process's variables and umask be those of the user's shell; what is secret stays as it is."""
+        """Give this process the variables and umask of the user's shell. Its variables with secrets stay."""
         secrets = {name: os.environ[name] for name in variables.secrets_of(os.environ)}
         os.environ.clear()
         os.environ.update({**self.environment, **secrets})
@@ -92,7 +92,7 @@ class KeptRun:
 
 
 def possible() -> dict[Way, str]:
-    """Say of each way that needs no batch system why it cannot be taken here; empty for one that can."""
+    """Return for cron and the timer why it cannot be used here; empty if it can."""
     troubles = {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble()}
     if not all(troubles.values()) and (said := _trouble_of_client()):
         return {
@@ -102,9 +102,9 @@ def possible() -> dict[Way, str]:
 
 
 def client(verb: str, folder: Path, *options: str) -> list[str]:
-    """Write a command about a run that works from any folder and without this ``PATH``.
+    """Return a command line about a run that works from any folder and whatever ``PATH`` is.
 
-    `verb`: the command.
+    `verb`: the command of asa.
     `folder`: the run's.
     `options`: of the command.
     """
@@ -117,7 +117,7 @@ def _python() -> list[str]:
 
 
 def _trouble_of_client() -> str:
-    """Say why the command line does not start where there are hardly any variables, as under cron; empty if it does."""
+    """Return why asa does not start with as few variables as cron sets; empty if it does."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/"), "SHELL": "/bin/sh"}
     try:
         done = run_command([*_python(), "--version"], env=bare, cwd="/", timeout_s=_TRIAL_S)
@@ -129,10 +129,10 @@ def _trouble_of_client() -> str:
 def keep(way: Way, folder: Path, mark: str) -> KeptRun:
     """Let a timer or cron look at a run from now on.
 
-    `way`: which.
+    `way`: which of the two.
     `folder`: the run's.
     `mark`: letters and digits that identify the run.
-    Raises `InputError`: that is not possible.
+    Raises `InputError`: the keeper cannot begin.
     """
     begin: Callable[[list[str], str], None] = {
         Way.TIMER: timer.begin,
@@ -150,7 +150,7 @@ def keep(way: Way, folder: Path, mark: str) -> KeptRun:
 
 
 def end(folder: Path) -> None:
-    """Remove a run's keeper; what cannot be removed ends by itself, since the run has ended.
+    """Remove a run's keeper. One that cannot be removed ends by itself, since the run has ended.
 
     `folder`: the run's.
     """
@@ -164,7 +164,7 @@ def end(folder: Path) -> None:
 
 
 def end_here(mark: str) -> None:
-    """Remove a run from cron and the timers of this computer, whatever its folder says.
+    """Remove a run from cron and the timers of this computer, whatever the run's folder says.
 
     `mark`: the run's.
     """
@@ -178,7 +178,7 @@ def kept(folder: Path) -> KeptRun | None:
     """Return a run's keeper; None if there is none.
 
     `folder`: the run's.
-    Raises `OwnerError`: others own its record, or can change it.
+    Raises `OwnerError`: another user owns its record, or can change it.
     """
     try:
         fields = read_json(safe.read(folder / _FILE))
@@ -196,7 +196,7 @@ def kept(folder: Path) -> KeptRun | None:
 
 
 def is_kept_in_private(folder: Path) -> bool:
-    """Whether another user's run has a keeper, which only that user can read.
+    """Whether another user's run has a keeper; only that user can read which.
 
     `folder`: the run's.
     """

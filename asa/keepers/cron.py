@@ -1,4 +1,4 @@
-"""Cron: a line in the user's table that looks at a run once a minute, and is taken out when the run has ended."""
+"""Cron: a line in the user's crontab looks at a run once a minute. It is removed when the run has ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAEMONS = {"cron", "crond", "anacron", "cronie"}
 
 
 def trouble() -> str:
-    """Say why cron cannot be had here; empty if it can."""
+    """Return why cron cannot be used here; empty if it can."""
     if shutil.which("crontab") is None:
         return "there is no `crontab` command here"
     try:
@@ -39,37 +39,38 @@ def trouble() -> str:
 
 
 def begin(command: list[str], mark: str) -> None:
-    """Add a line; what it calls is a file, since lines may not be long."""
+    """Add a line that calls a script, since the length of a line is limited."""
     script = _script(mark)
     _check_text(script)
     _provide_folder()
     with in_words("cannot be written", script, _HINT):
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
     line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
-    _change(mark, line.replace("%", r"\%"))  # which else is a line's end, to cron
+    _change(mark, line.replace("%", r"\%"))  # cron takes a bare % as the end of the line
 
 
 def _provide_folder() -> None:
-    """Make the folder of the script that cron calls, and check that nobody else can change or replace it.
+    """Make the folder of the script that cron calls, and check that no other user can change or replace it.
 
-    Raises `InputError`, `OwnerError`: it cannot be made, or is not safe.
+    Raises `InputError`, `OwnerError`: the folder cannot be made, or is not safe.
     """
     folder = scripts_folder()
     _check_text(folder)
     with in_words("cannot be made", folder, _HINT):
         safe.provide_folder(folder)
-        safe.check(folder)  # cron runs what is in it
+        safe.check(folder)  # cron runs the files in it
         safe.check_way(folder)
 
 
 def _check_text(path: Path) -> None:
-    if _CONTROL.search(str(path)):  # a line's end in XDG_STATE_HOME would begin another entry
+    if _CONTROL.search(str(path)):  # an XDG_STATE_HOME with a line break would begin another entry
         raise InputError("has characters that no line of a crontab can have", where=str(path), hint=_HINT)
 
 
 def end(mark: str) -> None:
-    """Take a line out, if it is there."""
-    if shutil.which("crontab") is not None and _change(mark, ""):  # else another computer's cron may call it yet
+    """Remove a line, if it is there."""
+    # if it has no line here, the cron of another computer may still call the script
+    if shutil.which("crontab") is not None and _change(mark, ""):
         _script(mark).unlink(missing_ok=True)
 
 
@@ -78,7 +79,7 @@ def _script(mark: str) -> Path:
 
 
 def scripts_folder() -> Path:
-    """Folder of what cron calls: ``asa`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
+    """Return the folder of the scripts that cron calls: ``asa`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "asa"
 
 
@@ -87,9 +88,9 @@ def _comment(mark: str) -> str:
 
 
 def _change(mark: str, line: str) -> bool:
-    """Rewrite the table without lines of this mark, and with a new one if given; nothing else is changed.
+    """Rewrite the crontab without the lines of this mark, and with a new one if given. Other lines stay as they are.
 
-    Returns whether the table has changed.
+    Returns whether the crontab has changed.
     """
     folder = scripts_folder()
     safe.provide_folder(folder)

@@ -1,4 +1,4 @@
-"""A job of one core that drives a run, and has the next such job asked for before it ends."""
+"""A job of one core that drives a run, and submits the next such job before it ends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from asa.backend import Backend, JobSpec
 
 USUAL_WALLTIME_S = 4 * 3600.0
 SHORTEST_S = 20.0
-"""Of a walltime that is of any use."""
+"""Shortest useful walltime of such a job."""
 
-_SPARE = 4.0  # a part of the walltime: it leaves so long before its end, and the next may begin twice as long before
+# the job stops after the walltime less walltime / _SPARE; the next one may begin twice that before the end
+_SPARE = 4.0
 _MOST_SPARE_S = 60.0
 
 
 def spare_s(walltime_s: float) -> float:
-    """Say how long before the end of its walltime such a job leaves the run."""
+    """Return how long before the end of its walltime a job stops driving the run."""
     return min(walltime_s / _SPARE, _MOST_SPARE_S)
 
 
@@ -29,16 +30,16 @@ def submit(
     begin_s: float | None,
     names: Iterable[str] = (),
 ) -> str:
-    """Submit the n-th job of a chain, unless it was submitted before; return its id.
+    """Submit the n-th job of a chain unless it was submitted before; return its id.
 
     `backend`: the run's.
     `mark`: letters, digits and ``-`` that identify the chain.
-    `number`: n, from 1 on.
+    `number`: n, from 1.
     `command`: what it runs.
     `walltime_s`: its walltime.
     `begin_s`: when it may begin, on the batch system's clock; None for at once.
-    `names`: of variables with secrets that it gets: those that the jobs which it submits ask for.
-    Raises `BackendError`: it cannot be submitted now, or never.
+    `names`: of variables with secrets for this job: those that the jobs of the run need.
+    Raises `BackendError`: it cannot be submitted now, or ever.
     """
     token = f"{mark}-keeper-{number}"
     for found in backend.find([token]).get(token, ()):

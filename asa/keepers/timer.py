@@ -1,4 +1,4 @@
-"""A timer of the user's systemd that looks at a run once a minute, also after the user has logged out."""
+"""A timer of the user's systemd. It looks at a run once a minute, also after the user has logged out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HINT = "Take another way: --detach-by cron, or job."
 
 
 def trouble() -> str:
-    """Say why a timer cannot be had here; empty if it can."""
+    """Return why no timer can be used here; empty if one can."""
     if shutil.which("systemd-run") is None or shutil.which("systemctl") is None:
         return "there is no systemd here"
     done = _call("systemctl", "--user", "show-environment")

@@ -1,4 +1,4 @@
-"""The legs of a stage as its client sees them: how far they have come, and which are over as their job is no more."""
+"""The legs of a stage as its client sees them: their progress, and how the client closes legs whose jobs are gone."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Legs:
         self.folder = folder
 
     def close(self, leg: int) -> bool:
-        """Record that a leg whose job is gone is over, so that the next may begin; False if that cannot be written.
+        """Record that a leg whose job is gone is over, so that the next may begin; False if this cannot be written.
 
-        `leg`: its number, from 1 on.
+        `leg`: its number, from 1.
         """
         try:
             safe.provide_folder(self.folder)
@@ -45,14 +45,14 @@ class Legs:
         return True
 
     def how(self, leg: int) -> str:
-        """Say how a leg ended: ``left``, ``done`` or ``gone``; empty where that is not noted, or cannot be seen."""
+        """Return how a leg ended: ``left``, ``done`` or ``gone``; empty if it is not recorded or not visible."""
         try:
             return (self.folder / f"over.{leg}").readlink().name.partition("-")[0]
         except OSError:
             return ""
 
     def standing(self) -> LegProgress | None:
-        """Say how far they have come; None if none has begun, or it cannot be read."""
+        """Return the progress of the legs; None if none has begun, or the files cannot be read."""
         try:
             names = [path.name for path in self.folder.iterdir()]
             begun = max((int(name[3:]) for name in names if name.startswith("at.")), default=0)

@@ -1,4 +1,4 @@
-"""The values for a job that runs one leg; see `asa.legs` for the content of its folder."""
+"""The shell variables of a job that runs one leg. `asa.legs` describes the folder of the legs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from asa.continuation import Continuation
 
-_KILLED = 128  # with the signal's number added, as shells report it
-_PATIENCE_S = 60  # beyond what a leg that has just begun needs to settle, and to save its state
-_LONG_PATIENCE_S = 600  # of a leg that is not signalled to end, and whose end the batch system has promised
+_KILLED = 128  # shells report this plus the number of the signal
+_PATIENCE_S = 60  # added to the time that a leg needs to begin and to save its state
+_LONG_PATIENCE_S = 600  # for a leg that gets no signal, once the batch system says that it will end
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Which leg a job runs.
 
-    `number`: from 1 on, in its round.
+    `number`: of the leg in its round, from 1.
     `folder`: of the round.
     `walltime_s`: of its job.
-    `earlier`: legs of earlier rounds.
+    `earlier`: number of legs of earlier rounds.
     """
 
     number: int
@@ -30,14 +30,14 @@ class Turn:
 
 
 def turn_values(terms: Continuation, turn: Turn, patterns: str) -> dict[str, object]:
-    """Return the values for a leg's job: when its turn comes, and what is watched.
+    """Return the shell variables of a leg's job: when its turn comes, and what it watches.
 
-    `patterns`: the paths that show its progress, each a word for `eval`.
+    `patterns`: the paths that show the stage's progress, each quoted for `eval`.
     """
     killed = _KILLED + signal.Signals[f"SIG{terms.warn}"] if terms.warn else 0
     warn_s = math.ceil(terms.warn_s)
     patience_s = 2 * warn_s + _PATIENCE_S if terms.warn else _LONG_PATIENCE_S
-    settles_s = max(min(warn_s, math.floor(turn.walltime_s) - warn_s), 0)  # then it is signalled anyway
+    settles_s = max(min(warn_s, math.floor(turn.walltime_s) - warn_s), 0)  # no longer, since the signal comes then
     return {
         "ASA_LEG": turn.earlier + turn.number,
         "asa_leg": turn.number,

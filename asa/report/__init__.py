@@ -1,1 +1,1 @@
-"""Output for people: tables in the terminal, figures, and their texts."""
+"""Output for people: tables in the terminal, figures, and pages."""

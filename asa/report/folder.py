@@ -1,4 +1,4 @@
-"""Pages in a folder: each can be read alone, all are linked, and a first page summarizes them."""
+"""Pages in a folder. Each can be read alone; a first page summarizes them and links to them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TITLE = "Results"
 def write_folder(
     folder: Path, name: str, page: Page, parts: Mapping[str, Page] | None = None, *, of: str = ""
 ) -> list[Path]:
-    """Write a page and those of its parts into a folder, and rewrite the folder's first page.
+    """Write a page and its parts into a folder, and rewrite the folder's first page.
 
-    The first page has the summary of each page in the folder, whichever command wrote it.
+    The first page summarizes every page in the folder, whichever command wrote it.
 
-    `of`: the run or command: a page of this name for another one is left, see `free_name`.
-    Raises `InputError`: a file that is no page of asa has one of the names; then nothing is written.
+    `of`: the run or command that the page is about. A page with this name about another one is kept; see `free_name`.
+    Raises `InputError`: a file with one of the names is no page of asa. Nothing is written then.
     """
     name = free_name(folder, name, of)
     whole = page_file(name)
@@ -39,7 +39,8 @@ def write_folder(
     for file in (INDEX, *texts):
         check_ours(folder / file)
     folder.mkdir(exist_ok=True)
-    for file in set(_parts_of(folder / whole)) - set(texts):  # nothing leads to them any more
+    # parts of the page that is replaced: no link leads to them any more
+    for file in set(_parts_of(folder / whole)) - set(texts):
         (folder / file).unlink(missing_ok=True)
     for file, text in texts.items():
         _write(folder / file, text)
@@ -53,7 +54,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def check_ours(file: Path) -> None:
-    """Refuse to overwrite other files."""
+    """Raise `InputError` if a file exists that is no page of asa."""
     if (file.exists() or file.is_symlink()) and _metadata(file) is None:
         raise InputError(
             "exists already, and is not a page of asa",
@@ -63,9 +64,9 @@ def check_ours(file: Path) -> None:
 
 
 def free_name(folder: Path, name: str, of: str) -> str:
-    """Return the name for a page in a folder: with a number, if a page of another run or command has it.
+    """Return the name for a page in a folder. A number is appended if a page about another run or command has the name.
 
-    `of`: the run or command: an earlier page of the same is overwritten.
+    `of`: the run or command that the page is about. An earlier page about the same one is overwritten.
     """
     for number in count(1):
         mine = name if number == 1 else f"{name}-{number}"
@@ -76,15 +77,16 @@ def free_name(folder: Path, name: str, of: str) -> str:
 
 
 def page_file(name: str) -> str:
-    """Make the name of a page's file, which is also valid in URLs.
+    """Return the file name of a page; it is valid in URLs.
 
-    `name`: the page's; all but ASCII letters, digits, points and underscores become hyphens.
+    `name`: the name of the page. Each character other than ASCII letters, digits, points and underscores becomes a
+    hyphen.
     """
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.html"
 
 
 def _about(part: Page, whole: Page) -> str:
-    """Give a part's first sentence, unless the whole says it already."""
+    """Return the first sentence of a part's summary, unless the whole page has it too."""
     return next((words for words in part.summary[:1] if words not in whole.summary), "")
 
 
@@ -92,12 +94,12 @@ def _metadata(file: Path) -> dict[str, Any] | None:
     try:
         page = read_text(file, errors="replace", max_bytes=DOCUMENT_BYTES) if file.is_file() else None
         return None if page is None else rendered_metadata(page)
-    except OSError:  # whose it is cannot be seen
+    except OSError:  # unreadable: treated as no page of asa
         return None
 
 
 def _parts_of(file: Path) -> list[str]:
-    """Give the pages that a page of an earlier time was made of."""
+    """Return the files of the parts of an existing page."""
     metadata = _metadata(file)
     names = [Path(address).name for address, _, _ in metadata["parts"]] if metadata else []
     return [name for name in names if (part := _metadata(file.with_name(name))) and part["is_part"]]

@@ -1,4 +1,4 @@
-"""Plans by what they are expected to cost, in time and in core-hours: as a picture, and in letters for a terminal."""
+"""Plans by expected makespan and core-hours: as a figure, and as letters in a terminal."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHOSEN = "*"
-"""Stands for the chosen plan in a terminal."""
+"""The letter of the chosen plan in a terminal."""
 
-_FAR_APART = 10.0  # times: from there on an axis is logarithmic
-_ROOM = 11  # letters to the right of the last place, for those that would overlap
+_FAR_APART = 10.0  # ratio of the largest value to the smallest from which an axis is logarithmic
+_ROOM = 11  # columns to the right of the axis, for letters that would overlap
 _LABEL = 9
-_APART_PT = 7.0  # between intervals that would hide each other
-_COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinct to colour-blind eyes
+_APART_PT = 7.0  # distance between intervals that would cover each other
+_COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # distinguishable by colour-blind readers
 _MARKERS = {"B": "s", "P": "o", "C": "^"}
 _BEST_COLOUR = "#555555"
 _CHOSEN_COLOUR = "#cc79a7"
@@ -55,15 +55,16 @@ _TICKS_S = (
 class PlanAmongOthers:
     """A plan among others."""
 
-    name: str  # its name, and its letter
+    name: str  # its name and its letter
     mark: str
-    sketch: Sketch  # its jobs, and what to expect of it
-    is_chosen: bool = False  # it is what would be done
-    is_best: bool = False  # none is sooner with fewer core-hours: it is on the frontier
+    sketch: Sketch  # its jobs, and their expected makespan and core-hours
+    is_chosen: bool = False  # whether it is the plan that would be carried out
+    # whether it is on the frontier: no other plan is expected to end sooner with fewer core-hours
+    is_best: bool = False
 
 
 def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
-    """Return the well-known strategies, and the plans on the frontier, by core-hours."""
+    """Return the plans of the well-known strategies, then those on the frontier by core-hours."""
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
     if not any(sketch is chosen for sketch in best):
@@ -90,13 +91,13 @@ def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
 
 
 def _rigid(question: Question) -> Question:
-    """Give the question of a site that takes no cores back."""
+    """Return the question as for a site where jobs cannot shrink or grow."""
     parts = question.parts
     return replace(question, parts=Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node))
 
 
 def _fixed(question: Question) -> Question:
-    """Return the question for plans without a choice of shapes."""
+    """Return the question with one shape for each stage."""
     parts = question.parts
     resizing = parts.resizing.only_back()
     own = Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node, resizing=resizing)
@@ -108,13 +109,13 @@ def _jobs_of(sketch: Sketch) -> list[tuple[object, ...]]:
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:
-    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed."""
+    """Return the makespans that are exceeded in 9 of 10 cases and in 1 of 10 cases."""
     low_s, high_s = np.quantile(sketch.end_s, [0.1, 0.9]).tolist()
     return low_s, high_s
 
 
 def frontier_letters(candidates: Sequence[PlanAmongOthers], width: int = 72, height: int = 11) -> list[str]:
-    """Draw core-hours to the right and expected makespan upwards, a letter for each plan.
+    """Draw a letter for each plan: core-hours to the right, expected makespan upwards.
 
     Plans that would overlap are drawn side by side, the chosen one first.
     """
@@ -137,7 +138,7 @@ def frontier_letters(candidates: Sequence[PlanAmongOthers], width: int = 72, hei
 
 
 def _placing(values: Sequence[float], cells: int) -> Callable[[float], int]:
-    """Give the cell of a value, from 0 on."""
+    """Return a function from a value to its cell, counted from 0."""
     low, high = min(values), max(values)
     scale = math.log if _is_wide(values) else float
     span = scale(high) - scale(low)
@@ -149,7 +150,7 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def frontier_figure(candidates: Sequence[PlanAmongOthers], path: str | Path, title: str) -> None:
-    """Draw expected makespan, with the interval in which 8 in 10 cases lie, against core-hours."""
+    """Draw expected makespan against core-hours, each with the interval that contains 8 of 10 cases."""
     figure = new_figure(8.0, 5.0)
     panel = figure.subplots()
     hours = [candidate.sketch.core_hours for candidate in candidates]
@@ -234,7 +235,7 @@ def _draw(panel: Axes, candidate: PlanAmongOthers, aside_pt: float) -> None:
 
 
 def _label_times(panel: Axes) -> None:
-    """Write times as people do, at moments that are round for them."""
+    """Put ticks at round times, and write them as durations."""
     low, high = panel.get_ylim()
     if panel.get_yscale() == "log":
         ticks: list[float] = [float(tick) for tick in _TICKS_S if low <= tick <= high]

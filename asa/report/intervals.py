@@ -9,9 +9,9 @@ from asa.units import format_duration
 
 
 def written(found: Interval, digits: int | None) -> str:
-    """Write the bounds, with no signed zero; nothing if there are none.
+    """Format the bounds, without a signed zero; return an empty text if there are none.
 
-    `digits`: after the point; None for seconds, which are written as durations.
+    `digits`: decimals; None for seconds, which are written as durations.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def written(found: Interval, digits: int | None) -> str:
 
 
 def plain(value: float, digits: int) -> float:
-    """Round, but not to a signed zero.
+    """Round, and turn -0.0 into 0.0.
 
     Examples
     --------
@@ -36,5 +36,5 @@ def plain(value: float, digits: int) -> float:
 
 
 def ends(found: Interval) -> tuple[float, float] | None:
-    """Give the bounds, if they are known."""
+    """Return the bounds, if they are known."""
     return None if math.isnan(found.low) else (found.low, found.high)

@@ -1,4 +1,4 @@
-"""The page of one run: what it took and cost, what each job did, and how far predictions were off."""
+"""The page of one run: its makespan and costs, what each job did, and the errors of its predictions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def run_page(
 ) -> Page:
     """Build the page of a run.
 
-    `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
-    `asa.timeline.timeline`.
-    `stands`: each stage's name, state, job, and reason; given if not all have completed.
-    `more`: further sections, after that of the jobs.
+    `workflow`: what ran. `age_accrues`: whether jobs gain priority while a dependency holds them; see
+    `asa.timeline.timeline`. `stands`: name, state, job and reason of each stage; given unless all have completed.
+    `more`: further sections, placed after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "Jobs", [PageFigure(gantt(run), GANTT), _jobs(run)]), *more]

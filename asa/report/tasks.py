@@ -1,4 +1,4 @@
-"""Which job ran which tasks of a stage that several share: a section of the run's page."""
+"""The section of a run's page that shows which job ran which tasks of a bag."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HOW = (
 
 
 def tasks_sections(places: Mapping[str, Path], jobs: Mapping[str, tuple[str, int]]) -> list[Section]:
-    """Show which jobs ran which tasks of stages, by the folders of these."""
+    """Return a section for each bag with tasks that ran, by the bags' folders."""
     made = (tasks_section(name, Bag(place).deeds(), jobs) for name, place in places.items())
     return [section for section in made if section is not None]
 
 
 def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[str, int]]) -> Section | None:
-    """Show which jobs ran which of a stage's tasks; None if none ran any.
+    """Show which job ran which tasks of a bag; None if none ran.
 
-    `jobs`: by token, the batch system's number of each job, and its cores.
+    `jobs`: by idempotency key, the batch system's job ID and the number of cores.
     """
     known = [(one, *jobs[one.token]) for one in deeds if one.token in jobs]
     if not known:
@@ -59,11 +59,11 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
 
 
 def busy(one: Deeds, edges: _Floats) -> _Floats:
-    """Say how many tasks of a job ran in the mean between each time and the next; O(tasks + times)."""
+    """Return the mean number of tasks of a job that ran between each edge and the next; O(tasks + edges)."""
     began, ended = np.sort(one.began_s), np.sort(one.ended_s)
 
     def until(times: _Floats, at: _Floats) -> _Floats:
-        """Give the seconds that have passed since each of some times, added up."""
+        """For each moment of `at`, sum the seconds that have passed since each earlier time."""
         count = times.searchsorted(at, "right")
         sums = np.concatenate([[0.0], np.cumsum(times - edges[0])])
         passed_s: _Floats = count * (at - edges[0]) - sums[count]

@@ -1,4 +1,4 @@
-"""Time against core-hours: choices that no other beats in both, and what an hour sooner costs among these."""
+"""Time against core-hours: the choices that no other choice beats in both, and the price of ending an hour sooner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 Point = tuple[float, float]
-"""Seconds to the end, and core-hours."""
+"""Seconds until the end, and core-hours."""
 
 
 def unbeaten(points: Sequence[Point]) -> list[int]:
-    """Return the indices of points than which none is both as soon and as cheap, by core-hours.
+    """Return the indices of the points that no other point beats in both time and core-hours, by core-hours.
 
-    Of equal points the first stays; one that is not a number is left out.
+    Of equal points the first is kept. Points with a value that is not a number are left out.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def unbeaten(points: Sequence[Point]) -> list[int]:
     [3, 1, 0]
     """
     known = [index for index, point in enumerate(points) if not any(map(math.isnan, point))]
-    # sums in another order differ in their last digits
+    # sums of the same numbers in another order differ in their last digits
     rounded = {index: (round(points[index][1], 9), round(points[index][0], 6)) for index in known}
     kept: list[int] = []
     for index in sorted(known, key=lambda index: (*rounded[index], index)):
@@ -31,9 +31,9 @@ def unbeaten(points: Sequence[Point]) -> list[int]:
 
 
 def hour_costs(points: Sequence[Point]) -> list[float | None]:
-    """Say for each point of a frontier, by core-hours, what each hour costs by which it is sooner than the one before.
+    """Return for each point of a frontier the core-hours per hour by which it ends sooner than the one before.
 
-    Returns: core-hours an hour; None for the first.
+    `points`: by core-hours. Returns None for the first point.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def hour_costs(points: Sequence[Point]) -> list[float | None]:
 
 
 def cheapest(points: Sequence[Point], price_s: float) -> int:
-    """Return the index of the point that costs least where a core-hour is worth so many seconds.
+    """Return the index of the cheapest point if a core-hour is worth a given number of seconds.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A page of HTML that needs nothing but itself: words, tables that sort, figures drawn as inline SVG."""
+"""Pages of HTML in one file each: text, tables that can be sorted, figures as inline SVG."""
 
 from .document import Around, Column, Folded, Link, Links, Page, PageFigure, PageTable, Part, Section, Text
 from .rendering import check_installed, render, rendered_metadata

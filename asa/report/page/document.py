@@ -1,4 +1,4 @@
-"""What a page consists of; how that looks is the template's."""
+"""The parts of a page. The template decides how they look."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ class Column:
     """A column of a table."""
 
     heading: str
-    digits: int | None = None  # behind the point of its numbers; None where it has words
-    note: str = ""  # what it means, where the heading does not say
-    is_time: bool = False  # whether its numbers are seconds, to be written as durations
+    digits: int | None = None  # decimals of its numbers; None if it holds text
+    note: str = ""  # what the column means, if the heading does not say
+    is_time: bool = False  # whether its numbers are seconds, which are written as durations
 
     @classmethod
     def of_time(cls, heading: str, note: str = "") -> Column:
-        """Give a column of durations, in seconds."""
+        """Return a column of durations, given in seconds."""
         return cls(heading, 0, note, is_time=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """A table that can be sorted; searched if it is long, and narrowed by columns that say the same again and again."""
+    """A table that readers can sort. A long one can be searched, and filtered by columns of few different values."""
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[str | float | None]]  # words or numbers, as the columns have them; None for nothing
+    rows: Sequence[Sequence[str | float | None]]  # text or numbers, as the column requires; None for an empty cell
     caption: str = ""
-    # by row and column, how a cell is shown: `good`, `bad` or `best`, each of which has a sign, too
+    # marks of cells, by row and column: `good`, `bad` or `best`; each is shown by a colour and a sign
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """A drawing, with what it shows in words."""
+    """A drawing with its description."""
 
     svg: str
     caption: str = ""
@@ -54,7 +54,7 @@ class Link:
 
     address: str  # its file, as seen from this page's
     text: str
-    about: str = ""  # what it shows, if its name does not say
+    about: str = ""  # what the page shows, if its name does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Something that is shown when its title is chosen, and in print."""
+    """Content that is hidden until its title is selected; it is always printed."""
 
     title: str
-    parts: Sequence[Text | PageTable | PageFigure]  # what is shown then, in order
+    parts: Sequence[Text | PageTable | PageFigure]  # the hidden content, in order
 
 
 Part = Text | PageTable | PageFigure | Links | Folded
@@ -89,9 +89,9 @@ class Page:
     """A whole page."""
 
     title: str
-    summary: Sequence[str]  # what it says, in sentences, before anything else
+    summary: Sequence[str]  # the page's content in a few sentences, shown first
     sections: Sequence[Section]
-    # how it was made: words and values, such as the seeds and the version, by which it can be made again
+    # how to make the page again: names and values, such as the seeds and the version
     made: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -99,6 +99,6 @@ class Page:
 class Around:
     """The other pages of a page's folder; none if there is no folder."""
 
-    above: Sequence[Link] = ()  # from the first page of all down to the one that this is a part of
-    parts: Sequence[Link] = ()  # what this one consists of
-    of: str = ""  # the run or command: a page of another one does not replace it
+    above: Sequence[Link] = ()  # from the folder's first page down to the page that has this one as a part
+    parts: Sequence[Link] = ()  # the parts of this page
+    of: str = ""  # the run or command that the page is about; only a page about the same one may replace it

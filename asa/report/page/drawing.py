@@ -1,4 +1,4 @@
-"""Figures as SVG: no script, no style of their own but variables of the page, so that they follow dark and light."""
+"""Figures as SVG, without scripts. Their colours are variables of the page, so they follow its dark or light mode."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GANTT = (
     "dashed diamond is the predicted end of the wait, where a dependency may hold the job for longer. An arrow at the "
     "right edge stands for a time beyond the chart."
 )
-"""How to read what `gantt` draws."""
+"""Explanation of the marks that `gantt` draws."""
 
 _WIDTH = 760
 _LINE = 17
 _LETTER = 6.6
-_WIDE_LETTER = 7.4  # of names next to points
-_NAME = 20  # letters of a name below a bar
+_WIDE_LETTER = 7.4  # width of a letter of the names next to points
+_NAME = 20  # maximum number of letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
-_FEW_SHADES = 40  # which have room for their names
-_MAX_PARTS = 12  # of a stacked bar, that a legend names
+_FEW_SHADES = 40  # up to so many rows of shades are tall enough for their names
+_MAX_PARTS = 12  # maximum number of parts of a stacked bar in the legend
 _NUMBERED = re.compile(r"(?<![\W_])[\W_]*+(?<!\d)\d++$")
 _REST = re.compile(r"and \d+ more")
 _EMPTY_UNIT = re.compile(r"(?<=[dhm])00[hms]$")
@@ -37,7 +37,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 
 
 class _Canvas:
-    """Shapes, collected."""
+    """A drawing, built shape by shape."""
 
     def __init__(self, width: float, height: float, title: str, text: str) -> None:
         self.width, self.height = width, height
@@ -64,7 +64,7 @@ class _Canvas:
         self.add(f"{piece}{tooltip}</rect>")
 
     def svg(self) -> str:
-        """Give all as one element: the legend, whose words wrap as the page's do, and the drawing, which scrolls."""
+        """Return an element with the legend, which wraps like text, and the drawing, which scrolls if too wide."""
         drawn = (
             f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._label)}">'
             f"{''.join(self._pieces)}</svg>"
@@ -78,7 +78,7 @@ class _Canvas:
         return f'<div class="chart"><ul class="legend">{entries}</ul>{drawn}</div>'
 
     def legend(self, kinds: Mapping[str, str]) -> None:
-        """Add the meaning of each kind of shape."""
+        """Add entries to the legend: shapes and their meanings."""
         for words, kind in kinds.items():
             if kind.startswith("believed"):
                 piece = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
@@ -111,18 +111,12 @@ def _ticks(least: float, most: float, many: int = 6) -> list[float]:
 def _number(value: float) -> str:
     if value and not 1e-3 <= abs(value) < 1e7:
         return f"{value:.1e}"
-    value += 0.0  # no zero with a sign
+    value += 0.0  # turns -0.0 into 0.0
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration without a second unit that is zero.
-
-    Examples
-    --------
-    >>> [_duration(seconds) for seconds in (0.0, 45.0, 7200.0, 129_600.0, 172_800.0)]
-    ['0s', '45s', '2h', '1d12h', '2d']
-    """
+    """Format a duration, leaving out a second unit of zero."""
     return _EMPTY_UNIT.sub("", format_duration(seconds))
 
 
@@ -148,9 +142,9 @@ def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
 def gantt(run: Timeline, title: str = "") -> str:
     """Draw what the jobs of a run did (pending, held, running), one row for each, with the predicted starts.
 
-    Each bar can be selected by keyboard, and shows its details.
+    Each bar can be selected by keyboard, which shows its details.
 
-    `title`: description for those who cannot see it; made from the run's name if not given.
+    `title`: description for screen readers; by default made from the run's name.
     """
     left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
     left = min(left, 210.0)
@@ -198,7 +192,7 @@ def _spans(
     x: Callable[[float], float],
     colours: dict[str, int],
 ) -> None:
-    """Draw what a job did; each stage has a colour from its first bar on."""
+    """Draw the spans of a job. A stage keeps the colour of its first bar."""
     for part in lane.spans:
         kind: str = part.kind
         if part.stage:
@@ -216,7 +210,7 @@ def _spans(
 
 
 def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[[float], float], most: float) -> None:
-    """Mark when a job was believed to start; at the edge, if that is beyond the chart."""
+    """Mark the predicted start of a job, or the predicted end of its wait; at the edge if it is beyond the chart."""
     assert lane.belief is not None
     name, time_s = lane.belief
     label = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
@@ -254,17 +248,17 @@ def _short(text: str, most: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """How much of something there was, over time."""
+    """An amount that changes over time."""
 
     name: str
     begin_s: float
     end_s: float
-    amounts: tuple[float, ...]  # in as many equal parts of the whole span
-    words: str  # what else is known of it
+    amounts: tuple[float, ...]  # mean amounts in equal parts of the time between begin and end
+    words: str  # further details
 
 
 def shades(rows: Sequence[Shade], span_s: float, title: str, text: str) -> str:
-    """Draw rows that are the darker the more there was; times in seconds from the left edge on."""
+    """Draw a row for each amount, the darker the larger it is. Times are in seconds from the left edge."""
     left = min(16 + 7.2 * max((len(row.name) for row in rows), default=4), 210.0)
     high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
     canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, text)
@@ -298,9 +292,9 @@ def shades(rows: Sequence[Shade], span_s: float, title: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, which may be of parts; and the interval of its end, if it has one."""
+    """A bar, which may be stacked of parts. An interval may be drawn at its top."""
 
-    # name and height of each, from the bottom up; a bar of one part needs no name for it
+    # name and height of each part, from the bottom up; a single part may have an empty name
     parts: tuple[tuple[str, float], ...]
     low: float = math.nan  # bounds of the interval; nan if there is none
     high: float = math.nan
@@ -315,7 +309,7 @@ def bars(
 ) -> str:
     """Draw groups of bars: each of one colour, or of parts with a colour each.
 
-    `unit`: of the values; seconds, if not given.
+    `unit`: unit of the values; seconds by default.
     `published`: published values, by group and bar, drawn as marks.
     """
     marks = published or {}
@@ -373,7 +367,7 @@ def bars(
 
 
 def _gathered(groups: Mapping[str, Mapping[str, Bar]]) -> Mapping[str, Mapping[str, Bar]]:
-    """Have no more parts than a legend can name: those that differ by a number are one, and so are the shortest."""
+    """Merge parts until a legend can name them all: first those whose names differ by a number, then the shortest."""
     sums: dict[str, float] = {}
     for bar in (bar for group in groups.values() for bar in group.values()):
         for part, value in bar.parts:
@@ -423,7 +417,7 @@ def _curve(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point with its intervals, if it has any, and what it is called."""
+    """A point with a name, and with intervals if these are given."""
 
     name: str  # what is written next to it
     x: float
@@ -431,9 +425,9 @@ class Dot:
     # lower and upper bound, drawn as whiskers; None if there is no interval
     x_interval: tuple[float, float] | None = None
     y_interval: tuple[float, float] | None = None
-    # which of the palette, as in other drawings of the same things; the place among the points if not given
+    # index in the palette, equal in all drawings of the same item; by default the index among the points
     colour: int | None = None
-    is_marked: bool = False  # with a ring around it
+    is_marked: bool = False  # whether a ring is drawn around it
 
 
 def dots(
@@ -445,10 +439,10 @@ def dots(
     in_time: bool = False,
     joined: Sequence[int] = (),
 ) -> str:
-    """Draw named points; those nearer the lower left corner cost less of both.
+    """Draw named points. Both axes are costs: points nearer to the lower left corner are better.
 
     `in_time`: whether the horizontal axis is in seconds.
-    `joined`: the indices of points with a line from each to the next.
+    `joined`: indices of points that a line connects, in this order.
     """
     names = [_short(point.name, 2 * _NAME) for point in points]
     left, top, plot, right = 76.0, 16.0, 330.0, max(120.0, 12 + _WIDE_LETTER * max(map(len, names), default=0))
@@ -482,7 +476,7 @@ def dots(
 
 
 def _apart(wanted: Sequence[float], gap: float, most: float) -> list[float]:
-    """Shift ascending positions so that there is a gap between them, and the last does not exceed the upper bound.
+    """Shift ascending positions until each is a gap away from the next and the last is within the upper bound.
 
     Examples
     --------
@@ -508,7 +502,7 @@ def curves(
     steps: bool = False,
     powers: bool = False,
 ) -> str:
-    """Draw curves over a common axis.
+    """Draw curves over one horizontal axis.
 
     `powers`: whether the vertical axis is logarithmic; values of 0 or less are drawn at its foot.
     """
@@ -533,7 +527,8 @@ def curves(
     return canvas.svg()
 
 
-_SYMBOLS = (  # around the origin; they repeat the colours' meaning for those who cannot see these
+# around the origin; each series has a symbol besides its colour, for readers who cannot tell the colours apart
+_SYMBOLS = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
     "M-4.5 -4.5h9v9h-9z",
     "M0 -6l5.5 10h-11z",
@@ -554,13 +549,13 @@ def strips(
 ) -> str:
     """Draw a row for each item, with a mark for each of its values.
 
-    `intervals`: of values, by the same two names, drawn as whiskers; each mark then has a line of its own in the row.
+    `intervals`: bounds by item and name of the value, drawn as whiskers. Each mark then has its own line in the row.
     `in_time`: whether values are seconds.
     """
     whiskers = intervals or {}
     written = format_duration if in_time else _number
     of = list(dict.fromkeys(name for values in rows.values() for name in values))
-    each = 9.0  # between the lines of a row, if its marks have one each
+    each = 9.0  # distance between the lines of a row, if its marks have a line each
     row, top = (each * max(len(of), 1) + 10 if whiskers else 24.0), 14.0
     left = 20 + _LETTER * max((len(name) for name in rows), default=4)
     plot = row * len(rows)
@@ -620,7 +615,7 @@ def _scales(
     powers: bool = False,
     in_time: bool = False,
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    """Draw the axes, and give what places values on them."""
+    """Draw the axes. Return two functions from values to positions."""
     x0, x1 = _ends(xs)
     y0, y1 = (min(ys, default=0.0) - 0.1, max(ys, default=1.0) + 0.1) if powers else _ends(ys)
 
@@ -642,17 +637,18 @@ def _scales(
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Give where an axis begins and ends: a little before and behind what is on it, and at 0 where that is near."""
+    """Return the ends of an axis: slightly beyond the values, or 0 where the smallest is near 0."""
     least, most = min(values, default=0.0), max(values, default=1.0)
     if 0 <= least <= 0.4 * most:
         least = 0.0
-    is_one = most - least <= 1e-9 * max(abs(most), abs(least))  # sums of the same numbers differ in their last digits
+    # sums of the same numbers in another order differ in their last digits
+    is_one = most - least <= 1e-9 * max(abs(most), abs(least))
     room = max(0.06 * abs(most), 0.5) if is_one else 0.06 * (most - least)
     return (least - room if least else 0.0), most + room
 
 
 def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title: str) -> str:
-    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better."""
+    """Draw each method on several axes from 0 in the centre to 1 outside. Farther out is better."""
     top, radius = 30.0, 130.0
     cx, cy = _WIDTH / 2, top + radius
     canvas = _Canvas(_WIDTH, cy + radius + 34, title, f"{len(methods)} methods on {len(axes)} axes")

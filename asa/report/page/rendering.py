@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NOTHING = "\N{EN DASH}"
 _SEARCHED = 12
 _WORDY = 30
-_LINKED = 3  # an address, words, what it is about
+_LINKED = 3  # an address, a name, a description
 _RANGE = re.compile(r"(-?[\d,]+(?:\.\d+)?)(?: to |-)-?[\d,]+(?:\.\d+)?")
 _SPAN = re.compile(r"(-?)((?:\d+[dhms])+) to -?(?:\d+[dhms])+")
 _UNKNOWN = ("", "-")
@@ -51,11 +51,11 @@ def render(page: Page, around: Around | None = None) -> str:
         style=_file("page.css"),
         script=_file("page.js"),
     )
-    return printable(html)  # direction characters in names would reverse the text around them
+    return printable(html)  # names may contain characters that reverse the direction of the text around them
 
 
 def check_installed() -> None:
-    """Refuse early, where pages will be wanted, that what writes them is not there."""
+    """Raise early, before any page is made, if the template library is missing."""
     _template()
 
 
@@ -66,7 +66,7 @@ def rendered_metadata(html: str) -> dict[str, Any] | None:
     if `render` did not write it.
     """
     reader = _About()
-    with suppress(AssertionError):  # which the reader has for some markup that is none
+    with suppress(AssertionError):  # some text that looks like markup makes the parser raise this
         reader.feed(html.partition("</head>")[0])
     return {"of": "", **reader.about} if _is_metadata(reader.about) else None
 
@@ -102,14 +102,14 @@ def _file(name: str) -> str:
 def _template() -> Template:
     try:
         from jinja2 import Environment  # noqa: PLC0415 - of an extra
-        from markupsafe import Markup  # noqa: PLC0415 - comes with it
+        from markupsafe import Markup  # noqa: PLC0415 - jinja2 requires it
     except ImportError as error:
         raise MissingExtraError(
             "a page needs jinja2, which is not installed", hint="pip install 'asa-client[report]'"
         ) from error
 
     def worded(text: str) -> Markup:
-        kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(text))  # a number and its sign are not parted at a line's end
+        kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(text))  # keep a number and its percent sign on one line
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", kept))  # noqa: S704 - escaped before
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -127,7 +127,7 @@ def _template() -> Template:
 
 
 def _ranges(table: PageTable) -> dict[int, list[str]]:
-    """Give the lower bounds of each column that has nothing but intervals, by which these sort."""
+    """Return the lower bounds of each column that holds only intervals: such a column is sorted by them."""
     found: dict[int, list[str]] = {}
     for index, column in enumerate(table.columns):
         cells = [str(row[index] or "") for row in table.rows] if column.digits is None else []
@@ -138,7 +138,7 @@ def _ranges(table: PageTable) -> dict[int, list[str]]:
 
 
 def _lower_bound(text: str) -> str:
-    """Return the lower bound of an interval as a number, in seconds for durations; empty if it is no interval."""
+    """Return the lower bound of an interval as a number, in seconds for durations; empty if the text is no interval."""
     if bound := _RANGE.fullmatch(text):
         return bound[1].replace(",", "")
     if span := _SPAN.fullmatch(text):
@@ -147,7 +147,7 @@ def _lower_bound(text: str) -> str:
 
 
 def _cell(value: str | float | None, column: Column) -> str:
-    """Write a cell as people read it."""
+    """Format a cell."""
     if isinstance(value, str):
         return value
     if value is None or math.isnan(value):
@@ -155,4 +155,4 @@ def _cell(value: str | float | None, column: Column) -> str:
     if column.is_time:
         return format_duration(value)
     digits = column.digits or 0
-    return f"{round(value, digits) + 0.0:,.{digits}f}"  # no zero with a sign
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # + 0.0 turns -0.0 into 0.0

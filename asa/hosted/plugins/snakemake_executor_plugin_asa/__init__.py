@@ -19,7 +19,7 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 class ExecutorSettings(ExecutorSettingsBase):
     """Settings, from ``--asa-...`` or a profile.
 
-    Snakemake reads the types of the fields from here.
+    Snakemake takes the types of the options from the fields.
     """
 
     strategy: str | None = field(

@@ -1,4 +1,4 @@
-"""The executor: hands asa the graph of jobs, then each job's command once Snakemake says that it is ready."""
+"""The executor. It gives asa the graph of jobs, then each job's command once Snakemake says that the job is ready."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the
 
 
 class Executor(RemoteExecutor):
-    """Runs Snakemake's jobs in allocations that asa has asked for ahead of time."""
+    """Runs Snakemake's jobs in allocations that asa requests ahead of time."""
 
-    # The parent's thread may look at these before `__post_init__` has come to its end.
+    # The parent's thread may read these before `__post_init__` has returned.
     _hosted: HostedRun | None = None
     _news: threading.Event | None = None
 
     def __post_init__(self) -> None:
-        """End what a former Snakemake has left; nothing else is done before a job is ready."""
+        """End the jobs that an earlier Snakemake has left. A run begins only once a job is ready."""
         settings = cast("Any", self.executor_settings)
         self._news = threading.Event()
         self._graph, self._reader = Graph(), Reader(self.dag)
@@ -66,7 +66,7 @@ class Executor(RemoteExecutor):
     # ------------------------------------------------------------------ from Snakemake
 
     def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
-        """Tell asa what has become known of the graph, then hand over jobs that are ready."""
+        """Give asa the new part of the graph, then hand over the jobs that are ready."""
         with _as_workflow_error():
             self._read_graph(jobs)
         assert self._hosted is not None
@@ -82,14 +82,14 @@ class Executor(RemoteExecutor):
             asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
             is_other = self._graph.note(asked)
             self._graph.handed_over(name)
-            # as Snakemake decides it when the job has failed
+            # the rule by which Snakemake decides this when the job has failed
             may_come_again = bool(cast("Any", job).restart_times > job.attempt - 1)
             text = f"#!/bin/sh\n# {_HOST}'s job {job.jobid}, stage {name} of asa's run.\n{self._command(job)}\n"
             self._hosted.claim(name, text, asked=asked if is_other else None, may_come_again=may_come_again)
         self.report_job_submission(SubmittedJobInfo(job, external_jobid=name, aux={"stage": name}))
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
-        """Report those that have ended to Snakemake; return the others."""
+        """Report jobs that have ended to Snakemake; yield the others."""
         trouble = self._hear()
         for info in active_jobs:
             name = (info.aux or {})["stage"]
@@ -104,7 +104,7 @@ class Executor(RemoteExecutor):
                 self._report_failure(info, ending)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
-        """Cancel all that there is, also what was asked for ahead."""
+        """Cancel all jobs, also those that were submitted ahead of time."""
         if self._hosted is not None:
             self.logger.info(f"Cancelling {len(active_jobs)} jobs, and what was asked for ahead of others.")
             self._hosted.cancel(f"{_HOST} was told to end")
@@ -112,7 +112,7 @@ class Executor(RemoteExecutor):
     def shutdown(self) -> None:
         """Give back jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
         hosted, is_over = self._hosted, False
-        with suppress(KeyboardInterrupt):  # a second one: the next Snakemake waits in its place
+        with suppress(KeyboardInterrupt):  # a second interrupt: the next Snakemake waits for them instead
             super().shutdown()
             self._hosted = None
             is_over = hosted is None or hosted.end()
@@ -123,7 +123,7 @@ class Executor(RemoteExecutor):
             )
 
     async def sleep(self) -> None:
-        """Sleep until something has ended, or for as long as Snakemake says."""
+        """Sleep until a stage has ended, but no longer than Snakemake says."""
         end_s = time.monotonic() + max(float(self.next_seconds_between_status_checks), _LOOK_S)
         while time.monotonic() < end_s and self.wait and not self._has_news():  # noqa: ASYNC110 - of a thread
             await asyncio.sleep(_LOOK_S)
@@ -132,19 +132,19 @@ class Executor(RemoteExecutor):
 
     @property
     def cores(self) -> Any:
-        """Cores that a job's own Snakemake may use: a group's are those of its allocation."""
+        """Cores that the Snakemake inside a job may use; for a group, those of its allocation."""
         return self._cores_of_job or super().cores
 
     def _has_news(self) -> bool:
         return self._news is not None and self._news.is_set()
 
     def _hear(self) -> str:
-        """Take in what has ended; say what keeps the run from going on, if something does."""
+        """Fetch the stages that have ended; return why the run cannot go on, empty if it can."""
         if self._hosted is None:
             return ""
         try:
             self._endings |= {one.stage: one for one in self._hosted.endings()}
-        except Exception as error:  # noqa: BLE001 - whatever ended asa's thread
+        except Exception as error:  # noqa: BLE001 - any error that ended asa's thread
             return f"asa cannot go on: {error}\nWhat was submitted goes on; run {_HOST} again to end it and begin anew."
         return ""
 
@@ -167,7 +167,7 @@ class Executor(RemoteExecutor):
     # ------------------------------------------------------------------ the graph
 
     def _read_graph(self, jobs: Sequence[JobExecutorInterface]) -> None:
-        """Extend the run by jobs that were not known, and drop what is not wanted any more."""
+        """Add jobs that are new to the run, and drop those that are no longer wanted."""
         n_checkpoints = len(getattr(self.dag, "checkpoint_jobs", ()))
         is_as_it_was = self._hosted is not None and n_checkpoints == self._n_checkpoints
         if is_as_it_was and self._graph.knows(map(self._reader.key, jobs)):
@@ -223,7 +223,7 @@ class Executor(RemoteExecutor):
 
 @contextmanager
 def _as_workflow_error() -> Iterator[None]:
-    """Let Snakemake say what was wrong as it says it of its own."""
+    """Turn errors of asa into errors that Snakemake shows as its own."""
     try:
         yield
     except AsaError as error:

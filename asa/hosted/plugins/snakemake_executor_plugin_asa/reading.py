@@ -1,4 +1,4 @@
-"""What Snakemake's graph says: its jobs, what they follow, and what they ask for."""
+"""Reads Snakemake's graph: its jobs, what each follows, and what each asks for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asa.workflow import Stage
 
 _MIB = 1 << 20
 _UNLIMITED = 1 << 31
-_MIN_MEMORY_MB = 1000  # what Snakemake's default is for jobs of small inputs
+_MIN_MEMORY_MB = 1000  # Snakemake's default for jobs with small inputs
 _UNHEEDED_HERE = {
     "memory_bytes": "mem_mb",
     "gpus": "gpu",
@@ -24,7 +24,7 @@ _UNHEEDED_HERE = {
     "account": "slurm_account",
     "reservation": "reservation",
 }
-_OPTIONS = {  # resources as Snakemake's other executor for Slurm has them
+_OPTIONS = {  # names of resources as in Snakemake's own executor for Slurm
     "constraint": "--constraint",
     "qos": "--qos",
     "clusters": "--clusters",
@@ -33,7 +33,7 @@ _OPTIONS = {  # resources as Snakemake's other executor for Slurm has them
 
 
 def key_of(job: Any) -> Hashable:
-    """Tell a job from every other, also once Snakemake has made it anew."""
+    """Return what identifies a job, also if Snakemake makes a new object for it."""
     if job.is_group():
         return frozenset(map(key_of, job.jobs))
     return (
@@ -44,22 +44,23 @@ def key_of(job: Any) -> Hashable:
 
 
 def kind_of_job(job: Any) -> str:
-    """Name what a job has in common with others: its rule, or its group's rules."""
+    """Return the name that similar jobs share: the rule, or the rules of a group."""
     if job.is_group():
         return "-".join(sorted({one.rule.name for one in job.jobs}))
     return str(job.rule.name)
 
 
 class Reader:
-    """Reads the jobs that are left; each job's key is found once."""
+    """Reads the remaining jobs. The key of each job is computed once."""
 
     def __init__(self, dag: Any) -> None:
         self._dag = dag
         self._groups: Mapping[Any, Any] = getattr(dag, "_group", {})
-        self._keys: dict[int, tuple[Any, Hashable]] = {}  # with the job, which keeps its id from being given again
+        # by id of the job; the job is kept, so its id is not used again
+        self._keys: dict[int, tuple[Any, Hashable]] = {}
 
     def nodes(self) -> Iterator[HostJob]:
-        """Give all jobs that are to be run and have not been, but those that Snakemake runs itself."""
+        """Yield the jobs that have yet to run, except those that Snakemake runs itself."""
         self._groups = getattr(self._dag, "_group", {})
         left = sorted(self._dag.needrun_jobs(), key=self._dag.jobid)
         wanted = set(left)
@@ -72,7 +73,7 @@ class Reader:
             yield HostJob(key, kind_of_job(unit), unit, tuple(self._before(unit, wanted)))
 
     def key(self, unit: Any) -> Hashable:
-        """Give the key of a job, or of a group."""
+        """Return the key of a job or of a group."""
         if (known := self._keys.get(id(unit))) is None or known[0] is not unit:
             known = self._keys[id(unit)] = (unit, key_of(unit))
         return known[1]
@@ -81,7 +82,7 @@ class Reader:
         return job if job.group is None else self._groups.get(job, job)
 
     def _before(self, unit: Any, wanted: set[Any]) -> Iterator[Hashable]:
-        """Give the keys of what a job follows; through jobs that Snakemake runs itself it is what those follow."""
+        """Yield the keys of the jobs that a job follows, also through jobs that Snakemake runs itself."""
         members = list(unit.jobs) if unit.is_group() else [unit]
         inside, seen = set(members), set[Any](members)
         to_see = [one for job in members for one in self._dag.dependencies[job]]
@@ -100,7 +101,7 @@ class Reader:
 
 
 def stage_of(node: HostJob, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
-    """Write the stage of a job, with what it asks for; what is not known yet is taken to be usual."""
+    """Return the stage of a job, with what it asks for. What the job does not say is taken from usual values."""
     resources = _Resources(node.job)
     tasks, cpus_per_task = resources.tasks()
     partition = resources.text("slurm_partition")
@@ -136,7 +137,7 @@ def stage_of(node: HostJob, name: str, after: tuple[str, ...], command: str, exp
 
 
 def unheeded_here(stages: Iterable[Stage]) -> str:
-    """Say which resources of jobs this computer, as a batch system, ignores; empty for none."""
+    """Return a sentence that names the resources of jobs that the local backend ignores; empty if there are none."""
     names: set[str] = set()
     for stage in stages:
         names |= {name for field, name in _UNHEEDED_HERE.items() if getattr(stage, field)}
@@ -146,14 +147,14 @@ def unheeded_here(stages: Iterable[Stage]) -> str:
 
 
 class _Resources:
-    """A job's resources; those that are not known before its inputs are there are absent."""
+    """A job's resources. Those that are unknown until its inputs exist are left out."""
 
     def __init__(self, job: Any) -> None:
         self._job = job
         is_group = job.is_group()
         had = getattr(job, "_resources", None)
         self._values: dict[str, Any] = dict(job.resources.items())
-        if is_group and had is None:  # Snakemake would keep what it does not know yet
+        if is_group and had is None:  # else Snakemake would keep the values that are unknown so far
             job._resources = None  # noqa: SLF001
 
     def number(self, name: str) -> float | None:
@@ -171,7 +172,7 @@ class _Resources:
         return "" if words == "<TBD>" else words.strip()
 
     def tasks(self) -> tuple[int, int]:
-        """Say how many tasks of how many cores it has."""
+        """Return the number of tasks, and the cores of each."""
         threads = max(int(self.number("_cores") or 1), 1)
         cpus_per_task = max(int(self.number("cpus_per_task") or threads), 1)
         tasks = int(self.number("tasks") or 1)
@@ -204,7 +205,7 @@ class _Resources:
 
 
 def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
-    """Read Snakemake's benchmarks of the jobs of its graph, if enabled: rule, threads, seconds, when."""
+    """Yield rule, threads, seconds and moment of Snakemake's benchmarks of the jobs of its graph."""
     for job in dag.jobs:
         if (file := job.benchmark) is None:
             continue
@@ -219,6 +220,6 @@ def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
 
 
 def max_jobs(workflow: Any) -> int | None:
-    """Say how many jobs Snakemake hands over at a time (``--jobs``); None for any number."""
+    """Return the upper bound of the jobs that Snakemake hands over at a time (``--jobs``); None for none."""
     nodes = workflow.resource_settings.nodes
     return int(nodes) if isinstance(nodes, int) and 0 < nodes < _UNLIMITED else None
