@@ -1,7 +1,7 @@
 """The command line: one module for each command.
 
 Exit codes: 0 done; 1 something else went wrong (a run failed, a batch system refused); 2 the input cannot be used; 130
-interrupted; 141 the output's reader is gone, as in ``asa runs | head``: a run is then left as by Ctrl-C.
+interrupted; 141 the reader of the output is gone, as in ``asa runs | head``. A run is then left as after Ctrl-C.
 """
 
 import sys
@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit."""
     try:
-        from asa.cli.app import run_command  # a moment, in which somebody may think better of it
+        from asa.cli.app import run_command  # loading takes a moment, in which the user may press Ctrl-C
     except KeyboardInterrupt:
         sys.stderr.write("asa: interrupted\n")
         sys.exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""``asa walltimes``: what to ask for, from how long the stages really ran; and what else is made of that."""
+"""``asa walltimes``: recommends walltimes from measured run times. ``asa run`` uses the same run times."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _forget(runs: RunTimes, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Advised:
-    """A stage's advice, and what the bank says of the two waits; None where it does not know enough."""
+    """The advice on a stage, and the waits that the bank predicts with both walltimes (None if it knows too few)."""
 
     cores: int | None
     advice: WalltimeAdvice
@@ -201,7 +201,7 @@ def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str 
     rows = []
     for name in flow.order:
         stage = flow.stages[name]
-        if stage.local:  # it does not wait in a queue, whatever it asks for
+        if stage.local:  # a local stage waits in no queue
             continue
         own = [run for run in times if run.stage == name]
         cores = _cores(stage.cores if stage.nodes is None else None, own, system)
@@ -212,7 +212,7 @@ def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str 
 
 
 def _cores(asked: int | None, times: Sequence[RunTime], system: str) -> int | None:
-    """Give a stage's cores; of one that asks for nodes, those that it had there last."""
+    """Return a stage's cores; for a stage that asks for nodes, the cores that it had there last."""
     if asked is not None:
         return asked
     there = [run.cores for run in times if run.system == system] or [run.cores for run in times]
@@ -220,7 +220,7 @@ def _cores(asked: int | None, times: Sequence[RunTime], system: str) -> int | No
 
 
 def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str, bank: Path) -> list[_Advised]:
-    """Add what the bank of waits says, if there is one and it is of use."""
+    """Add the waits that the bank predicts, if there is a bank."""
     changing = [row for row in rows if row.advice.verdict in {"less", "more"}]
     if not changing or not bank.is_dir():
         return rows
@@ -238,7 +238,7 @@ def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str
 
 
 class _BankWaits:
-    """What a bank knows of the waits on a system, as of the last submission in it."""
+    """What a bank knows of the waits on a system, at the time of the last submission in the bank."""
 
     def __init__(self, folder: Path, system: str) -> None:
         from asa.estimators import WaitBank, WaitStore
@@ -249,11 +249,11 @@ class _BankWaits:
         self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None
         if self._records:
-            self._bank = WaitBank("asa-blind")  # a bank does not know which jobs wait now
+            self._bank = WaitBank("asa-blind")  # a bank does not know which jobs are pending now
             self._bank.take(self._records)
 
     def of(self, cores: int, walltimes_s: tuple[float, float], partition: str) -> tuple[float, float] | None:
-        """Predict the waits of two walltimes; None if too few jobs of their kinds were seen."""
+        """Predict the waits with two walltimes; None if the bank has seen too few such jobs."""
         from asa.waits import QueuedJob
 
         if self._bank is None:
@@ -329,7 +329,7 @@ def _table(rows: Iterable[_Advised]) -> Any:
 
 
 def _words(row: _Advised) -> str:
-    """Say in a sentence or two what is to be done about a stage's walltime; empty if nothing is."""
+    """Recommend a walltime for a stage in a sentence or two; empty if its walltime is fine."""
     advice = row.advice
     if advice.forecast is None:
         return f"{advice.stage}: has not run yet."
@@ -342,7 +342,7 @@ def _words(row: _Advised) -> str:
 
 
 def _less(row: _Advised) -> str:
-    """Say how much less a stage would wait, as far as the bank knows."""
+    """Recommend a shorter walltime, and say how much less the stage would wait, if the bank knows."""
     from asa.units import format_duration
 
     line = _one_line(row.advice)
@@ -354,7 +354,7 @@ def _less(row: _Advised) -> str:
 
 
 def _one_line(advice: WalltimeAdvice) -> str:
-    """Say what is asked, what would do and why."""
+    """Say which walltime the stage asks for, which one would do, and why."""
     from asa.units import format_duration
 
     known = advice.forecast
@@ -373,7 +373,7 @@ def _one_line(advice: WalltimeAdvice) -> str:
 
 
 def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, quiet: bool = False) -> Workflow:
-    """Expect of stages that learn their run time what is known of it, and say on stderr where it comes from."""
+    """Set the expected run time of stages that learn theirs, and say on stderr where it comes from."""
     from asa.runtimes import Expected, RunTimes, expect
     from asa.units import format_duration
 
@@ -397,7 +397,7 @@ def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, qu
 
 
 def tell_advice(folder: RunFolder) -> None:
-    """Say in a line on stderr, when a run has ended, if another walltime would have been better."""
+    """After a run, recommend a better walltime in a line on stderr, if there is one."""
     from asa.runtimes import RunTimes
     from asa.runtimes import advise as advice_on
 
@@ -416,7 +416,7 @@ def tell_advice(folder: RunFolder) -> None:
             if advice.verdict in {"less", "more"}:
                 found.append(advice)
         if found:
-            # a run that is cut off costs more than one that waits
+            # a job that is killed costs more than one that waits
             first = max(found, key=lambda one: (one.verdict == "more", one.asked_s - one.suggested_s))
             more = f", and of {counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""

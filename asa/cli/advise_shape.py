@@ -1,4 +1,4 @@
-"""``asa walltimes --shape``: in which shape to ask for a stage or a command, and which further one is worth a trial."""
+"""``asa walltimes --shape``: which shape to ask for, for a stage or a command, and which other one to try."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where it is to run, and what is known of its waits."""
+    """The system on which jobs are to run, and what is known of its waits."""
 
     system: str
     known: KnownWaits | None
-    why: str  # why no waits are known; empty if they are
+    why: str  # why no waits are known; empty if some are
     site: Capabilities  # as far as it is known
     is_seen: bool  # whether the batch system itself was asked
 
@@ -43,7 +43,7 @@ class Destination:
         return named or (self.known.partitions[0] if self.known is not None else "")
 
     def impossible(self, cores: int, walltime_s: float, partition: str) -> str:
-        """Say why a job cannot run, or why its wait cannot be predicted; empty if nothing speaks against it."""
+        """Say why a job cannot run, or why its wait cannot be predicted; empty if neither is so."""
         from asa.backend import JobSpec
         from asa.cli.known_waits import check_width
 
@@ -63,7 +63,7 @@ class Destination:
         return ""
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
-        """Make a request of now."""
+        """Make a request as of now."""
         assert self.known is not None, "who knows no waits makes no requests"
         return self.known.request(cores, walltime_s, self.partition(partition))
 
@@ -73,8 +73,8 @@ def find_destination(
 ) -> Destination:
     """Find the system on which jobs are to run, as `asa predict` does; a bank without waits for it is no error.
 
-    `last`: where it ran last; empty if not known.
-    `is_command`: whether it is a command, known only by its options.
+    `last`: the system on which the stages ran last; empty if not known.
+    `is_command`: whether the job is a single command, known only by its options.
     """
     from asa.backend import Capabilities
     from asa.cli.known_waits import how_to_begin, is_here
@@ -92,7 +92,7 @@ def find_destination(
         is_unknown = is_command and isinstance(error, UnknownNameError)
         is_named = opened is not None and not opened.why
         if is_unknown or is_named or error.where in {"--system", "--partition"}:
-            raise  # the user can mend it
+            raise  # the user can correct the option
         why = " ".join(words for words in (error.where, f"{error.message}.", error.hint) if words)
     if known is not None and system is None and not known.live and is_here(known.system):
         why = f"the bank knows only waits of jobs on this machine. {how_to_begin(where.bank)}"
@@ -104,26 +104,26 @@ def find_destination(
 
 @dataclass(slots=True)
 class StageAdvice:
-    """What there is to say of the shapes of a stage."""
+    """The advice on the shapes of a stage."""
 
     name: str
-    what: str  # its widths are cores or nodes
-    own: int | None = None  # the place of what is asked for now
+    what: str  # whether widths are `cores` or `nodes`
+    own: int | None = None  # index in `offers` of the present shape
     offers: list[Offer] = field(default_factory=list)
-    origins: list[str] = field(default_factory=list)  # of each run time, in a word or two
-    counts: list[int] = field(default_factory=list)  # of runs at that width
+    origins: list[str] = field(default_factory=list)  # where each run time is from, in a word or two
+    counts: list[int] = field(default_factory=list)  # the number of runs at each width
     compared: Compared | None = None
     trial: Trial | None = None
     trouble: str = ""  # why there is no advice
-    left_out: list[str] = field(default_factory=list)  # what cannot be asked for, and why
+    left_out: list[str] = field(default_factory=list)  # the shapes that cannot be asked for, and why
 
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """A stage with what is to be asked of the queue for it."""
+    """A stage's advice, and the untried widths whose waits are to be predicted."""
 
     advice: StageAdvice
-    untried: Sequence[tuple[Untried, int, str, float]]  # with cores, partition and walltime
+    untried: Sequence[tuple[Untried, int, str, float]]  # each with its cores, walltime in seconds and partition
 
 
 def advise_shapes(
@@ -131,7 +131,7 @@ def advise_shapes(
 ) -> list[StageAdvice]:
     """Advise on each stage that is submitted to the batch system.
 
-    `is_asked`: whether stages now ask for their own shapes.
+    `is_asked`: whether the stages' own shapes are those asked for now.
     `strict`: whether an impossible shape is an error.
 
     Raises `InputError`: no run time is known at all, or a shape is impossible.
@@ -168,19 +168,19 @@ def _material(
         return _Material(advice, ())
     is_guess = seen.forecast is not None and seen.forecast.is_guess and not seen.at_widths
     if is_guess and _points(stage):
-        seen, is_guess = Seen(offered), False  # the file knows better than runs elsewhere
+        seen, is_guess = Seen(offered), False  # the run times in the file are better than guesses from other runs
     if seen.forecast is None and not _points(seen.stage):
         advice.trouble = "its run time is not known"
         return _Material(advice, ())
     _offer(advice, stage, seen, destination, is_asked=is_asked, strict=strict)
-    # most programs that were given one core have no use for more
+    # most programs that run on one core cannot use more
     is_serial = stage.moldable is None and stage.cores == 1 and len(seen.at_widths) < 2
     is_tried = bool(advice.offers) and not is_guess and not is_serial
     return _Material(advice, list(_untried(seen.stage, destination)) if is_tried else ())
 
 
 def _points(stage: Stage) -> tuple[RunAt, ...]:
-    """Give what is known of a stage's run time, by width."""
+    """Return what is known of a stage's run time, by width."""
     from asa.shapes import RunAt
 
     if stage.moldable is not None and stage.moldable.run_at:
@@ -191,7 +191,7 @@ def _points(stage: Stage) -> tuple[RunAt, ...]:
 def _offer(
     advice: StageAdvice, stage: Stage, seen: Seen, destination: Destination, *, is_asked: bool, strict: bool
 ) -> None:
-    """Take each shape that can be asked for."""
+    """Add each shape that can be asked for to the advice."""
     from asa.cli.advised_shapes import shape_text
     from asa.runtimes.comparing import Offer
 
@@ -233,7 +233,7 @@ def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> 
 
 
 def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, int, str, float]]:
-    """Give widths that may be worth a trial, as they would be asked for where that can be."""
+    """Return the widths that may be worth a trial, each as a request, if it can be asked for."""
     from asa.runtimes.trials import untried
     from asa.shapes import Moldable
 
@@ -278,7 +278,7 @@ def _requests(one: _Material, destination: Destination) -> list[QueuedJob]:
 
 
 def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
-    """Give what may be tried; not what is the best without, as far as is known."""
+    """Return the shapes that may be tried, without the one that is best by what is known."""
     from asa.runtimes.trials import UntriedOffer
 
     assert one.advice.compared is not None
@@ -294,7 +294,7 @@ def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The options that say where it is to run."""
+    """The options that choose the system, its partitions and the bank."""
 
     system: str | None
     bank: Path | None

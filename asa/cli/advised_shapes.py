@@ -1,4 +1,4 @@
-"""What `asa walltimes --shape` found: as tables, as sentences, as JSON."""
+"""Prints what `asa walltimes --shape` found, as tables, sentences or JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _SPREAD = ("p10", "p50", "p90")
 _P90_OF_NORMAL = 1.2816
 _WIDE = 104
-_SAME_S = 30.0  # ends that lie no further apart are shown as the same
+_SAME_S = 30.0  # ends that differ by less are shown as equal
 _SAME_HOURS = 0.05
-_SAME = 0.02  # of either, where they are small
-_NOTHING = 0.005  # share of the time to the end
+_SAME = 0.02  # the same for small values, as a share of either
+_NOTHING = 0.005  # a smaller share of the time to the end counts as none
 
 
 def as_dict(advice: StageAdvice) -> dict[str, Any]:
-    """Give the advice on a stage as what JSON can hold."""
+    """Return the advice on a stage as JSON-ready data."""
     compared, trial = advice.compared, advice.trial
     return {
         "stage": advice.name,
@@ -76,7 +76,7 @@ def _trial_dict(trial: Trial) -> dict[str, Any]:
 
 
 def run_range_s(shape: Shape) -> tuple[float, float, float]:
-    """Give p10, p50 and p90 of a run time."""
+    """Return p10, p50 and p90 of a run time."""
     import math
 
     away = math.exp(_P90_OF_NORMAL * shape.spread)
@@ -87,7 +87,7 @@ def run_range_s(shape: Shape) -> tuple[float, float, float]:
 
 
 def sentences(advice: StageAdvice) -> Iterator[str]:
-    """Say in which shape to ask for a stage and why, and which further one is worth a trial."""
+    """Say which shape to ask for and why, and which other one is worth a trial."""
     compared = advice.compared
     if advice.trouble:
         yield f"{_begun(advice.trouble)}."
@@ -133,7 +133,7 @@ def _choice(advice: StageAdvice, compared: Compared) -> Iterator[str]:
 
 
 def _difference(advice: StageAdvice, one: int, other: int) -> str:
-    """Say how one shape compares with another: when it ends, and what it takes."""
+    """Compare two shapes: when each ends, and the core-hours of each."""
     compared = advice.compared
     assert compared is not None
     later_s = compared.end_s(one)[1] - compared.end_s(other)[1]
@@ -174,7 +174,7 @@ def _has_partitions(advice: StageAdvice) -> bool:
 
 
 def shape_text(width: int, partition: str, what: str) -> str:
-    """Name a shape; without its partition where that is empty."""
+    """Name a shape, without the partition if that is empty."""
     count = f"{width} {what[:-1] if width == 1 else what}"
     return f"{count} in partition {partition}" if partition else count
 
@@ -253,12 +253,12 @@ def _mark(*, is_own: bool, is_best: bool) -> str:
 
 
 def _range(low_s: float, high_s: float) -> str:
-    """Write a range."""
+    """Write a range of times."""
     return f"{format_duration(low_s)}-{format_duration(high_s)}"
 
 
 def _ground(destination: Destination) -> Iterator[str]:
-    """Say where the waits are from."""
+    """Say where the predicted waits are from."""
     known = destination.known
     if known is None:
         yield f"Waits are not known, so no width is advised. {_begun(destination.why)}"

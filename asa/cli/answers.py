@@ -1,4 +1,4 @@
-"""The answers of `asa predict`: for one request, and for several compared."""
+"""The answers of `asa predict`: for one request, and for several that are compared."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _FEW = 5
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a batch system itself says of a request."""
+    """The batch system's own estimate for a request."""
 
     whose: str
     word_s: float
-    share: float  # what that counts for in the answer
-    outcomes: int  # of such words, lately
-    off: float  # decades that they were off; nan where no outcome is known
-    forecasts_off: float  # and the forecasts made with them
+    share: float  # weight of this estimate in the answer, from 0 to 1
+    outcomes: int  # how many such estimates have recently been checked against real starts
+    off: float  # median error of these estimates, in decades; nan without outcomes
+    forecasts_off: float  # median error of the forecasts made with them
 
     def text(self) -> str:
-        """Say it in a line."""
+        """Describe the estimate in a line."""
         from asa.units import format_duration
 
         expected = f"{self.whose} says {format_duration(self.word_s)}"
@@ -43,14 +43,14 @@ class Said:
         return f"{expected} ({lately}; {counts})."
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON-ready data."""
+        """Return the estimate as JSON-ready data."""
         known = {"factor_off": 10**self.off, "forecast_factor_off": 10**self.forecasts_off} if self.outcomes else {}
         return {"wait_s": self.word_s, "share": self.share, "outcomes": self.outcomes, **known}
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionAnswer:
-    """What `asa predict` answers."""
+    """The answer of `asa predict`."""
 
     job: QueuedJob
     forecast: WaitForecast
@@ -61,11 +61,11 @@ class PredictionAnswer:
     outcomes: Sequence[Outcome]
     of_geometry: bool
     behind_s: float | None
-    live: str = ""  # what was seen of the queue, in words
+    live: str = ""  # what the queue looked like, in words
     said: Said | None = None
 
     def quality(self) -> dict[str, float]:
-        """Shares of the recent forecasts; coverage spreads waits that equal a stated one, see `coverage`."""
+        """Shares of recent forecasts that held; a wait equal to a quantile counts for coverage as `coverage` says."""
         from asa.estimators.calibration import coverage
 
         jobs = len(self.outcomes)
@@ -85,7 +85,7 @@ class PredictionAnswer:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON-ready data."""
+        """Return the answer as JSON-ready data."""
         job, forecast = self.job, self.forecast
         return {
             **({"queue": self.live} if self.live else {}),
@@ -105,7 +105,7 @@ class PredictionAnswer:
         }
 
     def print(self) -> None:
-        """Print it for a person."""
+        """Print the answer for a person."""
         from rich.table import Table
 
         from asa.core.console import Console
@@ -126,7 +126,7 @@ class PredictionAnswer:
         self.print_ground(console)
 
     def print_ground(self, console: Console) -> None:
-        """Print what the answer was learned from, and how good such answers were."""
+        """Print what the answer was learned from, and how good recent answers were."""
         from asa.units import format_duration
 
         of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
@@ -170,15 +170,15 @@ class ComparedRequests:
     joint: JointForecast
     run_s: Sequence[float] | None
     times_s: Sequence[float]
-    answer: PredictionAnswer  # of the best one by itself
+    answer: PredictionAnswer  # of the best request alone
 
     @property
     def best(self) -> int:
-        """The place of the one that is the first to end, or to start."""
+        """Index of the request that starts first or, with run times, ends first."""
         return self.joint.best(self.run_s)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON-ready data."""
+        """Return the comparison as JSON-ready data."""
         import numpy as np
 
         best, alone = self.best, self.answer.as_dict()
@@ -206,7 +206,7 @@ class ComparedRequests:
         }
 
     def print(self) -> None:
-        """Print it for a person."""
+        """Print the comparison for a person."""
         import numpy as np
         from rich.table import Table
 

@@ -96,7 +96,7 @@ _FORMER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 
 
 def _choices(parameter: Any) -> tuple[str, ...]:
-    """Give the words among which an option chooses: of its type, or with typer 0.29 and later of its annotation."""
+    """Return the values that an option chooses from: of its type, or with typer 0.29 and later of its annotation."""
     if hasattr(parameter, "type"):
         return tuple(getattr(parameter.type, "choices", ()))
     annotation = parameter.type_descriptor.annotation
@@ -106,7 +106,7 @@ def _choices(parameter: Any) -> tuple[str, ...]:
 
 
 def former_options(command: Any) -> dict[str, tuple[str, ...]]:
-    """Return the old spellings that a command accepts, with the new one for each."""
+    """Return the new spelling of each old option that a command still accepts."""
     choices = {name: _choices(one) for one in command.params for name in one.opts}
 
     def fits(words: tuple[str, ...]) -> bool:
@@ -117,7 +117,7 @@ def former_options(command: Any) -> dict[str, tuple[str, ...]]:
 
 
 class _Command(TyperCommand):
-    """A command that takes old spellings of its options, too."""
+    """A command that also accepts old spellings of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         former, own = former_options(self), args.index("--") if "--" in args else len(args)
@@ -138,13 +138,13 @@ class _Command(TyperCommand):
             return left
         from asa.cli.recorded import as_workflow
 
-        left = super().parse_args(ctx, [*words, "--", driver[0]])  # what is wrong with the options comes first
+        left = super().parse_args(ctx, [*words, "--", driver[0]])  # reports errors in the options first
         ctx.params["workflow"] = as_workflow(self.name or "", driver)
         return left
 
 
 def _find_file(params: dict[str, Any]) -> None:
-    """Take the file of a workflow that is named without its suffix, unless one of that name is installed."""
+    """Take a workflow file that is named without its suffix, unless a workflow of that name is installed."""
     given = params.get("workflow")
     if not isinstance(given, str) or Path(given).suffix or not Path(f"{given}.toml").is_file():
         return
@@ -153,7 +153,7 @@ def _find_file(params: dict[str, Any]) -> None:
 
 
 class _Commands(UserDict[str, Any]):
-    """Commands by name, each imported and built when it is looked up: to build all takes longer than many a command."""
+    """Commands by name, each imported and built only when it is looked up: building all would take long."""
 
     def __getitem__(self, name: str) -> Any:
         if super().__getitem__(name) is None:
@@ -171,11 +171,11 @@ class _Group(TyperGroup):
         self.commands = _Commands(dict.fromkeys([*_OURS, *_FORMER_NAMES, *_of_others()]))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's
-        """Leave out what has another name now; nothing is built for that."""
+        """Leave out commands that have a new name, without building any."""
         return [name for name in self.commands.keys() if name not in _FORMER_NAMES]  # noqa: SIM118 - items are built
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by their names and first words, for which they are imported, but not built."""
+        """List each command with the first sentence of its help; this imports the commands, but does not build them."""
         whole, heads = _new_app(), _new_app()
         order = self.list_commands(ctx)
         for name in order:
@@ -207,10 +207,10 @@ def _new_app(**given: Any) -> typer.Typer:
 
 
 def _add(to: typer.Typer, name: str) -> None:
-    """Import a command, and add it."""
+    """Import a command, and add it to an app."""
     try:
         command = _command(_FORMER_NAMES.get(name, name))
-    except InputError as error:  # which is no reason to be without the others
+    except InputError as error:  # the other commands still work
         to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
         return
     if isinstance(command, typer.Typer):
@@ -229,7 +229,7 @@ def _takes_former_options(group: typer.Typer) -> None:
 
 
 def _command(name: str) -> Any:
-    """Import the command of a name."""
+    """Import a command by its name."""
     if not _OURS.get(name):
         return plugins.load("asa.commands", name)
     module, _, attribute = _OURS[name].partition(":")
@@ -285,7 +285,7 @@ def run_command() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            _flush()  # here, where it can still be reported that nobody reads it
+            _flush()  # now, while a closed pipe can still be reported
             _say_whose()
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
@@ -296,7 +296,7 @@ def run_command() -> None:
     except SystemExit as end:
         if _is_of_a_closed_pipe(end):
             _leave_unread()
-        if end.code == _INTERRUPTED and type(end) is SystemExit:  # typer has seen the interrupt first
+        if end.code == _INTERRUPTED and type(end) is SystemExit:  # typer turned the interrupt into an exit
             _leave_interrupted()
         raise
     except BrokenPipeError:  # `asa ... | head`
@@ -311,7 +311,7 @@ def run_command() -> None:
 
 
 def _flush() -> None:
-    """Flush all output; a client that leaves because the terminal is gone need not report that again."""
+    """Flush all output; a client that leaves because its terminal is gone need not report that again."""
     leaving = sys.exc_info()[1]
     try:
         sys.stdout.flush()
@@ -322,7 +322,7 @@ def _flush() -> None:
 
 
 def _say_whose() -> None:
-    """Name the owners of files that were looked at, if they are other users."""
+    """Name the owners of files that were read, if they are other users."""
     with suppress(OSError):
         for path, owner in owned.others.items():
             sys.stderr.write(f"Note: {path} belongs to {owner}.\n")
@@ -330,10 +330,10 @@ def _say_whose() -> None:
 
 
 def _leave_interrupted() -> NoReturn:
-    """Leave at once, or in a few seconds if a pool of processes cannot be wound up, as may be after an interrupt."""
+    """Exit at once after an interrupt, or after a few seconds if a pool of processes cannot be wound up."""
     sys.stderr.write("asa: interrupted\n")
     sys.stderr.flush()
-    silence_output(2)  # a pool that was torn down complains when the interpreter ends, to nobody's use
+    silence_output(2)  # a pool that was torn down prints useless errors when the interpreter ends
     watchdog = threading.Timer(3.0, os._exit, args=(_INTERRUPTED,))
     watchdog.daemon = True
     watchdog.start()
@@ -341,28 +341,28 @@ def _leave_interrupted() -> NoReturn:
 
 
 def _is_of_a_closed_pipe(end: SystemExit) -> bool:
-    """Whether a library ended the process because the output's reader is gone."""
+    """Whether a library ended the process because the reader of the output is gone."""
     return isinstance(end.__context__, BrokenPipeError) and end.code == 1
 
 
 def _leave_unread() -> NoReturn:
-    """End quietly, with the code that a shell gives what such a pipe has killed."""
+    """Exit quietly, with the code that a shell reports for a process killed by a closed pipe."""
     silence_output()
     sys.exit(_NOBODY_READS)
 
 
 def _give_up(error: OSError) -> NoReturn:
-    """End when a file cannot be used, or what was found cannot be written, as on a full disk."""
+    """Exit because a file cannot be used or written, as on a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
     hint = "Free disk space, or write elsewhere." if is_full else "Check the path, its owner, and its permissions."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
-    silence_output()  # or the interpreter tries again, and complains again
+    silence_output()  # else the interpreter flushes again, and fails again
     sys.exit(1)
 
 
 def _own_up(error: Exception) -> NoReturn:
-    """End after an unexpected error, with the information that is needed to fix it."""
+    """Exit after an unexpected error, printing what is needed to fix it."""
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     *_, last = traceback.extract_tb(error.__traceback__)

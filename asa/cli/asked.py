@@ -1,4 +1,4 @@
-"""What a user asks to have run, and where: what `asa run` and `asa plan` take, and how it is read."""
+"""What a user asks to run, and where: the common options of `asa run` and `asa plan`, and how they are read."""
 
 from __future__ import annotations
 
@@ -91,31 +91,31 @@ WidthOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Forecasting:
-    """By what waits are to be predicted: the options of these names."""
+    """The options that choose how waits are predicted, by their names."""
 
     estimator: str
-    bank: str | None  # its folder; `none` for none, None for the usual one
-    history: int  # past jobs of everybody to learn at the beginning
+    bank: str | None  # the bank's folder; `none` for no bank, None for the usual one
+    history: int  # how many past jobs of all users to learn at the beginning
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRun:
-    """What is to run, where, and with what waits."""
+    """The workflow to run, the system to run it on, and how its waits are predicted."""
 
-    workflow: Workflow  # as it is to run here
-    source: str  # its file's path; empty for an installed one
-    parameters: dict[str, str]  # what the user gave for those of the file
-    opened: OpenedSite  # where it is to run
-    bank: Path | None  # folder of what is known of waits; None for none
-    forecasting: Forecasting  # by what waits are to be predicted
-    width: int | None  # in which stages of several shapes are asked for; None for what the strategy chooses
+    workflow: Workflow  # as it would run on this system
+    source: str  # path of the workflow's file; empty for an installed workflow
+    parameters: dict[str, str]  # given by the user for parameters of the file
+    opened: OpenedSite  # the batch system that it is to run on
+    bank: Path | None  # the bank's folder; None for no bank
+    forecasting: Forecasting  # how its waits are predicted
+    width: int | None  # of stages with several shapes; None to let the strategy choose
     only_look: bool  # whether nothing is to be submitted
-    quiet: bool  # whether to keep notes to oneself
+    quiet: bool  # whether to print no notes
 
     @contextmanager
     def connected(self, folder: Path) -> Iterator[Backend]:
-        """Open the batch system; what it cannot do then came before anything was submitted."""
+        """Open the batch system; if it lacks an ability, the error says that nothing was submitted."""
         from asa.cli.driving import opened
 
         guessed = bool(self.opened.why) and self.opened.backend != _HERE
@@ -126,7 +126,7 @@ class AskedRun:
             yield world
 
     def chosen(self, world: Backend, strategy: str) -> Chosen:
-        """Choose the estimator of its waits, and report it if the user did not name one."""
+        """Choose the estimator of waits, and report the choice if the user did not name one."""
         from asa.runner.begin import choose_estimator
 
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
@@ -137,7 +137,7 @@ class AskedRun:
         return chosen
 
     def _tell_of_partition(self, world: Backend) -> None:
-        """Say so where it is not known which jobs that are seen compete with the workflow's."""
+        """Say so if it is not known which visible jobs compete with the workflow's."""
         site, stages = world.capabilities, self.workflow.stages.values()
         if site.partition or len(site.partitions) < 2 or all(one.partition or one.local for one in stages):
             return
@@ -148,7 +148,7 @@ class AskedRun:
         )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
-        """Write down what is to run."""
+        """Return the plan of the run, to be stored in its folder."""
         from asa.cli.advise import learned
         from asa.cli.pooled import workflow_for
         from asa.runner.begin import plan_run
@@ -185,7 +185,7 @@ def read_asked(
     only_look: bool,
     quiet: bool = False,
 ) -> AskedRun:
-    """Read what is to run, check it, and find where; unless quiet, report what may go wrong, and where it will run."""
+    """Read and check the workflow, and find the batch system; unless quiet, print warnings and the choice made."""
     from asa.cli.revising import bank_folder
     from asa.core import plugins
     from asa.estimators.choice import AUTO
@@ -204,7 +204,7 @@ def read_asked(
     if opened.why and not quiet:
         sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
     bank = bank_folder(forecasting.bank)
-    if forecasting.bank is None and (refusal := bank_refusal(bank)):  # as a run that is resumed goes on without
+    if forecasting.bank is None and (refusal := bank_refusal(bank)):  # as for a resumed run
         sys.stderr.write(f"Note: the bank {bank} {refusal}\n")
         bank = None
     if not only_look:
@@ -214,7 +214,7 @@ def read_asked(
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
-    """Give each stage of several shapes one width, the widest up to the given one; note if there is none, or a guess.
+    """Give all stages with several shapes one width: the widest up to `width`. Note stages without one, and guesses.
 
     Raises `InputError`: no stage has several widths.
     """
@@ -238,7 +238,7 @@ def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow
 
 @contextmanager
 def _nothing_submitted(else_do: str = "") -> Iterator[None]:
-    """Say of a batch system that cannot be reached that nothing was done, and what to do."""
+    """If the batch system cannot be reached, add to the error that nothing was submitted, and what to do."""
     try:
         yield
     except UnavailableError as error:
@@ -250,10 +250,10 @@ def _nothing_submitted(else_do: str = "") -> Iterator[None]:
 
 
 def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, quiet: bool) -> None:
-    """Refuse what can never run well, and say what may keep it from running, such as a program that is not found."""
+    """Refuse a workflow that cannot run, and warn of what may keep it from running, such as a missing program."""
     from asa.spec.checks import check_here
 
-    problems = check_here(workflow, dict(parameters), looks_for_secrets=False)  # a run says it of all stages together
+    problems = check_here(workflow, dict(parameters), looks_for_secrets=False)  # secrets: once, for all stages
     wrong = next((one for one in problems if one.severity == "error"), None)
     if wrong is not None and not only_look:
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
@@ -263,7 +263,7 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
 
 
 def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:
-    """Read a workflow's file, or make an installed workflow, which may only be looked at."""
+    """Read a workflow's file, or make an installed workflow, which can be shown but not run."""
     from asa.core import plugins
     from asa.runner.begin import check_commands
     from asa.spec import load_workflow
@@ -276,7 +276,7 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
     elif given in plugins.names("asa.workflows"):
         make = plugins.load("asa.workflows", given)
         if cores is None:
-            if not only_look:  # a user who is asked for a width must not be refused for another reason afterwards
+            if not only_look:  # refuse before asking for a width
                 check_commands(given, _stages_of(make), is_model=True)
             raise InputError(
                 "is missing", where="--cores", hint="Give the cores of its widest stage, as in --cores 112."
@@ -291,14 +291,14 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
 
 
 def _stages_of(make: Callable[[int], Workflow]) -> Iterable[Stage]:
-    """Give the stages of an installed workflow at any width; none if it cannot be that wide."""
+    """Return the stages of an installed workflow, in any width; none if it cannot be made."""
     with suppress(InputError):
         return make(_ANY_CORES).stages.values()
     return ()
 
 
 def names_in(text: str, option: str) -> tuple[str, ...]:
-    """Read names with commas between them."""
+    """Read comma-separated names."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
         raise InputError("names nothing", where=option, hint="Give names, separated by commas.")
@@ -306,7 +306,7 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
 
 
 def counts_in(text: str | None, option: str = "--cores") -> tuple[int, ...]:
-    """Read core counts with commas between them; nothing if none are given."""
+    """Read comma-separated numbers of cores; empty if none are given."""
     try:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
     except ValueError:

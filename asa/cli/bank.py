@@ -1,4 +1,4 @@
-"""``asa bank``: what is known of queue waits, and handing it on."""
+"""``asa bank``: shows, exports, imports and deletes what is known of queue waits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ app = typer.Typer(help="Show, export, import and delete the queue waits that wer
 _BEGIN = "Fill it with `asa learn --from FILE` or `asa bank import FILE`."
 _SHOWN = 20
 _JUDGED = 100
-_FLOOR_S = 10.0  # the difference between a wait of 2 s and of 8 s does not matter
-_A_DATE_S = 1e8  # below, a clock began with its log and not in 1970
-_P50, _P90 = 4, 8  # places in a forecast
+_FLOOR_S = 10.0  # shorter waits count as this long: 2 s and 8 s are the same to a user
+_A_DATE_S = 1e8  # a smaller time counts from the log's begin, not from 1970
+_P50, _P90 = 4, 8  # indices in a forecast's quantiles
 
 BankOption = Annotated[
     Path | None,
@@ -46,7 +46,7 @@ def show(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what the bank has for each kind of job, and how good the predictions were."""
+    """Show the waits that the bank has for each kind of job, and how good the predictions were."""
     store = _opened(bank)
     records = store.read() if store is not None else []
     kinds = _kinds(records)
@@ -85,7 +85,7 @@ def export_(
 ) -> None:
     """Write the bank to one file that others can import. Users have pseudonyms in it.
 
-    They are made with a secret in the bank's folder: even a list of users does not show whose jobs are whose.
+    Pseudonyms are made with a secret in the bank's folder: a list of users does not reveal whose jobs are whose.
     """
     count = _needed(bank).export(file)
     sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
@@ -96,7 +96,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="A file that `asa bank export` wrote.", metavar="FILE")],
     bank: BankOption = None,
 ) -> None:
-    """Add the observations of a file to the bank. Those it has already are not added again."""
+    """Add the observations of a file to the bank. Observations that the bank already has are not added again."""
     from asa.estimators.store import WaitStore
 
     folder = _folder(bank)
@@ -117,7 +117,7 @@ def forget(
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete observations: those that meet all conditions given."""
+    """Delete the observations that meet all given conditions."""
     from asa.estimators.kept import drop
 
     matching = _matching(system, partition, source, older_than, everything=everything)
@@ -137,7 +137,7 @@ def forget(
             sys.stderr.write("Nothing was deleted.\n")
             return
     gone = store.forget(matching)
-    drop(store.folder)  # what was learned of them
+    drop(store.folder)  # what was learned from them
     sys.stderr.write(f"{counted(gone, 'observation')} deleted.\n")
 
 
@@ -196,7 +196,7 @@ def _matching(
 
 @dataclass(frozen=True, slots=True)
 class _GeometryRow:
-    """What is known of one geometry; None for what is not known."""
+    """What is known of one geometry; None for unknown values."""
 
     geometry: JobGeometry
     observations: int
@@ -208,7 +208,7 @@ class _GeometryRow:
 
 
 def _kinds(records: Sequence[WaitRecord]) -> list[_GeometryRow]:
-    """Sort records by geometry, the one seen most first."""
+    """Group records by geometry, the most frequent first."""
     geometries: dict[tuple[Any, ...], JobGeometry] = {}
     members: dict[JobGeometry, list[WaitRecord]] = {}
     for record in records:
@@ -244,7 +244,7 @@ def _share(verdicts: Any) -> float | None:
 
 
 def _is_within_2x(record: WaitRecord) -> bool | None:
-    """Whether p50 and the wait are within a factor of two; None where the wait was not seen whole."""
+    """Whether p50 and the wait are within a factor of two; None if the wait is censored."""
     if record.forecast is None or record.observation.kind != "exact":
         return None
     low, high = sorted((max(record.forecast[_P50], _FLOOR_S), max(record.observation.wait_s, _FLOOR_S)))
@@ -252,7 +252,7 @@ def _is_within_2x(record: WaitRecord) -> bool | None:
 
 
 def _is_within_p90(record: WaitRecord) -> bool | None:
-    """Whether the wait was at most p90; None where that is not known."""
+    """Whether the wait was at most p90; None if that is not known."""
     if record.forecast is None:
         return None
     within = record.observation.wait_s <= record.forecast[_P90]
@@ -286,7 +286,7 @@ def _moment(time_s: float) -> str:
 
     from asa.units import format_duration
 
-    if _A_DATE_S <= time_s < 253_402_300_800:  # the year 10000
+    if _A_DATE_S <= time_s < 253_402_300_800:  # before the year 10000
         return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d")
     return f"at {format_duration(time_s)}"
 

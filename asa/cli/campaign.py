@@ -1,4 +1,4 @@
-"""``asa campaign``: the paper's evaluation done anew, and every way of asking under every scheduler."""
+"""``asa campaign``: repeats the paper's evaluation, and compares every strategy under every scheduler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 class CampaignWay(StrEnum):
-    """How workflows are handed over."""
+    """How workflows are submitted."""
 
     BOTH = "both"
     SEQUENTIAL = "sequential"

@@ -1,4 +1,4 @@
-"""``asa cancel``: end a run, and its jobs."""
+"""``asa cancel``: ends a run and its jobs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def cancel(
 ) -> None:
     """Cancel a run: its pending and running jobs, and all that it would still submit.
 
-    A client that is at work on the run does it, within seconds; if there is none, this command does. `asa resume
-    --retry` continues from what completed. If the batch system cannot be reached, the next client that reaches it
-    cancels the jobs. --option is as for `asa resume`.
+    A client that is driving the run does it, within seconds; if there is none, this command does. `asa resume --retry`
+    continues from what completed. If the batch system cannot be reached, the next client that reaches it cancels the
+    jobs. --option is as for `asa resume`.
 
     Exit codes: 0 cancelled, or nothing to cancel; 1 failed, or not done yet; 2 the input cannot be used; 3 this is not
     the run's cluster, and nothing was touched; 130 interrupted.
@@ -53,14 +53,14 @@ def cancel(
     if not yes and sys.stdin.isatty():
         _ask(folder, state)
     changed = given_settings(settings)
-    wish = want(folder, stage)  # first of all, so that it is known even if this command fails
+    wish = want(folder, stage)  # first, so that the request stands even if this command fails
     try:
         with working(f"cancelling {folder.path.name}"):
             is_done = (
                 _by_its_client(folder, stage, changed) if folder.driver() else _by_ourselves(folder, stage, changed)
             )
     except OtherClusterError:
-        wish.unlink(missing_ok=True)  # it would end the run once its cluster is reached, or another is accepted
+        wish.unlink(missing_ok=True)  # else the next client would end the run
         raise
     except (BackendError, OSError) as error:
         text = (
@@ -82,7 +82,7 @@ def cancel(
 
 
 def _tell(folder: RunFolder, stage: str, text: str, output: Output) -> None:
-    """Say what was done."""
+    """Report what was done."""
     if output is Output.TABLE:
         sys.stderr.write(f"{text}\n")
         return
@@ -116,7 +116,7 @@ def _ask(folder: RunFolder, state: RunState) -> None:
 
 
 def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:
-    """Wait for the client that drives the run, which was asked; if it goes away, do it here."""
+    """Wait until the client that drives the run has cancelled it; if that client goes away, cancel it here."""
     until_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until_s:
         if _is_cancelled(folder):
@@ -128,7 +128,7 @@ def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bo
 
 
 def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:
-    """Write down that the run is to end, then drive it to its end: nothing is submitted any more."""
+    """Record that the run is to end, then drive it to its end: nothing more is submitted."""
     from asa.cli.driving import drive_here, opened, reopen
     from asa.cli.live import Silent
     from asa.runner.entries import Stopped
@@ -147,9 +147,9 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
             if read_state(folder)[0].outcome is None:
                 why = f"you cancelled stage {stage!r}" if stage else "you asked for it"
                 journal.append(Stopped("cancelled", why, now_s))
-            folder.take_requests()  # one that is left would end the run again once it goes on
+            folder.take_requests()  # a request that stays would end the run again once it is resumed
         drive_here(folder, facility, Silent())
-    except LeaseError:  # a client was quicker
+    except LeaseError:  # another client took over the run
         return _by_its_client(folder, stage, changed)
     return _is_cancelled(folder)
 

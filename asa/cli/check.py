@@ -1,4 +1,4 @@
-"""``asa check``: what is wrong with a workflow file, and what may keep the workflow from running here."""
+"""``asa check``: finds errors in a workflow file, and what may keep the workflow from running here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check(
 
 
 def _changed(workflow: str) -> list[Problem]:
-    """Say what the driver had read, of which the file was recorded, and what is another by now."""
+    """Report files that the recorded driver read and that have changed since."""
     from asa.spec import Problem
     from asa.spec.recorded import changed_since
 
@@ -84,7 +84,7 @@ def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:
 
 
 def _summary(problems: Sequence[Problem]) -> str:
-    """Count problems in words."""
+    """Count the problems in words."""
     counts = Counter(problem.severity for problem in problems)
     parts = [
         f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in ("error", "warning") if counts[kind]

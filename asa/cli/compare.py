@@ -1,4 +1,4 @@
-"""``asa compare``: strategies side by side on a simulated queue."""
+"""``asa compare``: compares strategies on a simulated queue."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _OUTPUT = "Print tables, or all runs for programs: as JSON, or as CSV (without t
 
 
 class RunsOutput(StrEnum):
-    """How to print."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
 
 
-_OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
+_OF_THE_SITE = ("grow", "shrink")  # settings of the machine, not of a scheduler
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = ("big-job", "per-stage", "asa", "chained", "asa-plan")
 _OWN_SHAPES = "asa-plan:shapes=own"
@@ -252,7 +252,7 @@ def compare(
 
 
 def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
-    """Name the strategies; to show the value of choosing shapes, also the same plans without it."""
+    """Name the strategies; if stages have several shapes, add the same plans without a choice of shapes."""
     if strategies is not None:
         return names_in(strategies, "--strategies")
     is_moldable = any(stage.moldable for stage in workflow.stages.values())
@@ -260,7 +260,7 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
 
 
 def _at_prices(prices: Sequence[str]) -> tuple[str, ...]:
-    """Name the strategies that choose at the prices given."""
+    """Name the strategies that plan at the given prices."""
     from asa.studies.compare.frontier import AT_PRICE
     from asa.units import parse_price
 
@@ -271,12 +271,12 @@ def _at_prices(prices: Sequence[str]) -> tuple[str, ...]:
         except InputError as error:
             raise InputError(error.message, where="--price", hint=error.hint) from None
         amount = f"{float(f'{3600 / price_s:.6g}'):.9f}".rstrip("0").rstrip(".") if price_s else "0"
-        found.append(f"{AT_PRICE}{amount} core-h/h" if amount != "0" else f"{AT_PRICE}{price_s:g}")  # short, for tables
+        found.append(f"{AT_PRICE}{amount} core-h/h" if amount != "0" else f"{AT_PRICE}{price_s:g}")  # short
     return tuple(dict.fromkeys(found))
 
 
 def _with_frontier(runs: Sequence[CompareRun]) -> list[dict[str, Any]]:
-    """Give all runs, each with whether the means of its strategy at its size are on the frontier, and at what price."""
+    """Return all runs as data, with whether their strategy is on the frontier of means, and the price of an hour."""
     from asa.studies.compare.frontier import frontier_rows
     from asa.studies.compare.table import cells_of
 
@@ -292,7 +292,7 @@ def _with_frontier(runs: Sequence[CompareRun]) -> list[dict[str, Any]]:
 
 
 def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> dict[str, Any]:
-    """Tell what is set of a simulator: of another than the usual one all is its own."""
+    """Return the settings of the simulator; a backend other than the usual one has only its own."""
     if backend != _SIMULATED:
         if scheduler is not None:
             raise InputError(
@@ -336,7 +336,7 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
 
 def _simulators() -> list[str]:
-    """Name the installed backends that open equal worlds; one that cannot be loaded is left out."""
+    """Name the installed backends that can simulate; leave out those that cannot be loaded."""
     from asa.core import plugins
 
     found = []
@@ -347,7 +347,7 @@ def _simulators() -> list[str]:
 
 
 class _Fixed:
-    """A workflow that is as wide as it is."""
+    """A workflow file, whose width is fixed."""
 
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
@@ -359,7 +359,7 @@ class _Fixed:
 def workflow_of(
     given: str, cores: str | None, widths: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
-    """Find the workflow that was named, as a function of its peak cores, and those."""
+    """Return a function from peak cores to the named workflow, and the peak cores to compare."""
     from asa.core import plugins
     from asa.spec import load_workflow
     from asa.studies.compare.study import workflow_maker
@@ -395,7 +395,7 @@ def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
 
 
 def _check_files(results: Path | None, plot: Path | None, page: Path | None) -> None:
-    """Refuse before anything is simulated what could not be written."""
+    """Before simulating, refuse output files that could not be written."""
     if plot is not None:
         from asa.core.drawing import check_figure_path
 
@@ -425,7 +425,7 @@ def _write_files(
 
 
 def _of_estimator(comparison: Comparison) -> str:
-    """Print the estimator, and what it had learned."""
+    """Name the estimator, and what it had learned."""
     learned = "the workflow's own jobs, from one replication to the next: replications are not independent"
     if comparison.history:
         learned = f"the last {comparison.history} jobs before each replication"

@@ -1,4 +1,4 @@
-"""What a shell completes: names that are installed or on the disk. Whatever goes wrong, nothing is completed."""
+"""Shell completion of installed names and of files. On any error it completes nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NONE_SUCH = "?"
 
 
 def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    """Give the names that begin with what is typed so far."""
+    """Return the names that begin with the text typed so far."""
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_names(group: str) -> Callable[[str], list[str]]:
-    """Complete a name of an entry-point group, also the last of several with commas between them."""
+    """Complete a name of an entry-point group, also the last one of a comma-separated list."""
 
     def complete(incomplete: str) -> list[str]:
         from asa.core import plugins
@@ -34,14 +34,14 @@ complete_schedulers = complete_names("asa.schedulers")
 
 
 def complete_workflows(incomplete: str) -> list[str]:
-    """Complete an installed workflow, a workflow file, or a folder on the way to one."""
+    """Complete an installed workflow, a workflow file, or a folder that may contain one."""
     from asa.core import plugins
 
     return [*beginning(incomplete, plugins.names("asa.workflows")), *complete_files(incomplete)]
 
 
 def complete_files(incomplete: str) -> list[str]:
-    """Complete a workflow file, or a folder on the way to one."""
+    """Complete a workflow file, or a folder that may contain one."""
     folder, slash, name = incomplete.rpartition("/")
     found: list[str] = []
     with suppress(OSError):
@@ -62,28 +62,28 @@ def complete_sites(incomplete: str) -> list[str]:
 
 
 def complete_systems(incomplete: str) -> list[str]:
-    """Complete a simulated centre."""
+    """Complete the name of a simulated centre."""
     return beginning(incomplete, ("hpc2n", "uppmax"))
 
 
 def complete_params(ctx: Any, incomplete: str) -> list[str]:
-    """Complete a parameter of the workflow file that is named before."""
+    """Complete a parameter of the workflow file on the command line."""
     from asa.spec import parameters_of
 
-    with suppress(Exception):  # a shell has no use for what is wrong with a file
+    with suppress(Exception):  # a shell cannot show an error
         workflow = ctx.params.get("workflow") or next(word for word in ctx.args if word.endswith(".toml"))
         return beginning(incomplete, (f"{name}=" for name in parameters_of(workflow)))
     return []
 
 
 def complete_options(ctx: Any, incomplete: str) -> list[str]:
-    """Complete an option of the backend that is named before, or of that which would be taken."""
+    """Complete an option of the backend on the command line, or of the default backend."""
     from asa.errors import InputError
     from asa.sites import open_facility
 
     try:
         open_facility(ctx.params.get("backend"), ctx.params.get("site"), {_NONE_SUCH: ""})
-    except InputError as error:  # which lists what there is
+    except InputError as error:  # its hint lists the options
         names = (error.hint or "").rpartition("Known: ")[2].rstrip(".").split(", ")
         return beginning(incomplete, (f"{name}=" for name in names if name.isidentifier()))
     return []

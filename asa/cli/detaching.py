@@ -1,4 +1,4 @@
-"""Runs that go on without a client that stays: what the site allows, and the jobs that drive them."""
+"""Runs that continue while no client stays: which ways the site allows, and the jobs that drive them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ KeeperOption = Annotated[
 
 
 def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
-    """Choose a way to keep a run that is available here.
+    """Choose a way to keep a run going that is available here.
 
-    Raises `InputError`: the given one, or none, is available; it says why.
+    Raises `InputError`: the requested way, or every way, is unavailable; the message says why.
     """
     from asa.cli.pooled import POOL
     from asa.keepers import possible
@@ -85,7 +85,7 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
 def checked_walltime_s(text: str) -> float:
     """Read the walltime of a keeper's job.
 
-    Raises `InputError`: it is no time, or too short.
+    Raises `InputError`: it is not a time, or too short.
     """
     from asa.keepers.job import SHORTEST_S
 
@@ -96,7 +96,7 @@ def checked_walltime_s(text: str) -> float:
 
 
 def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, **how: Any) -> None:
-    """Have a run looked at from now on, look once, and say how it goes on; `how` is that of `look`."""
+    """Install the keeper of a run, look at the run once, and say how it goes on; `how` is passed to `look`."""
     from asa import keepers
     from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
@@ -113,7 +113,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     except AsaError as error:
         hint = f"{error.hint or ''} The run is created, but nothing continues it: {command('resume', folder)}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
-    with suppress(LeaseError), ExitStack() as exits:  # it may be looked at already
+    with suppress(LeaseError), ExitStack() as exits:  # the keeper may already be looking at the run
         look(folder, connecting(near, exits), **how)
     sys.stderr.write(
         f"{folder.path.name} goes on unattended: {made.text}.\n  watch:    {command('status', folder)}\n  cancel:  "
@@ -122,7 +122,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
 
 
 def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
-    """Name all variables that later jobs will not have, before a run is detached, and first those that stages use."""
+    """Before a run is detached, name all variables that later jobs will lack; warn of those that stages use."""
     from asa.spec.withheld import dollars, uses_of
 
     left = left_out(os.environ)
@@ -143,7 +143,7 @@ def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
 
 
 def connecting(facility: Facility, exits: ExitStack) -> Callable[[RunFolder], Backend]:
-    """Give what opens a batch system for a run, from the folder in which it was begun."""
+    """Return a function that opens a run's batch system from the run's folder."""
     from asa.cli.driving import in_its_folder, opened
 
     def connect(one: RunFolder) -> Backend:
@@ -156,7 +156,7 @@ def connecting(facility: Facility, exits: ExitStack) -> Callable[[RunFolder], Ba
 def _submit_keeper(
     folder: RunFolder, facility: Facility, now: KeptRun, walltime_s: float, after_s: float | None
 ) -> None:
-    """Ask for a job of a chain, to begin after so many seconds; it is noted once it was accepted."""
+    """Submit the keeper's job, which begins after `after_s` seconds, and record it once it is accepted."""
     from asa import keepers
     from asa.keepers import job
 
@@ -175,7 +175,7 @@ def _submit_keeper(
 
 @contextmanager
 def _opened(folder: RunFolder, facility: Facility) -> Iterator[Backend]:
-    """Open the batch system in addition to the client that drives the run."""
+    """Open a second connection to the batch system, next to that of the client that drives the run."""
     from asa.cli.driving import in_its_folder, opened
 
     with in_its_folder(folder), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:
@@ -188,7 +188,7 @@ def _sleep(seconds: float) -> bool:
 
 
 def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
-    """Drive a run from its n-th job of one core, which may run so long, and have the next such job follow."""
+    """Drive a run from the keeper's n-th job, until its walltime is nearly over, and submit the next job."""
     from asa import keepers
     from asa.cli.driving import Detached, drive_here, reopen
     from asa.cli.live import Silent
@@ -197,7 +197,7 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
     began_s = time.monotonic()
     now = keepers.kept(folder.path)
     if now is None or now.way is not Way.JOB or number < now.number - 1:
-        return  # it is looked after otherwise, or by a later job
+        return  # the run has another keeper, or a later job drives it
     now.take_over()
     facility = reopen(folder, {})
     if has_ended(read_state(folder)[0]):
@@ -216,18 +216,18 @@ def keep(folder: RunFolder, number: int, walltime_s: float) -> None:
                 with nullcontext() if is_followed else _interrupted_after(6 * _BUSY_S, to_ask_again):
                     drive_here(folder, facility, Silent())
                 has_come_to_an_end = True
-            except (LeaseError, UnavailableError):  # the job before, or a person; or there is no answer
+            except (LeaseError, UnavailableError):  # another client drives the run, or the batch system does not answer
                 time.sleep(_BUSY_S)
             except Detached:
                 if not to_ask_again.is_set():
-                    break  # its time is over, or somebody ends it
+                    break  # the walltime is nearly over, or somebody ends the job
     if has_come_to_an_end:
         end_keeper(folder, facility)
 
 
 @contextmanager
 def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]:
-    """Have this process signalled to end after a while, which a client that drives a run does in good order."""
+    """Send this process SIGTERM after a while; the client that drives a run then leaves in good order."""
 
     def interrupt() -> None:
         is_so.set()
@@ -243,7 +243,7 @@ def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]
 
 
 def _is_followed(folder: RunFolder, facility: Facility, following: KeptRun, walltime_s: float, after_s: float) -> bool:
-    """Ask for the next job of a chain; say whether there is one."""
+    """Submit the next job of a chain; return whether it was accepted."""
     try:
         _submit_keeper(folder, facility, following, walltime_s, max(after_s, 0.0))
     except AsaError as error:
@@ -253,7 +253,7 @@ def _is_followed(folder: RunFolder, facility: Facility, following: KeptRun, wall
 
 
 def end_keeper(folder: RunFolder, facility: Facility) -> None:
-    """Let nothing look any more at a run that has ended."""
+    """Remove the keeper of a run that has ended."""
     from asa import keepers
 
     now = keepers.kept(folder.path)
@@ -266,6 +266,6 @@ def end_keeper(folder: RunFolder, facility: Facility) -> None:
 
 
 def has_ended(state: RunState) -> bool:
-    """Whether nothing is left to be done of a run."""
+    """Whether a run has ended, and none of its jobs is left."""
     is_settled = not state.jobs.unfinished() and state.jobs.open_intent is None and not state.jobs.doubtful
     return state.outcome is not None and is_settled

@@ -1,4 +1,4 @@
-"""``asa doctor``: what a site is like, and what asa makes of it."""
+"""``asa doctor``: examines a site, and whether asa works there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SiteOption = Annotated[
         show_default=False,
     ),
 ]
-_HERE = ("", ".")  # where one is, as an entry of a list of folders
+_HERE = ("", ".")  # the current folder, as an entry of a search path
 _SYMBOLS = {"good": ("✔ good", "green"), "note": ("! note", "yellow"), "bad": ("✘ bad", "bold red")}
 
 
@@ -102,7 +102,7 @@ def doctor(
 
 
 def _of_owners() -> Iterator[Finding]:
-    """Name all of the user's own that asa does not act on, as others can change it, with one command that mends it."""
+    """Report the user's files that asa ignores because others can change them, with one command that repairs all."""
     from asa.backend import Finding
     from asa.core import owned
     from asa.estimators.store import default_folder
@@ -114,7 +114,7 @@ def _of_owners() -> Iterator[Finding]:
     try:
         bank, runs, called = default_folder().absolute(), default_runs_folder().absolute(), cron.scripts_folder()
         sites, trusted = sorted(sites_folder().glob("*.toml")), owned.trusted_file()
-    except (AsaError, RuntimeError):  # nobody's home is known here
+    except (AsaError, RuntimeError):  # the home folder is unknown here
         return
     lone = [path for path in (*sites, trusted, called) if _is_open(path)]
     wholes = [folder for folder in (bank, called / "local") if any(map(_is_open, (folder, *folder.glob("*"))))]
@@ -136,7 +136,7 @@ def _of_owners() -> Iterator[Finding]:
 
 
 def _of_search_paths() -> Iterator[Finding]:
-    """Name variables by which every program takes files of the folder in which it starts, whoever put them there."""
+    """Report search paths by which every program loads files of the current folder, whoever put them there."""
     from asa.backend import Finding
 
     for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH"):
@@ -158,7 +158,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _of_this_computer(backend: str) -> Iterator[Finding]:
-    """Say how a run can go on here without a client that stays."""
+    """Say how a run can go on here while no client stays."""
     import resource
 
     from asa.backend import Finding

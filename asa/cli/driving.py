@@ -1,4 +1,4 @@
-"""Driving a run from the command line: watched by its user, left in good order, summed up at the end."""
+"""Drives a run from the command line: shows it to its user, leaves it in good order, sums it up at the end."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _DETACHED = 130
 _LAST_LINES = 10
-_MAX_LISTED = 3  # of the stages that failed
+_MAX_LISTED = 3  # failed stages
 _LONG_S = 5.0
 _COMPILERS = ("numba", "llvmlite")
-_COMPILING_S = 10.0  # that a compiler is waited for when the client is asked to leave
-_PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
-_UNWINDING_S = 5.0  # until a second request is accepted
+_COMPILING_S = 10.0  # how long a client that is asked to leave waits for a compiler
+_PATIENCE_S = 1.0  # how long a client that is asked to leave waits for other work
+_UNWINDING_S = 5.0  # a second request is ignored for this long
 _WHY = {
     signal.SIGINT: "it was interrupted (SIGINT)",
     signal.SIGTERM: "it was asked to end (SIGTERM)",
@@ -49,7 +49,7 @@ _UNREAD = "its output was not read any more"
 
 
 class Detached(SystemExit):
-    """The user left; the run goes on without a client."""
+    """The client leaves; the run goes on without it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(_DETACHED)
@@ -58,7 +58,7 @@ class Detached(SystemExit):
 
 @contextmanager
 def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
-    """Open a backend, and close it if that is of any use to it."""
+    """Open a backend, and close it afterwards if it can be closed."""
     from asa.backend import check_backend
 
     with ExitStack() as exits:
@@ -72,7 +72,7 @@ def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
 
 @contextmanager
 def _patience(what: str) -> Iterator[None]:
-    """Say on stderr what takes so long, if something does."""
+    """If a step takes long, say on stderr which one."""
     timer = threading.Timer(_LONG_S, lambda: _say(f"Still {what} ...\n"))
     timer.daemon = True
     timer.start()
@@ -84,9 +84,9 @@ def _patience(what: str) -> Iterator[None]:
 
 @contextmanager
 def in_its_folder(run: RunFolder) -> Iterator[None]:
-    """Change to the folder in which a run was begun, and its stages run.
+    """Change to the folder in which a run was begun, where its stages run.
 
-    Raises `InputError`: it does not exist.
+    Raises `InputError`: the folder does not exist.
     """
     where = run.plan.folder or "."
     if not Path(where).is_dir():
@@ -121,13 +121,13 @@ def drive_here(
     revised: Workflow | None = None,
     greeting: str = "",
 ) -> RunResult:
-    """Drive a run until it ends, and show its user how it goes, once it is certain that this client drives it.
+    """Drive a run until it ends, and show its progress as soon as this client holds the run's lease.
 
-    A signal that was ignored when this client was started, as by `nohup`, stays ignored. If the terminal is gone
-    without such a signal, as after `disown`, nothing is written to it any more, and the run goes on.
+    A signal that was ignored when this client was started, as by `nohup`, stays ignored. If the terminal disappears
+    without such a signal, as after `disown`, the client writes nothing more to it, and the run goes on.
 
-    Raises `Detached`: the user left, the terminal was closed, this computer shuts down, or the output's reader is gone.
-    The run's folder is left in good order, and its `client.log` says why.
+    Raises `Detached`: the user left, the terminal was closed, this computer shuts down, or the reader of the output is
+    gone. The run's folder is left in good order, and its `client.log` says why.
     """
     from asa.runner.driver import drive
     from asa.runner.local_stages import with_local_stages
@@ -138,7 +138,7 @@ def drive_here(
         try:
             exits.close()
             _say_why(folder, why)
-        finally:  # an error would be lost where this is called; a run survives that its client is killed
+        finally:  # the caller would lose an error, and a run survives that its client is killed
             os._exit(_DETACHED)
 
     try:
@@ -165,7 +165,7 @@ def drive_here(
 
 @contextmanager
 def if_heard() -> Iterator[None]:
-    """Say something; that the terminal is gone to which it is said is no failure."""
+    """Ignore that the terminal is gone when the block writes to it."""
     try:
         yield
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -177,7 +177,7 @@ def if_heard() -> Iterator[None]:
 
 
 def _silence_lost_terminal() -> None:
-    """Send nowhere what was to go to a terminal that is gone; what goes to a file still does."""
+    """Redirect stdout and stderr, if their terminal is gone, to the null device; files stay."""
     for descriptor in (1, 2):
         try:
             os.write(descriptor, b"")
@@ -186,7 +186,7 @@ def _silence_lost_terminal() -> None:
 
 
 def _say(text: str) -> None:
-    """Say something on stderr, if that can be."""
+    """Write to stderr, if that is possible."""
     if sys.stderr is None:
         return
     try:
@@ -213,12 +213,12 @@ def _say_why(folder: RunFolder, why: str) -> None:
 class _Departures:
     """Ctrl-C, a closed terminal, a request to end: each stops the client, but not in the middle of a submission.
 
-    A sleeping client stops at once. A busy one stops at its next sleep, or after a second unless it is submitting; it
-    stops at once if asked twice, except by a closed terminal, which may send its signal twice. While code is being
-    compiled, which no exception can end, it goes on for a short time, and then exits without unwinding.
+    A sleeping client stops at once. A busy one stops at its next sleep, or after a second unless it is submitting. A
+    second request stops it at once, but not a second SIGHUP: a closed terminal may send that signal twice. A compiler
+    cannot be stopped by an exception: the client waits for it for a short time, and then exits without unwinding.
 
-    `leave`: leaves at once, with a reason.
-    `is_submitting`: returns whether a job was sent, and its answer is still missing.
+    `leave`: exits at once, with a reason.
+    `is_submitting`: returns whether a job was sent whose answer is still missing.
     `is_unattended`: whether to ignore a closed terminal, as under `nohup`.
     """
 
@@ -232,7 +232,7 @@ class _Departures:
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Heed signals, but not those that are ignored; as they were, after."""
+        """Handle the signals that are not ignored; restore their handlers at the end."""
         numbers = [number for number in _WHY if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._ask) for number in numbers}
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._insist)
@@ -244,18 +244,18 @@ class _Departures:
                 signal.signal(number, handler)
 
     def rest(self) -> None:
-        """Nothing is under way now: go if that is wanted."""
+        """Between two steps of work: leave, if that was requested."""
         self.is_acting = False
         if self.why:
             self._go()
 
     def want(self, why: str) -> None:
-        """Go at the next rest."""
+        """Leave at the next rest."""
         self.why = self.why or why
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if time.monotonic() - self._went_s < _UNWINDING_S:
-            return  # it is going
+            return  # it is already leaving
         is_urged = bool(self.why) and number != signal.SIGHUP
         self.want(_WHY[signal.Signals(number)])
         self._asked_s = min(self._asked_s, time.monotonic())
@@ -264,10 +264,10 @@ class _Departures:
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def _insist(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's shape
-        self.want("it was sent SIGALRM")  # a user's, if there was no request before
+        self.want("it was sent SIGALRM")  # from the user, if nothing was requested before
         self._asked_s = min(self._asked_s, time.monotonic())
         if _is_compiling(frame) and time.monotonic() < self._asked_s + _COMPILING_S:
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)  # also where no timer was set
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)  # start the timer even if none was running
         elif not self._is_submitting():
             self._go(frame)
 
@@ -280,14 +280,14 @@ class _Departures:
 
 
 def _is_compiling(frame: FrameType | None) -> bool:
-    """Say whether a compiler is at work, whose calls from C lose an exception, and which does not recover from one."""
+    """Whether a compiler is running: exceptions in its callbacks from C are lost, and it does not recover from one."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in _COMPILERS:
         frame = frame.f_back
     return frame is not None
 
 
 class _Watch:
-    """Shows a run while it is driven, and gives signs of life."""
+    """Shows a run while it is driven, and records for other clients that this one is alive."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class _Watch:
         self._wake_s: float | None = None
 
     def connect(self, run: RunFolder) -> Backend:
-        """Open the batch system; jobs run in the folder in which the run was begun."""
+        """Open the batch system, in the folder in which the run was begun."""
         with in_its_folder(run):
             _say(self._greeting)
             run.log_begin()
@@ -322,22 +322,22 @@ class _Watch:
         return self._backend
 
     def on_record(self, record: Record) -> None:
-        """Show what happened."""
+        """Show an event."""
         self._records.append(record)
-        self._notice(None)  # news of a job ends a trouble, and is shown after that
+        self._notice(None)  # an event ends a trouble, and is shown after that news
         with self._read_by_somebody():
             self._display.happened(record)
 
     def on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:
-        """Keep the run's state, which is shown while it sleeps."""
+        """Keep the run's state, to show it while the client sleeps."""
         [self._state], self._wake_s = states, wake_s
         self._heard = backend.condition
         self._notice(self._state)
         self.departures.rest()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep, renewing what is shown and giving signs of life."""
-        if self._state is not None:  # else it is being connected to
+        """Sleep; meanwhile update the display and record that this client is alive."""
+        if self._state is not None:  # without a state, the client is still connecting
             self._notice(self._state)
         self.departures.rest()
         self._sign()
@@ -353,14 +353,14 @@ class _Watch:
         return is_wanted
 
     def _notice(self, state: RunState | None) -> None:
-        """Tell what has changed that is no event, with the batch system and of a run's jobs."""
+        """Show news that are no events of the run: about the batch system, and about its jobs."""
         for notice in self._notices.news(self._backend.condition, state, self._backend.now()):
             with self._read_by_somebody():
                 self._display.noticed(notice)
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show the run from its beginning to its end."""
+        """Show the run until it ends."""
         with ExitStack() as exits:
             with self._read_by_somebody():
                 exits.enter_context(self._display)
@@ -368,9 +368,9 @@ class _Watch:
 
     @contextmanager
     def _read_by_somebody(self) -> Iterator[None]:
-        """Print something; if its reader is gone, as in `asa run | head`, leave as if the user had left.
+        """Print something; if the reader is gone, as in `asa run | head`, leave as if the user had left.
 
-        An unattended client goes on, and so does one whose terminal is gone, or whose output cannot be written: the run
+        An unattended client continues, as does one whose terminal is gone or whose output cannot be written: the run
         matters more.
         """
         try:
@@ -389,7 +389,7 @@ class _Watch:
         return remedy_on(self._facility, self._folder, trouble)
 
     def _sign(self) -> None:
-        """Write the news since the last pass of the loop, for other clients."""
+        """Record the client's state for other clients."""
         if self._state is None or (heard := self._backend.condition) == self._heard:
             return
         self._heard = heard
@@ -417,7 +417,7 @@ class _Watch:
 
 
 def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
-    """Say how a run ended, and what to do; return the exit code."""
+    """Say how a run ended, and what to do next; return the exit code."""
     from asa.cli.runs import retry_command
     from asa.cli.screen import summary
     from asa.cli.standing import standing_of

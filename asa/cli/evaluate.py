@@ -1,4 +1,4 @@
-"""``asa evaluate``: how well estimators would have predicted the waits of a log."""
+"""``asa evaluate``: measures how well estimators would have predicted the waits of a log."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from asa.studies.accuracy.scores import Score
     from asa.studies.accuracy.start_estimates import StartEstimates
 
-_CHOOSERS = ("asa", "asa-queue", "queue", "median", "last")  # if none are named, those that choose
-MAX_TIMES = 10_000  # of each log, at which jobs are put into the queue
-_COURSES = 10  # of waits, in Fig. 5
-_SMALL = 50_000  # predictions for which further processes would not be worth their start
+_CHOOSERS = ("asa", "asa-queue", "queue", "median", "last")  # estimators for --choices, if none are named
+MAX_TIMES = 10_000  # per log, the number of times at which jobs are simulated
+_COURSES = 10  # of waits, drawn as in Fig. 5
+_SMALL = 50_000  # with fewer predictions, more processes take longer to start than they save
 
 
 def evaluate(
@@ -113,7 +113,7 @@ def evaluate(
     failures: list[AsaError] = []
     makers = (
         {} if names is None else installed(names, on_failure=failures.append)
-    )  # a typing error is reported before logs are read
+    )  # report a misspelt name before reading logs
     histories, estimates = _read(traces, limit)
     if plot is not None and not histories:
         raise InputError(
@@ -168,7 +168,7 @@ def _evaluate_choices(
     *,
     as_json: bool,
 ) -> None:
-    """Judge choices of widths."""
+    """Measure how good choices of widths by predictions are."""
     from asa.cli.progress import print_found, with_progress
     from asa.core import plugins
     from asa.studies.accuracy.study import installed
@@ -192,7 +192,7 @@ def _check_asked(by: str | None) -> None:
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:
-    """Refuse what cannot be written, before anything takes long; and say what will take longer than it need."""
+    """Refuse output files that cannot be written; warn if numba is missing, since estimators are slow without it."""
     check_page(page, "accuracy")
     if plot is not None:
         from asa.core.drawing import check_figure_path
@@ -205,7 +205,7 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
 
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:
-    """Read each file as what it is, by its name."""
+    """Read each file, as a job history or as start estimates."""
     from asa.history import read_history
     from asa.studies.accuracy.start_estimates import read_start_estimates
 

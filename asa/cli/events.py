@@ -1,4 +1,4 @@
-"""What happens in a run, a line an event."""
+"""Writes the events of a run, one line each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from asa.units import format_duration
 
 
 def event_line(record: Record) -> str | None:
-    """Say in one line what happened, and when; None if that is of no interest to a reader.
+    """Describe an event in one line, with its time; None if readers need not see it.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def event_line(record: Record) -> str | None:
 
 
 def notice_line(notice: Notice) -> str:
-    """Say in one line what was noticed, and when.
+    """Describe a notice in one line, with its time.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
         case Cancelled(job_id=job_id, reason=reason):
             return f"job {job_id} is cancelled{_because(reason)}"
         case Observed(bound="exact", wait_s=wait_s, predicted_wait_s=predicted_s):
-            # predicted, or assumed where hardly any wait was known
+            # the prediction, or a default where hardly any wait was known
             counted_on = f", {format_duration(predicted_s)} predicted" if predicted_s is not None else ""
             return f"waited {format_duration(wait_s)} in the queue{counted_on}"
         case StageStarted():

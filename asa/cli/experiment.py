@@ -1,4 +1,4 @@
-"""``asa experiment``: experiments on real logs, each a command that prints its table."""
+"""``asa experiment``: experiments on recorded logs; each command prints its table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app = typer.Typer(help="Experiments on recorded logs.", no_args_is_help=True)
 
 
 class Age(StrEnum):
-    """Which rules for the age of dependent jobs are tried."""
+    """Whether dependent jobs gain priority by age while they are blocked."""
 
     BOTH = "both"
     ACCRUES = "accrues"
@@ -137,8 +137,8 @@ def shapes(
 ) -> None:
     """Compare asa-plan choosing shapes with asa-plan at each single width, on recorded logs.
 
-    Each stage may be asked for on 7 to 224 cores. The references are known in hindsight only: the one width that was
-    best over all starts, and of each start the width that was best then.
+    Each stage may be asked for on 7 to 224 cores. Two references are known only in hindsight: the width that was best
+    over all starts, and the width that was best at each start.
 
     Example: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """

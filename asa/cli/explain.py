@@ -1,4 +1,4 @@
-"""``asa explain``: why a stage is where it is, and what can be done."""
+"""``asa explain``: says why a stage is in its state, and what can be done."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _print_json(run: RunStanding, about_run: list[str], about_stages: list[tuple
 
 
 class _Verbatim(str):
-    """A line that is not broken: a command to be typed, or what a job wrote."""
+    """A line that must not be wrapped: a command to type, or output of a job."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 
 
 def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:
-    """Say how to continue a run that nothing continues; only its user can."""
+    """Say how to continue a run that has no client, if the reader may."""
     if run.state == "detached" and not run.kept and not run.refusal:
         yield f"Submitted jobs go on, but nothing more is submitted{_until(run)}"
         if not run.owner:
@@ -202,7 +202,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 
 
 def _other_jobs(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say what became of its other jobs: of one that it lacks, and of its last attempt."""
+    """Describe the stage's other jobs: one that is not accepted yet, and its last attempt."""
     if stage.job_id is not None:
         yield from _not_accepted(folder, run, stage)
     if stage.retried:
@@ -235,7 +235,7 @@ def _out(state: RunState, stage: StageStanding) -> Iterator[str]:
 
 
 def _before(state: RunState, run: RunStanding, name: str) -> Iterator[str]:
-    """Tell the chain of stages that it waits for, the nearest first."""
+    """Describe the chain of stages that the stage waits for, the nearest first."""
     by_name = {stage.stage: stage for stage in run.stages}
     seen, ahead = {name}, list(state.stages[name].stage.after)
     while ahead:
@@ -276,7 +276,7 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
 
 
 def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
-    """Say why asa itself cancelled a job: the batch system's reason adds nothing."""
+    """Say why asa cancelled a job; the batch system's reason would add nothing."""
     return f"Job {job_id} {'was' if is_over else 'is being'} cancelled by asa, since {why}."
 
 
@@ -295,7 +295,7 @@ def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
 
 
 def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iterator[str]:
-    """Say what the batch system gave as the reason; with `stale`, which says of when that is, no word to wait on."""
+    """Give the batch system's reason; with `stale`, which says how old it is, without advice to wait."""
     if stale:
         yield stale
     if not stage.reason:
@@ -307,7 +307,7 @@ def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iter
 
 
 def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say why a submitted job is not accepted, as by a limit on the user's jobs."""
+    """Say why the batch system does not accept a job, as by a limit on the user's jobs."""
     if stage.not_accepted is None:
         return
     since_s, reason = stage.not_accepted
@@ -325,7 +325,7 @@ def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> 
 
 
 def _delay(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say for how long yet it waits for others to have run."""
+    """Say how much longer other stages must have run before this one begins."""
     asked = state.workflow.stages[stage.stage]
     left_s = state.stages.pauses_s().get(stage.stage, 0.0) - run.now_s
     if stage.state == "waiting" and asked.start_delay_s and left_s > 0:
@@ -386,12 +386,12 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
 
 
 def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
-    """Say what its job did not have: variables that go on to no job by themselves, those first that the stage uses."""
+    """Name the variables that the stage's job did not get, first those that the stage uses."""
     from asa.core.safe import is_safe
     from asa.core.variables import secrets_of
     from asa.spec.withheld import dollars, remedy, sounds_secret, uses_of
 
-    is_own = is_safe(folder.path)  # else no files are read that others may have named
+    is_own = is_safe(folder.path)  # else read no files, since others may have named them
     if names := [use.name for use in uses_of(stage, folder.plan.folder if is_own else None, sounds_secret)]:
         yield (
             f"It uses {dollars(names)}, which it has not asked for: variables that hold secrets go on to stages that "

@@ -1,4 +1,4 @@
-"""``asa export``: workflows in the formats of others."""
+"""``asa export``: writes workflows in other tools' formats."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def wfformat(
 
 
 def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
-    """Give the workflow of a run that completed, and its times."""
+    """Return the workflow of a run that completed, and its times."""
     from asa.importers.wfformat import Measured
     from asa.metrics import idle_times, without
     from asa.records import RunEnded, RunStarted

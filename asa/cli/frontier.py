@@ -1,4 +1,4 @@
-"""What time costs: plans than which none is better in both time and core-hours, and what an hour sooner costs there."""
+"""What time costs: the plans that are best in time or core-hours, and the price of an hour between two of them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from asa.report.frontier import PlanAmongOthers
     from asa.strategies.planning import Outlook, Sketch
 
-_MOST = 8  # rows; of more, those are left out that differ least from their neighbours
+_MOST = 8  # rows; of more plans, those closest to their neighbours are left out
 _FEW_JOBS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOnFrontier:
-    """A plan on the frontier."""
+    """A plan than which no other is better in both time and core-hours."""
 
     name: str
-    cores: tuple[int, ...]  # of its jobs
-    time_s: float  # to the end of everything, as plans are chosen by it
+    cores: tuple[int, ...]  # of each job
+    time_s: float  # to the end of all stages, as it counts when plans are chosen
     p90_s: float
     core_hours: float
-    hour_sooner: float | None  # core-hours for each hour by which it is sooner than the row before; None for the first
+    hour_sooner: float | None  # core-hours per hour saved against the previous row; None in the first
     is_chosen: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as what JSON can hold."""
+        """Return the plan as JSON-ready data."""
         return {
             "name": self.name,
             "chosen": self.is_chosen,
@@ -45,24 +45,24 @@ class PlanOnFrontier:
 def frontier_rows(
     outlook: Outlook, candidates: Sequence[PlanAmongOthers], *, is_priced: bool = True
 ) -> list[PlanOnFrontier]:
-    """Give the plans on the frontier, by core-hours; the chosen one is always there.
+    """Return the plans on the frontier, sorted by core-hours; the chosen plan is always among them.
 
-    `is_priced`: whether the price decided, and no budget or deadline. Then the chosen plan is the one with the least
-    time plus price times core-hours of all that are returned.
+    `is_priced`: whether a price decided, not a budget or deadline. Then the chosen plan has the lowest cost (time plus
+    price times core-hours) of all returned plans.
     """
     from asa.report.tradeoff import hour_costs, unbeaten
 
     question = outlook.question
     chosen = next(one for one in candidates if one.is_chosen)
     least_s = question.cost_s(chosen.sketch) if is_priced else 0.0
-    # a search keeps only some ways: what it finds by chance at another price alone is a candidate, but is not for sale
+    # a search at this price finds plans that suit another price only by chance: do not offer these
     offered = [one for one in candidates if one is chosen or (one.is_best and question.cost_s(one.sketch) >= least_s)]
 
     def point(one: PlanAmongOthers) -> tuple[float, float]:
         return question.span_s(one.sketch), one.sketch.core_hours
 
     kept = [offered[index] for index in unbeaten([point(one) for one in offered])]
-    if chosen not in kept:  # another is as soon and as cheap
+    if chosen not in kept:  # another plan has the same time and cost
         kept = sorted([*(one for one in kept if point(one) != point(chosen)), chosen], key=lambda one: point(one)[1])
     points = [point(one) for one in kept]
     while len(points) > _MOST:
@@ -87,7 +87,7 @@ def _p90_s(sketch: Sketch) -> float:
 
 
 def print_frontier(console: Console, rows: Sequence[PlanOnFrontier], *, typically: bool, price_s: float | None) -> None:
-    """Show it as a table, with the choice marked; `price_s`: if a price decided."""
+    """Print the frontier as a table with the choice marked; `price_s`: the price, if one decided."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``--param`` and ``--option``: what is set of a workflow and of a batch system, and what was meant by a wrong one."""
+"""Reads ``--param`` and ``--option``, and suggests what was meant by a wrong one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _NO_FILE = {".py", ".json", ".smk", ".sh", ".sbatch", ".slurm", ".job"}
 
 
 def is_file(given: str) -> bool:
-    """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
+    """Whether the user's argument means a file, not the name of an installed workflow."""
     return given.endswith(".toml") or ("/" in given and Path(given).suffix not in _NO_FILE)
 
 
 def unknown_workflow(given: str) -> InputError:
-    """Say what is given where a workflow's file, or the name of an installed one, is wanted."""
+    """Return the error for an argument that names neither a workflow file nor an installed workflow."""
     from asa.core import plugins
     from asa.spec.foreign import foreign_of
 
@@ -85,7 +85,7 @@ def given_parameters(parameters: Sequence[str] | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command line sets: of the workflow's file, of the backend, and by `--set` of the one or the other."""
+    """The settings on a command line: a workflow file's parameters, a backend's options, and either by `--set`."""
 
     parameters: Sequence[str] | None = None
     options: Sequence[str] | None = None
@@ -110,7 +110,7 @@ class Given:
         return ours, theirs
 
     def words(self) -> list[str]:
-        """Write it as on a command line."""
+        """Write the settings as on a command line."""
         all_of = (("--param", self.parameters), ("--option", self.options), ("--set", self.either))
         return [word for option, values in all_of for value in values or () for word in (option, value)]
 
@@ -118,7 +118,7 @@ class Given:
 def _no_parameter(
     workflow: str, name: str, value: str, known: list[str], try_options: Callable[[Mapping[str, str]], object]
 ) -> InputError:
-    """Say what was meant by a parameter that the workflow's file has not."""
+    """Return the error for a parameter that the workflow file does not have, with what was probably meant."""
     message = f"{workflow} has no parameter {name!r}"
     if not is_file(workflow):
         message = "only a workflow file has parameters"
@@ -140,7 +140,7 @@ def _is_option(name: str, value: str, try_options: Callable[[Mapping[str, str]],
 
 @contextmanager
 def parameters_meant(workflow: str) -> Iterator[None]:
-    """Say of an option that the backend has not whether the workflow's file has a parameter with such a name."""
+    """If the backend lacks an option, suggest the workflow file's parameter of a similar name."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""What an import made is written, and told."""
+"""Writes an imported workflow, and prints notes on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
-    """Print a workflow file, or write it, and say what to know and what to do next."""
+    """Print a workflow file, or write it; print notes and what to do next."""
     from asa.importers import as_toml
     from asa.spec import write_workflow
 
@@ -30,7 +30,7 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
 
 
 def tell(made: Imported, out: Path | None) -> None:
-    """Say what to know of a workflow that was made, and what to do next."""
+    """Print notes on an imported workflow, and what to do next."""
     for note in made.notes:
         sys.stderr.write(f"note: {note}\n")
     file = shlex.quote(str(out or "flow.toml"))
@@ -41,7 +41,7 @@ def tell(made: Imported, out: Path | None) -> None:
 
 
 def write_text(out: Path, text: str, *, force: bool) -> None:
-    """Write a file; not over another, unless that is wished."""
+    """Write a file; with `force`, over an existing one."""
     try:
         with writing_text(out, is_new=not force) as file:
             file.write(text)

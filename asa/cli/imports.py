@@ -1,4 +1,4 @@
-"""``asa import``: workflow files from batch scripts, WfFormat, Snakemake and Nextflow."""
+"""``asa import``: makes workflow files from batch scripts, WfFormat, Snakemake and Nextflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 class By(StrEnum):
-    """By what tasks are gathered into stages."""
+    """How tasks are grouped into stages."""
 
     CATEGORY = "category"
     LEVEL = "level"

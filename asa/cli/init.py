@@ -1,4 +1,4 @@
-"""``asa init``: a workflow file to begin with."""
+"""``asa init``: writes an example workflow file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def init(
 
 
 def starter(file: Path) -> str:
-    """Give the text of a workflow file of this path."""
+    """Return the text of the example, for a file at this path."""
     import json
 
     name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_") else "-" for letter in file.stem)

@@ -1,4 +1,4 @@
-"""What is known of how long stages ran: of all workflows, and as JSON."""
+"""Shows the known run times of stages: of all workflows, and as JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BEGIN = (
 
 
 def forecast_dict(forecast: RunForecast) -> dict[str, Any]:
-    """Give a forecast as what JSON can hold."""
+    """Return a forecast as JSON-ready data."""
     fields = asdict(forecast)
     quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), fields.pop("quantiles_s"), strict=True)
     return {**dict(quantiles), **fields}
 
 
 def tell_all(runs: RunTimes, *, as_json: bool) -> None:
-    """Print the run times of all stages that are known."""
+    """Print the known run times of all stages."""
     from asa.runtimes import forecast_run
 
     groups: dict[tuple[str, str, str, int], list[RunTime]] = {}

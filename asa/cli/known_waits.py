@@ -1,4 +1,4 @@
-"""Where `asa predict` takes its answers from: a bank alone, or a bank and the queue as it is now."""
+"""The sources of the answers of `asa predict`: a bank alone, or a bank and the present queue."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from asa.sites import OpenedSite
     from asa.waits import QueuedJob, QueueEvent, WaitEstimator
 
-_BLIND = ("waiting", "ages")  # a bank has waits that are over, not the jobs pending now, nor quiet times since
+_BLIND = ("waiting", "ages")  # inputs that a bank lacks: the jobs pending now, and the time since the last event
 _STALE_S = 30 * 86_400.0
-_HISTORY = 1000  # past jobs of all users that are read in addition to pending and running ones
+_HISTORY = 1000  # past jobs of all users to read, in addition to pending and running ones
 _HERE = "local"
 
 
@@ -36,25 +36,25 @@ Asked = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownWaits:
-    """What answers are made from."""
+    """The data from which answers are made."""
 
     bank: WaitBank
     system: str
-    partitions: tuple[str, ...]  # that may be asked for; the first where none is asked for
+    partitions: tuple[str, ...]  # that may be asked for; the first is the default
     user: str
-    now_s: float  # as of when
-    digest: Digest  # what the bank holds of the system
-    kinds: Mapping[str, int]  # waits learned, by geometry
-    outcomes: Sequence[Outcome]  # forecasts of this kind, and what came true
-    behind_s: float | None  # how old the newest is by today's clock; None where that says nothing
-    live: str = ""  # what was seen of the queue, in words; empty if it was not read
-    max_cores: int = 0  # of the machine; 0 where it was not asked
-    whose: str = "The batch system"  # the source of these estimates
-    estimates_s: Mapping[Asked, float] = field(default_factory=dict)  # how long it says that requests would wait
-    site: Capabilities | None = None  # what it can do, where it was asked
+    now_s: float  # the time for which answers hold
+    digest: Digest  # summary of the bank's jobs of the system
+    kinds: Mapping[str, int]  # number of waits learned, by geometry
+    outcomes: Sequence[Outcome]  # past forecasts of this kind, with the waits that followed
+    behind_s: float | None  # age of the newest observation by today's clock; None if that has no meaning
+    live: str = ""  # what the queue looked like, in words; empty if it was not read
+    max_cores: int = 0  # of the machine; 0 if it was not asked
+    whose: str = "The batch system"  # the source of the estimates below
+    estimates_s: Mapping[Asked, float] = field(default_factory=dict)  # the waits that it estimates for requests
+    site: Capabilities | None = None  # abilities of the batch system, if it was asked
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
-        """Make a request of now."""
+        """Make a request as of now."""
         from asa.waits import QueuedJob
 
         return QueuedJob(self.now_s, cores, walltime_s, self.user, self.system, partition)
@@ -63,7 +63,7 @@ class KnownWaits:
 def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], user: str | None) -> KnownWaits:
     """Learn from a bank's jobs of one system, up to the last submission.
 
-    Raises `InputError`: the bank has none, or it is not clear which system is meant.
+    Raises `InputError`: the bank has no jobs of it, or it is not clear which system is meant.
     """
     from asa.core import plainly
     from asa.estimators import kept
@@ -72,7 +72,7 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
 
     folder = bank or default_folder()
     file = kept.file_of(folder, system or "", user or "")
-    # loading compiled code takes half a second, a prediction without it a millisecond
+    # loading compiled code takes half a second, predicting without it a millisecond
     plainly.wanted = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
     from asa.estimators.contextual import ContextualAsa
 
@@ -120,7 +120,7 @@ def from_queue(
 ) -> KnownWaits:
     """Learn from a bank's jobs of a site and from its present queue.
 
-    `asked`: returns, for the partitions, the requests for which the batch system's own estimate is wanted as well.
+    `asked`: returns the requests, in the given partitions, for which to ask the batch system's own estimate as well.
 
     Raises `InputError`: it is not clear which site is meant. Raises `UnavailableError`: the site cannot be asked.
     """
@@ -175,7 +175,7 @@ def from_queue(
 
 
 def _site_estimates(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float]:
-    """Ask a batch system for its own estimates for requests; those without one are left out."""
+    """Ask a batch system for its own estimates; requests without one are left out."""
     from asa.backend import JobSpec, site_word_s
 
     said = {
@@ -187,7 +187,7 @@ def _site_estimates(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float
 
 
 def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:
-    """Learn a bank's jobs of a system, for a look at its queue; None if it has none."""
+    """Learn a bank's jobs of a system, to predict from its present queue; None if the bank has none."""
     from asa.estimators import kept
     from asa.estimators.bank import WaitBank
     from asa.estimators.choice import SEEING
@@ -213,7 +213,7 @@ def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float
 
 @dataclass(frozen=True, slots=True)
 class _QueueLook:
-    """What a look at a queue showed."""
+    """The number of waiting and of running jobs in a queue."""
 
     waiting: int
     running: int
@@ -243,7 +243,7 @@ def _hashed(user: str) -> str:
 
 
 def _in_bank(event: QueueEvent) -> QueueEvent:
-    """Name a job's user as banks do."""
+    """Replace a job's user by the bank's pseudonym."""
     from dataclasses import replace
 
     return event if event.job is None else event._replace(job=replace(event.job, user=_hashed(event.job.user)))
@@ -255,7 +255,7 @@ def _say_oddities(store: WaitStore) -> None:
 
 
 def how_to_begin(bank: Path | None) -> str:
-    """Say how a bank that knows nothing is begun."""
+    """Say how to fill an empty bank."""
     into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     return (
         f"Learn from the site's accounting (`asa learn --since 30d{into}` where Slurm's commands are installed), or "
@@ -264,7 +264,7 @@ def how_to_begin(bank: Path | None) -> str:
 
 
 def is_here(system: str) -> bool:
-    """Whether a system is this machine's own queue, of jobs that ran without a batch system."""
+    """Whether a system is this computer, whose jobs ran without a batch system."""
     return system == platform.node().partition(".")[0]
 
 
@@ -284,7 +284,7 @@ def _system(known: Sequence[str], wanted: str | None) -> str:
 
 
 def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Check what was asked for against what is known, or take the only one."""
+    """Check the requested partitions against the known ones; if none is requested, take the only one."""
     from asa.core.plugins import unknown_name
 
     for one in wanted:
@@ -306,7 +306,7 @@ def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_width(known: KnownWaits, cores: int, partition: str) -> None:
-    """Refuse a job wider than any that is known: of what waits so long nothing was learned, nor whether it can run."""
+    """Refuse a job wider than all known ones: its wait cannot be predicted, and it may never run."""
     where = f"{known.system} {partition}".strip()
     if known.live:
         if 0 < known.max_cores < cores:
@@ -324,11 +324,11 @@ def check_width(known: KnownWaits, cores: int, partition: str) -> None:
 
 
 def _user(wanted: str | None, known: Collection[str]) -> str:
-    """Return the job's user as the bank names users; empty if the user's own name is not among them."""
+    """Return the user's pseudonym in the bank; empty if the calling user is not in the bank."""
     if wanted is None:
         try:
             own = _hashed(getpass.getuser())
-        except (OSError, KeyError):  # no such user on this host
+        except (OSError, KeyError):  # this host does not know the user's name
             return ""
         return own if own in known else ""
     if wanted and _hashed(wanted) not in known:
@@ -339,7 +339,7 @@ def _user(wanted: str | None, known: Collection[str]) -> str:
 
 
 def find_site(backend: str | None, site: str | None, settings: dict[str, str]) -> OpenedSite | None:
-    """Find the batch system whose queue is looked at; None where none is named, and none is at hand."""
+    """Find the batch system whose queue to read; None if none is named and none is here."""
     from asa.sites import open_facility
 
     opened = open_facility(backend, site, settings)

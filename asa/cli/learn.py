@@ -1,4 +1,4 @@
-"""``asa learn``: seed the bank from what the site has kept of past jobs."""
+"""``asa learn``: fills the bank from the site's records of past jobs."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _age_s(since: str) -> float:
 
 @contextmanager
 def _file(source: Path) -> Iterator[Path]:
-    """Give a file's path, also for what comes through a pipe."""
+    """Return a file's path; input from a pipe is stored in a file first."""
     if str(source) != "-":
         yield source
         return
@@ -170,7 +170,7 @@ def _file(source: Path) -> Iterator[Path]:
 
 
 def _records(history: JobHistory, system: str, source: str, limit: int | None) -> Iterator[WaitRecord]:
-    """Make records whose ids are their content's, so that learning the same job again adds nothing."""
+    """Make records whose ids are hashes of their content, so that learning a job again adds nothing."""
     from dataclasses import replace
     from hashlib import blake2s
 

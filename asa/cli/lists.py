@@ -1,4 +1,4 @@
-"""``asa list``: the meaning of names."""
+"""``asa list``: lists installed workflows, strategies, estimators, backends and schedulers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees of a run while it is driven: a table that renews itself, lines, JSON, or nothing."""
+"""How a run is shown while it is driven: a table that is redrawn, lines, JSON, or nothing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Display(Protocol):
     """Shows a run while it is driven."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the display."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was found."""
+        """Restore the terminal."""
         ...
 
     def happened(self, record: Record) -> None:
@@ -40,11 +40,11 @@ class Display(Protocol):
         ...
 
     def noticed(self, notice: Notice) -> None:
-        """Show what is no event of the run, and yet worth reporting."""
+        """Show a notice, which is no event of the run."""
         ...
 
     def due_s(self) -> float | None:
-        """In how many seconds it wants to be renewed; None if never."""
+        """Seconds until `show` is to be called again; None for never."""
         ...
 
     def show(self, run: RunStanding) -> None:
@@ -64,21 +64,21 @@ class Silent:
         pass
 
     def happened(self, record: Record) -> None:
-        """Let it pass."""
+        """Ignore the event."""
 
     def noticed(self, notice: Notice) -> None:
-        """Let it pass."""
+        """Ignore the notice."""
 
     def due_s(self) -> float | None:
-        """Never."""
+        """Return None: nothing is ever redrawn."""
         return None
 
     def show(self, run: RunStanding) -> None:
-        """Let it pass."""
+        """Ignore the state."""
 
 
 class Lines(Silent):
-    """A line an event, for what is no terminal."""
+    """Prints one line per event, where stdout is no terminal."""
 
     def happened(self, record: Record) -> None:
         """Print a line."""
@@ -91,7 +91,7 @@ class Lines(Silent):
 
 
 class JsonLines(Silent):
-    """A JSON object an event."""
+    """Prints one JSON object per event."""
 
     def happened(self, record: Record) -> None:
         """Print a line."""
@@ -123,20 +123,20 @@ class LiveTable(Silent):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.transient = kind is None  # when the user leaves the last table stays; else a summary replaces it
+        self._live.transient = kind is None  # a summary replaces the table, unless the user leaves
         with suppress(OSError):  # the terminal may be gone
             self._live.stop()
 
     def happened(self, record: Record) -> None:  # noqa: ARG002 - the table shows it
-        """Renew the table at the next chance."""
+        """Redraw the table at the next opportunity."""
         self._happened_s, self._is_old = time.monotonic(), True
 
     def noticed(self, notice: Notice) -> None:  # noqa: ARG002 - likewise
-        """Renew the table at the next chance."""
+        """Redraw the table at the next opportunity."""
         self._is_old = True
 
     def due_s(self) -> float | None:
-        """Soon after an event, later long after."""
+        """Redraw soon after an event, and ever less often later."""
         if self._is_old:
             return 0.0
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""``asa logs``: what a stage wrote."""
+"""``asa logs``: prints the output of a stage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Stage
 
-_DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, whose module is loaded late, as it needs numpy
+_DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, as asa.strategies names them; it needs numpy
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5
 _ASK_S = 5.0
@@ -78,11 +78,11 @@ def logs(
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Show the output of a stage in its latest job, or in every job that shares the stage's tasks.
+    """Show the output of a stage in its latest job, or in every job that takes tasks of the stage.
 
-    If nothing was written to its standard output: its standard error.
+    If its standard output is empty, show its standard error.
 
-    Of a job array: the output of the elements that failed; of all elements, if none did.
+    Of a job array, show the output of the elements that failed, or of all elements if none failed.
 
     On a terminal control characters are shown escaped; `asa logs STAGE | less -R` shows colours.
 
@@ -134,11 +134,11 @@ def logs(
 
 
 def _check_folder(folder: RunFolder) -> None:
-    """Raise if what jobs wrote cannot be looked at."""
+    """Raise an error if the folder of output files cannot be read."""
     path = folder.path / "logs"
     try:
         os.scandir(path).close()
-    except FileNotFoundError:  # nothing was written yet
+    except FileNotFoundError:  # no job has written output yet
         return
     except OSError as error:
         raise JournalError(
@@ -147,12 +147,12 @@ def _check_folder(folder: RunFolder) -> None:
 
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
-    """Find the file of a stage's latest job; None if there is none."""
+    """Find an output file of a stage's latest job; None if there is no job."""
     job = _job_that_ran(state, stage)
     if job is None:
         return None
     file = _file_of(folder, job, kind, stage)
-    if file is not None and job.step_of(stage) and not last_lines(file, 1):  # what ended it may be in its job's
+    if file is not None and job.step_of(stage) and not last_lines(file, 1):  # the job's own file may say why it ended
         return folder.output_of(job.spec.token, job.status.job_id, kind)
     return file
 
@@ -160,9 +160,9 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
 def log_files(
     folder: RunFolder, state: RunState, stage: str, kind: str, unit: int | None = None
 ) -> list[tuple[str, Path]]:
-    """Find the output files of a stage's latest job, or of all that do its work, with the jobs' numbers.
+    """Find the output files of a stage's latest job, or of all jobs that do its work, with their job numbers.
 
-    `unit`: of this one alone, where units of the stage have numbers.
+    `unit`: only the files of this unit, in a stage whose units have numbers.
     """
     from asa.cli.kinds import output_files
 
@@ -176,14 +176,14 @@ def log_files(
 def _instead(
     folder: RunFolder, state: RunState, stage: str, files: Sequence[tuple[str, Path]], unit: int | None
 ) -> list[tuple[str, Path]]:
-    """Find files with errors to show where no file with output has anything."""
+    """Find the files with errors, to be shown if all files with output are empty."""
     if any(map(_has_text, files)):
         return []
     return list(filter(_has_text, log_files(folder, state, stage, "err", unit)))
 
 
 def _prints_together(stage: Stage) -> bool:
-    """Whether a stage's output goes where its errors go."""
+    """Whether a stage's output and errors go to the same file."""
     return bool(stage.stdout) and stage.stderr in {"", stage.stdout}
 
 
@@ -197,9 +197,9 @@ def _has_text(file: tuple[str, Path]) -> bool:
 def last_words(
     folder: RunFolder, state: RunState, stage: str, lines: int, *, of_units: bool = False
 ) -> tuple[Path | None, str]:
-    """Give the last lines of a stage's standard error, or of its standard output if that is empty; and their file.
+    """Return the last lines of a stage's standard error, or of its standard output if that is empty, and the file.
 
-    `of_units`: of the first of its units that has failed.
+    `of_units`: look at the first unit that failed.
     """
     for kind in ("err", "out"):
         failed = log_files(folder, state, stage, kind) if of_units else []
@@ -210,9 +210,9 @@ def last_words(
 
 
 def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:
-    """Find the file that a stage of a job writes to, by the job's token and number.
+    """Find the output file of a stage, by its job's token and number.
 
-    In a job of several stages that is its own, or else the job's, as in earlier versions.
+    Where several stages share the job, each has its own file; runs of earlier versions have only the job's.
     """
     token, job_id = job.spec.token, job.status.job_id
     if (step := job.step_of(stage)) and (file := folder.output_of(token, job_id, kind, step)) is not None:
@@ -222,7 +222,7 @@ def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:
 
 
 def last_lines(file: Path, lines: int) -> str:
-    """Read the last lines of a file, however long it is; what cannot be read is empty."""
+    """Read the last lines of a file of any length; an unreadable file counts as empty."""
     try:
         with open_file(file) as stream:
             start = stream.seek(0, os.SEEK_END)
@@ -237,7 +237,7 @@ def last_lines(file: Path, lines: int) -> str:
 
 
 def _job_that_ran(state: RunState, stage: str) -> Job | None:
-    """Give the job that a stage has, or the last that it had; None where only other stages ran in that job."""
+    """Return a stage's job, or its last one; None if the stage never ran in that job."""
     job = latest_job(state, stage)
     is_its = job is not None and (state.stages[stage].job_id is not None or has_begun_in(job, stage))
     return job if is_its else None
@@ -261,7 +261,7 @@ def _nothing(state: RunState, stage: str) -> str:
 def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
     """Print jobs' output; return whether there was any.
 
-    `headed`: name the job wherever it changes. On a terminal control characters are escaped; a pipe or a file gets the
+    `headed`: name the job wherever it changes. On a terminal, control characters are escaped; a pipe or a file gets the
     bytes unchanged.
     """
     last, is_whole, is_any = "", True, False
@@ -275,7 +275,7 @@ def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
 
 
 def _for_terminal(parts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Escape what acts on a terminal but colours; each step of a bar, which would overwrite the last, has its line."""
+    """Escape control characters other than colours; a progress bar that overwrites its line is printed line by line."""
     decoders, begun = _decoders("surrogateescape"), defaultdict[str, str](str)
     for job_id, chunk in parts:
         text = decoders[job_id].decode(chunk).replace("\r\n", "\n").replace("\r", "\n")
@@ -286,12 +286,12 @@ def _for_terminal(parts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, byt
 
 
 def _decoders(errors: str) -> defaultdict[str, codecs.IncrementalDecoder]:
-    """Give a decoder for each job: of each part the letters are whole."""
+    """Return a decoder for each job, so that no character is split between two parts."""
     return defaultdict(partial(codecs.getincrementaldecoder("utf-8"), errors))
 
 
 def _read(file: Path, lines: int) -> Iterator[bytes]:
-    """Give all that a file holds, or its last lines."""
+    """Read a whole file, or its last lines."""
     return _all_of(file) if lines == 0 else iter([last_lines(file, lines).encode(errors="surrogateescape")])
 
 
@@ -302,7 +302,7 @@ def _all_of(file: Path) -> Iterator[bytes]:
 
 
 def _followed(folder: RunFolder, stage: str, kind: str, lines: int, unit: int | None) -> Iterator[tuple[str, bytes]]:
-    """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
+    """Yield a stage's output as it is written, until its job ends; switch to the stage's new job if it gets one."""
     files: list[tuple[str, Path]] = []
     offsets: dict[Path, int] = {}
     asked_s, is_over = 0.0, False

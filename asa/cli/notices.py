@@ -1,4 +1,4 @@
-"""News for a user that are no events of the run: trouble with the batch system, holds, changed reasons."""
+"""News that are no events of a run: trouble with the batch system, jobs on hold, changed reasons."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 _FEW = 3
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
-_PENDING = "pending"  # asa.backend is loaded late, as it needs numpy
+_PENDING = "pending"  # a value of asa.backend, which needs numpy and is loaded late
 _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something of which to notify the user."""
+    """One piece of news for the user."""
 
-    # `trouble`, `troubleover`: the batch system does not answer; it does again
-    # `held`, `released`: a job was put on hold; it no longer is
-    # `reason`: why a job is pending has changed
+    # `trouble`, `troubleover`: the batch system does not answer; it answers again
+    # `held`, `released`: a job was put on hold; it was released
+    # `reason`: the reason why a job is pending has changed
     # `leftout`: stages will not run because of how their predecessors ended
     kind: Literal["trouble", "troubleover", "held", "released", "reason", "leftout"]
-    time_s: float  # when it was seen, on the batch system's clock
+    time_s: float  # time of the observation, on the batch system's clock
     words: str
-    stages: tuple[str, ...] = ()  # of a job, or those that are left out
+    stages: tuple[str, ...] = ()  # the stages of the job, or those that will not run
     job_id: str | None = None
     reason: str = ""  # in the batch system's words
 
@@ -43,9 +43,9 @@ class Notice:
 
 @dataclass(slots=True)
 class _ShownJob:
-    """What was shown of a job."""
+    """The state in which a job was last shown."""
 
-    held: str = ""  # what of it is on hold, in words
+    held: str = ""  # what is on hold, in words
     reasons: set[str] = field(default_factory=set)
 
 
@@ -62,7 +62,7 @@ def is_on_hold(status: JobStatus) -> bool:
 
 
 def _held(status: JobStatus) -> tuple[str, str]:
-    """Say what of a job is on hold, in words, and why; empty if nothing is."""
+    """Name what is on hold, the job or some of its elements, and the reason; empty if nothing is."""
     from asa.cli.kinds import held_units
 
     if is_on_hold(status):
@@ -75,7 +75,7 @@ def _is(held: str) -> str:
 
 
 def remedy_of(advice: Advice, job_id: str | None) -> str:
-    """Say what to do about a job, with its number where a command wants one."""
+    """Say what to do about a job; commands contain its number."""
     return advice.remedy.replace(_NUMBER, job_id) if job_id else advice.remedy
 
 
@@ -87,7 +87,7 @@ def _listed(names: Sequence[str]) -> str:
 class Notices:
     """Compares a run's state with the previous one, and reports each change once.
 
-    `remedy`: returns what can be done about a trouble; empty if one can only wait.
+    `remedy`: returns what to do about a trouble; empty if one can only wait.
     """
 
     def __init__(self, advise: Callable[[str], Advice | None], remedy: Callable[[str], str]) -> None:
@@ -99,7 +99,7 @@ class Notices:
         self._left_out: frozenset[str] = frozenset()
 
     def news(self, condition: Condition, state: RunState | None, now_s: float) -> Iterator[Notice]:
-        """Tell what has changed since the last call."""
+        """Yield what has changed since the last call."""
         yield from self._of_trouble(condition.trouble, now_s)
         for job in state.jobs.values() if state is not None else ():
             yield from self._of_job(job, now_s)
@@ -123,7 +123,7 @@ class Notices:
             yield Notice("trouble", now_s, f"{text} {advised}".rstrip(), reason=trouble)
 
     def _of_left_out(self, state: RunState, now_s: float) -> Iterator[Notice]:
-        """Tell of stages that will not run, those of one cause together."""
+        """Yield news of stages that will not run, grouped by cause."""
         left_out, known = state.stages.left_out, self._left_out
         self._left_out = left_out
         news: dict[str, list[str]] = {}
@@ -152,7 +152,7 @@ class Notices:
             yield Notice("reason", now_s, text, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _ShownJob, reason: str) -> bool:
-        """Whether a reason is out of the ordinary, and was not shown of this job before: some come and go."""
+        """Whether a reason is unusual, and was not shown for this job before, since some come and go."""
         key = re.split(r"[,:(;]", reason, maxsplit=1)[0].strip().lower()
         if key in _USUAL or key in seen.reasons:
             return False

@@ -1,4 +1,4 @@
-"""One command whose shapes `asa walltimes --shape` compares: read from options, and made a workflow of one stage."""
+"""The single command whose shapes `asa walltimes --shape` compares, read from options as a workflow of one stage."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ PlaceOption = Annotated[
 
 NAME = "command"
 
-_SAFETY = 1.2  # times the run time, rounded up: a walltime where none is said
+_SAFETY = 1.2  # the default walltime is this times the run time, rounded up
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the options say of a command; None for what was left out."""
+    """The options that describe a command; None for those not given."""
 
     cores: str | None
     expected: str | None
@@ -74,7 +74,7 @@ class Command:
 
     @property
     def first(self) -> str | None:
-        """Name an option that was given; not the partition, which goes with a workflow, too."""
+        """Name one of the given options, if any; --partition is left out, since workflows take it, too."""
         given = (("cores", self.cores), ("expected", self.expected), ("scaling", self.scaling),
                  ("walltime", self.walltime), ("now", self.now))  # fmt: skip
         return next((f"--{name}" for name, value in given if value is not None), None)
@@ -115,7 +115,7 @@ class Command:
             return list(distinct(several(widths)))
 
     def _points(self, widths: Sequence[int]) -> list[RunAt]:
-        """Read how long it runs at which of the cores; without cores it is those of the only width."""
+        """Read the run times by width; if no widths are given, there is only one."""
         from asa.shapes import RunAt
 
         if self.expected is None:
@@ -135,7 +135,7 @@ class Command:
         return None if self.scaling is None else law_in(self.scaling)
 
     def _own(self, widths: Sequence[int], points: Sequence[RunAt], law: Scaling | None) -> int:
-        """Give the width for which the walltime is said: that of now, or else the first whose run time is known."""
+        """Return the width that the walltime is for: the present one, else the first with a known run time."""
         from asa.shapes import run_time_at
 
         if self.now is not None and self.now not in widths:
@@ -157,7 +157,7 @@ class Command:
 
 
 def law_in(text: str) -> Scaling:
-    """Read a law as ``--scaling`` has it: ``amdahl``, ``amdahl=0.95``, ``downey=60,0.5``."""
+    """Read a scaling law in the form of ``--scaling``: ``amdahl``, ``amdahl=0.95``, ``downey=60,0.5``."""
     from asa.spec.moldable import read_scaling
 
     law, sign, values = text.partition("=")
@@ -214,7 +214,7 @@ def _number(text: str) -> float:
 
 @contextmanager
 def _at(option: str) -> Iterator[None]:
-    """Name the option of an error."""
+    """Add the option to an error."""
     try:
         yield
     except InputError as error:

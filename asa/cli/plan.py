@@ -1,4 +1,4 @@
-"""``asa plan``: which jobs the optimiser would make of a workflow, when, and why, before anything is submitted."""
+"""``asa plan``: shows the jobs that asa-plan would submit for a workflow, when, and why, without submitting any."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def plan(
 
 
 def _price(given: str | None, asked: AskedRun, *, is_bound: bool) -> tuple[str | None, str]:
-    """Give the price to plan by, the user's or else the site file's, and where it is from.
+    """Return the price to plan by, the user's or else the site file's, and its source.
 
     `is_bound`: whether a budget or a deadline decides, so that the site file's has no say.
     """

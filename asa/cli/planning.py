@@ -1,4 +1,4 @@
-"""What a run would do, shown before anything is done."""
+"""Prints what a run would do, before anything is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from asa.runner import RunPlan
 
-_LONG = {"script", "variables"}  # what of a preview is shown on request
+_LONG = {"script", "variables"}  # parts of a preview that are printed only on request
 
 
 def print_plan(

@@ -1,4 +1,4 @@
-"""The strategy ``pool``: a workflow's stages as tasks of one pool of allocations."""
+"""The strategy ``pool``: runs a workflow's stages as tasks in one pool of allocations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POOL = "pool"
 
 
 class OnPool(Chained):
-    """Run stages as tasks on allocations that they share, asked for ahead of time by what the graph needs."""
+    """Run stages as tasks on shared allocations, which the pool requests ahead of time by what the graph needs."""
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Submit all stages at once, in topological order.
@@ -37,7 +37,7 @@ class OnPool(Chained):
 
 
 def workflow_for(strategy: str, workflow: Workflow) -> Workflow:
-    """Give a workflow as a strategy runs it: its own stages, or those that a pool's tasks are made of."""
+    """Return the workflow that a strategy runs: the given one, or for ``pool`` one of the pool's tasks."""
     if strategy != POOL:
         return workflow
     from asa.pool.stages import as_tasks
@@ -46,7 +46,7 @@ def workflow_for(strategy: str, workflow: Workflow) -> Workflow:
 
 
 def facility_for(strategy: str, opened: OpenedSite, workflow: Workflow) -> Facility:
-    """Give what a run's stages are handed to: the site, or a pool of its allocations."""
+    """Return the facility that runs the stages: the site, or a pool of its allocations."""
     if strategy != POOL:
         return opened.facility
     from asa.pool.stages import PoolOfStages

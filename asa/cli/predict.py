@@ -1,4 +1,4 @@
-"""``asa predict``: how long jobs would wait, by the queue as it is now and by what the bank knows."""
+"""``asa predict``: predicts how long jobs would wait, from the present queue and the bank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _MAX_REQUESTS = 100
 _MAX_WORDS = 100
-_MAX_ASKED = 12  # for which the batch system is asked for its own estimate
+_MAX_ASKED = 12  # requests for which to ask the batch system's own estimate
 
 
 def predict(
@@ -135,7 +135,7 @@ def predict(
 def find_asked(
     backend: str | None, site: str | None, settings: dict[str, str], *, bank_only: bool
 ) -> OpenedSite | None:
-    """Find the batch system to be asked, if one is to be."""
+    """Find the batch system to ask; None with ``--bank-only``, or if none is here."""
     from asa.cli.known_waits import find_site
 
     if bank_only:
@@ -154,7 +154,7 @@ def find_known(
     find: Callable[[], OpenedSite | None],
     asked: Callable[[Sequence[str]], Sequence[Asked]] = lambda _partitions: (),
 ) -> KnownWaits:
-    """Take what is known from the queue where there is one at hand, else from the bank."""
+    """Learn from the present queue if there is a batch system here, else from the bank."""
     from asa.cli.known_waits import from_bank, from_queue
 
     opened = None if system is not None else find()
@@ -163,7 +163,7 @@ def find_known(
     try:
         return from_queue(bank, opened, partitions, user, asked)
     except AsaError as error:
-        if not opened.why:  # the user named it
+        if not opened.why:  # the user named the batch system
             raise
         why = shorten(error.message, _MAX_WORDS, placeholder=" ...")
         sys.stderr.write(
@@ -174,7 +174,7 @@ def find_known(
 
 
 def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[float]) -> list[QueuedJob]:
-    """Make all combinations of what was asked for, but of cores that a partition is not known to have."""
+    """Make all combinations of the requested values, without widths that a partition is not known to have."""
     from asa.cli.known_waits import check_width
 
     jobs: list[QueuedJob] = []
@@ -213,7 +213,7 @@ def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJ
 
 
 def _answer(known: KnownWaits, job: QueuedJob, times: Sequence[float]) -> PredictionAnswer:
-    """Answer of one request."""
+    """Answer one request."""
     from asa.cli.answers import ENOUGH
     from asa.estimators.kept import kind_of
 
@@ -236,7 +236,7 @@ def _answer(known: KnownWaits, job: QueuedJob, times: Sequence[float]) -> Predic
 
 
 def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
-    """Weigh in what the batch system says of a request, where it was asked."""
+    """Blend the batch system's own estimate for a request, if there is one, into the forecast."""
     from asa.cli.answers import Said
     from asa.estimators.site_estimate import assumed_error, blend, off_lately
 
@@ -253,7 +253,7 @@ def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[Wa
 
 
 def _joint(known: KnownWaits, jobs: Sequence[QueuedJob]) -> JointForecast:
-    """Judge requests together, with what the batch system says of them weighed in."""
+    """Judge requests together, each blended with the batch system's own estimate."""
     from asa.estimators.site_estimate import blended_together, decades_between
 
     joint = known.bank.predict_together(jobs)
@@ -279,7 +279,7 @@ def _cores(text: str) -> int:
 
 
 def _run_times(text: str | None, widths: Sequence[int]) -> dict[int, float]:
-    """Read how long the job would run with each of the cores."""
+    """Read the run time of the job at each width."""
     if text is None:
         return {}
     found = [_positive(part.strip(), "--run-time") for part in text.split(",") if part.strip()]

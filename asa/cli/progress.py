@@ -1,4 +1,4 @@
-"""Studies as commands run them: with a bar for each phase, or a line now and then where there is no terminal."""
+"""Progress of studies: a bar for each phase, or an occasional line where stdout is no terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class _StudyFindings(Protocol):
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=_StudyFindings)
-_EVERY_S = 20.0  # a line, where there is no terminal
+_EVERY_S = 20.0  # between two lines, without a terminal
 
 
 def working(text: str) -> AbstractContextManager[Any]:
-    """Show on a terminal that something is going on."""
+    """Show a spinner with a text on a terminal."""
     from rich.text import Text
 
     from asa.core.console import Console
@@ -33,9 +33,9 @@ def working(text: str) -> AbstractContextManager[Any]:
 
 
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:
-    """Run a function that reports its phase, how much of that is done, and the total.
+    """Run a function that reports its phase, how much of it is done, and the total.
 
-    `kept`: the file from which the same command can go on after an interrupt, for the message.
+    `kept`: the file from which the command can continue after an interrupt, named in the message.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -78,7 +78,7 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
 def run_study(run: Callable[..., _T], *asked: Any, executor: str, jobs: int | None, kept: Path | None = None) -> _T:
     """Run a study on the executor that ``--executor`` names, and show its progress.
 
-    `run`: the study; it takes what is `asked` of it, and the fields of `asa.studies.harness.How`.
+    `run`: the study; it is called with `asked`, and the fields of `asa.studies.harness.How`.
     `kept`: as for `with_progress`.
     """
     from asa.pool.executors import executor_of
@@ -90,7 +90,7 @@ def run_study(run: Callable[..., _T], *asked: Any, executor: str, jobs: int | No
 
 
 def print_found(found: _F, shown: Callable[[_F], Any] = lambda found: found, *, as_json: bool) -> None:
-    """Print what a study found, as JSON or as it is shown."""
+    """Print a study's result as JSON, or as the table that `shown` makes of it."""
     if as_json:
         print_json(found.as_dict())
         return

@@ -1,4 +1,4 @@
-"""Drivers that are recorded: ``asa import scripts --record``, ``asa record``, and ``asa run -- ./submit.sh``."""
+"""Recording of drivers, for ``asa import scripts --record``, ``asa record`` and ``asa run -- ./submit.sh``."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 LIMIT = "2min"
 """For how long a driver may run, if nothing else is said."""
-_LONGEST_S = 24 * 3600.0  # of a session
+_LONGEST_S = 24 * 3600.0  # longest session
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingWay:
-    """How a driver is run."""
+    """How a driver is recorded."""
 
     limit: str = LIMIT
     is_private: bool = True
     has_network: bool = False
-    adds: bool = False  # whether what was recorded before runs first
+    adds: bool = False  # whether the commands recorded before run first
     parameters: Sequence[str] = ()
-    choices: dict[str, Any] = field(default_factory=dict)  # what becomes of job arrays
+    choices: dict[str, Any] = field(default_factory=dict)  # what job arrays become
     name: str = ""
     is_session: bool = False
 
 
 def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: bool) -> None:
-    """Record what a command submits, and write the workflow file and what belongs next to it."""
+    """Record the jobs that a command submits, and write the workflow file and the folder that belongs to it."""
     from asa.spec.recorded import commands_of
     from asa.units import parse_duration
 
@@ -54,7 +54,7 @@ def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: 
 
 
 def check_free(out: Path, *, force: bool) -> None:
-    """Refuse to write over a file that somebody has changed since it was recorded, or wrote."""
+    """Refuse to overwrite a file that was written by hand, or changed since it was recorded."""
     from asa.spec.recorded import is_as_recorded
 
     if out.exists() and not force and not is_as_recorded(out):
@@ -84,7 +84,7 @@ def _write(out: Path, commands: Sequence[Sequence[str]], how: RecordingWay, limi
 
 
 def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: float) -> Recording:
-    """Record in a private view; where the system allows none, as it is, if somebody is there to agree to that."""
+    """Record in a private view; where the system allows none, ask on the terminal whether to record without one."""
     from asa.importers.recording import NoPrivateViewError, record
 
     same: dict[str, Any] = {"limit_s": limit_s, "is_session": how.is_session}
@@ -129,8 +129,8 @@ def session(
 ) -> None:
     """Record what you submit in a session: in a shell in which sbatch submits nothing.
 
-    Leave the shell with `exit` or Ctrl-D: what was submitted in it becomes a workflow file. What was written in it is
-    kept beside that file if jobs may need it, and else thrown away.
+    Leave the shell with `exit` or Ctrl-D: the jobs that you submitted in it become a workflow file. Files that you
+    wrote are kept next to that file if jobs may need them, and else thrown away.
     """
     words = command or [os.environ.get("SHELL", "/bin/sh")]
     if command is None:
@@ -141,7 +141,7 @@ def session(
 
 
 def _file_for(words: list[str]) -> Path:
-    """Name the workflow file of a command: another for other arguments, since a run of those may still be under way."""
+    """Name a command's workflow file: other arguments, another file, since a run of the other one may be under way."""
     from asa.spec.recorded import commands_of, recorded_folder
 
     script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)
@@ -154,7 +154,7 @@ def _file_for(words: list[str]) -> Path:
 
 
 def as_workflow(command: str, words: list[str]) -> str:
-    """Record a driver anew for a command that takes a workflow; give its file."""
+    """Record a driver anew, for a command that takes a workflow; return the workflow's file."""
     out = _file_for(words)
     try:
         check_free(out, force=False)
@@ -180,7 +180,7 @@ def as_workflow(command: str, words: list[str]) -> str:
 
 
 def _show(out: Path) -> None:
-    """Show what was recorded, where nobody reads what the command prints."""
+    """Print the recorded stages on stderr."""
     from asa.cli.show import stages_table
     from asa.core.console import Console
     from asa.spec import load_workflow

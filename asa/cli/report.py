@@ -1,4 +1,4 @@
-"""``asa report``: a run or a comparison as one page of HTML, as a trace for timeline viewers, or as a spreadsheet."""
+"""``asa report``: writes a run or a comparison as an HTML page, a trace for timeline viewers, or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What can be made of a run, or of a comparison; and which it is."""
+    """A run or a comparison, with functions that make each output of it."""
 
     name: str
     of: str
@@ -183,11 +183,11 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
 def check_page(
     target: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None
 ) -> None:
-    """Refuse a page that could not be written, before anything that takes long.
+    """Refuse a page that could not be written, before the work that takes long.
 
     `name`: the page's file in a folder, if already known.
-    Raises `InputError`: the path is taken by something else, its folder does not exist, or a file in it is no page of
-    asa.
+    Raises `InputError`: the path is in use for something else, its folder does not exist, or it has a file that is no
+    page of asa.
     """
     if target is None:
         return
@@ -222,8 +222,8 @@ def write_page(
 ) -> None:
     """Write a page to a file; or, with the pages of its parts, into a folder of linked pages.
 
-    `of`: the page's subject, if not this command with its settings. In a folder it replaces an earlier page of the same
-    subject; pages of others stay.
+    `of`: the page's subject; by default this command with its settings. In a folder, the page replaces an earlier one
+    of the same subject; other pages stay.
     """
     from asa.report.folder import free_name, page_file, write_folder
     from asa.report.page import render
@@ -241,7 +241,7 @@ def write_page(
 
 
 def made(**more: str) -> dict[str, str]:
-    """Say how a page was made, so that it can be made again: the command, what else is given, and the version."""
+    """Return how a page was made, so that it can be made again: the command, `more`, and the version."""
     from asa import __version__
 
     return {"Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`", **more, "asa": __version__}
@@ -255,7 +255,7 @@ _OF_NO_MATTER = {
 
 
 def asked() -> str:
-    """Give the command that is run, without where it puts what it finds, and how quickly."""
+    """Return the command line without options that say where results go, or how fast."""
     kept, words = ["asa"], iter(sys.argv[1:])
     for word in words:
         option, equals, _ = word.partition("=")
@@ -272,7 +272,7 @@ def _is_folder(target: Path) -> bool:
 
 
 def write_to(path: Path, option: str, write: Callable[[TextIO], object]) -> None:
-    """Write a file that a user named, and say so."""
+    """Write a file that the user named, and report that."""
     replaces = _replaces(path)
     with _writing(path, option), writing_text(path, newline="") as file:
         write(file)

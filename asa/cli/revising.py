@@ -1,4 +1,4 @@
-"""Going on with a run otherwise than it was begun: by a workflow file that was mended, with another bank."""
+"""Changes to a run before it is resumed: a corrected workflow file, another bank, another estimator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_BANK = "none"
 
 
 def bank_folder(given: str | None) -> Path | None:
-    """Folder of the bank that a user names; None for none."""
+    """Return the folder of the bank that the user names; None for no bank."""
     from asa.estimators.store import default_folder
 
     if given == _NO_BANK:
@@ -30,7 +30,7 @@ def bank_folder(given: str | None) -> Path | None:
 
 
 def take_bank(folder: RunFolder, given: str | None) -> None:
-    """Let a run store its waits in another bank from now on; say so if its own cannot be written.
+    """Let a run store its waits in another bank from now on; report if its present one cannot be written.
 
     Raises `InputError`: the bank that the user names cannot be made or written.
     """
@@ -49,13 +49,13 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
 
 
 def check_estimator(given: str | None) -> None:
-    """Refuse an estimator that is not there; `auto` is for a run that begins, and looks at the queue."""
+    """Refuse an unknown estimator, and `auto`, which chooses only when a run begins and looks at the queue."""
     if given is not None:
         plugins.load("asa.estimators", given)
 
 
 def take_estimator(folder: RunFolder, given: str | None) -> None:
-    """Let a run's waits be predicted by another estimator from now on."""
+    """Let another estimator predict a run's waits from now on."""
     if given is not None:
         with folder.driven():
             folder.revise(estimator=given, estimator_why="")
@@ -102,7 +102,7 @@ def revise(
 
 
 def _differ(file: Stage, run: Stage, width: int | None) -> bool:
-    """Whether a stage differs from its file, apart from learned run times."""
+    """Whether a stage differs from its version in the file, apart from learned run times."""
     return _unlearned(file if width is None else file.fixed(width)) != _unlearned(run)
 
 
@@ -114,7 +114,7 @@ def _unlearned(stage: Stage) -> Stage:
 
 
 def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
-    """Take what completed from the run, and the rest from the file."""
+    """Take the completed stages from the run, and the others from the file."""
     before = tuple(run.stages.values())
     if set(run.stages) != set(flow.stages):
         raise InputError(

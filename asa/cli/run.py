@@ -1,4 +1,4 @@
-"""``asa run`` and ``asa resume``: run a workflow, or go on with one."""
+"""``asa run`` and ``asa resume``: run a workflow, or continue a run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _STRATEGY = "asa-plan"
 _OFFLINE = "slurm-cli"
-_BY_RULE = {  # whether age accrues
+_BY_RULE = {  # by whether age accrues
     True: "asks for each stage before its turn, with a dependency",
     False: "asks for each stage before its turn where that pays, without a dependency",
 }
@@ -207,19 +207,19 @@ def run(
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:
-    """Choose the folder in which a run is to begin, and refuse one that others can change."""
+    """Choose the folder in which to begin a run, and refuse one that others can change."""
     from asa.runner.begin import check_text
     from asa.runner.folder import check_runs
 
     runs_in = runs_folder(runs, begins=True)
     check_text(str(runs_in.absolute()))
-    with suppress(OSError):  # it is made later, or the beginning of a run there reports what is wrong
+    with suppress(OSError):  # the folder is made later, or the run's beginning reports the error
         check_runs(runs_in)
     return runs_in
 
 
 def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFolder:
-    """Make a run's folder; where the usual place is another user's, it is said where."""
+    """Make a run's folder; if the usual folder belongs to another user, say which one is used."""
     from asa.runner import RunFolder
     from asa.runner.folder import runs_of_another
 
@@ -234,7 +234,7 @@ def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFol
 
 
 def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str | None) -> None:
-    """Refuse options without what they go with."""
+    """Refuse options that need others."""
     for option, is_given in (("--scripts", scripts), ("--offline", offline)):
         if is_given and not dry_run:
             raise InputError("needs --dry-run", where=option, hint="Give both, or neither.")
@@ -335,7 +335,7 @@ def resume(
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
-    if accept_cluster and folder.driver() is None:  # else another client is at work, and what follows says so
+    if accept_cluster and folder.driver() is None:  # else another client drives the run, as the next steps report
         folder.forget_cluster()
     if not quiet:
         stages = (revised or state.workflow).stages.values()
@@ -349,7 +349,7 @@ def resume(
 
 
 def _accept_for_host(folder: RunFolder) -> None:
-    """Have a run of another program's take the cluster that is reached next for its own, and tell how to go on."""
+    """Let a run that another program hosts accept the cluster that is reached next, and say how to continue."""
     folder.forget_cluster()
     sys.stderr.write(
         f"{folder.path.name} takes the cluster that is reached next for its own. Run {folder.plan.host} again: it "
@@ -358,12 +358,12 @@ def _accept_for_host(folder: RunFolder) -> None:
 
 
 def _texts_of(stage: Stage) -> tuple[object, ...]:
-    """Give what a stage runs as its file says it; elements that take turns have become tasks since."""
+    """Return what a stage runs, as its file says it; in a run, elements that take turns have become tasks."""
     return stage.command, stage.script, () if stage.takes_turns else stage.tasks
 
 
 def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
-    """Say so if the workflow's file, or a script of it, is not as it was when the run began."""
+    """Warn if the workflow's file, or one of its scripts, has changed since the run began."""
     from asa.spec import load_workflow
 
     try:
@@ -382,7 +382,7 @@ def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
 
 
 def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
-    """Check the stages that are to be run once more."""
+    """Check the stages that are to run again."""
     for name in named:
         stage_of(state, name)
     if named and state.outcome is None:
@@ -397,7 +397,7 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
 
 
 def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
-    """Return the stages with which an ended run goes on; empty if it had not ended, or does not go on."""
+    """Name the stages that an ended run would run again; empty if it had not ended, or does not continue."""
     if state.outcome is None or not (retry or again):
         return ""
     workflow = state.workflow
@@ -408,7 +408,7 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:
-    """Whether a run ended of which jobs were left to cancel."""
+    """Whether a run that ended still has jobs to cancel."""
     state = read_state(folder)[0]
     return bool(state.jobs.unfinished()) or state.jobs.open_intent is not None
 
@@ -443,7 +443,7 @@ def _drive(
 
 
 def _say_what_it_may_use() -> None:
-    """Say so where this node ends processes that have used some time of its processors."""
+    """Warn if this node kills processes that have used some CPU time."""
     import resource
 
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
@@ -455,9 +455,9 @@ def _say_what_it_may_use() -> None:
 
 
 def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool) -> None:
-    """Name the variables that jobs do not get since they hold secrets, and the stages that use some of them.
+    """Name the variables that jobs do not get because they hold secrets, and the stages that use them.
 
-    `is_detached`: also those that later jobs do not get since they are not stored.
+    `is_detached`: also name those that later jobs do not get because they are not stored.
     """
     from asa.runner.begin import notes_before
 

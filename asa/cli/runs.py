@@ -1,4 +1,4 @@
-"""Common parts of commands about runs: options, finding a run, reading its state."""
+"""Common parts of the commands about runs: options, finding a run, reading its state."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def complete_runs(ctx: Any, incomplete: str) -> list[str]:
     """Complete the name of a run, the latest first."""
     from asa.runner import run_paths
 
-    with suppress(Exception):  # a shell has no use for what is wrong with a folder
+    with suppress(Exception):  # a shell cannot show an error
         return beginning(incomplete, (path.name for path in reversed(run_paths(runs_folder(ctx.params.get("runs"))))))
     return []
 
 
 def complete_stages(ctx: Any, incomplete: str) -> list[str]:
-    """Complete a stage of the run that is named, or of the latest."""
+    """Complete a stage of the run on the command line, or of the latest run."""
     with suppress(Exception):  # likewise
         state, _ = read_state(open_run(ctx.params.get("runs"), ctx.params.get("run") or ""))
         return beginning(incomplete, state.workflow.order)
@@ -64,22 +64,22 @@ RunArgument = Annotated[
 
 
 def print_document(document: Mapping[str, Any], *, indent: int | None = 1) -> None:
-    """Print a JSON document with its version."""
+    """Print a JSON document, with the version of its schema."""
     print_json({"schema": SCHEMA, **document}, indent=indent)
 
 
 def runs_folder(given: Path | None, *, begins: bool = False) -> Path:
-    """Folder of the runs; `begins`: a run is to begin there."""
+    """Return the folder of the runs; `begins`: whether a run is to begin there."""
     from asa.runner import default_runs_folder
 
     return given if given is not None else default_runs_folder(begins=begins)
 
 
 def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolder:
-    """Find a run by the user's words; its path is absolute, so that it holds in any folder.
+    """Find a run by its name, the beginning of it, or its folder; return it with an absolute path.
 
-    `to_act`: the run is to be acted on, so it must be the user's own. Else its owner is shown.
-    Raises `OwnerError`: it is to be acted on, but others own it or can change it.
+    `to_act`: the run is to be changed, so it must belong to the user. Else its owner is shown.
+    Raises `OwnerError`: the run is to be changed, but others own it or can change it.
     """
     from asa.runner import RunFolder, find_run
 
@@ -92,7 +92,7 @@ def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolde
 
 
 def check_not_hosted(folder: RunFolder) -> None:
-    """Refuse to go on with a run that another program hosts, which alone knows what its stages are to run."""
+    """Refuse to resume a run that another program hosts: only that program knows what its stages run."""
     if host := folder.plan.host:
         hint = (
             f"Run {host} again: it first ends what this run has left, then goes on from the files that are there. "
@@ -120,7 +120,7 @@ def stage_of(state: RunState, name: str) -> str:
 
 
 def latest_job(state: RunState, stage: str) -> Job | None:
-    """Give the job that a stage has, or else the last that it had."""
+    """Return a stage's job, or else the last one that it had."""
     job_id = state.stages[stage].job_id
     if job_id is not None:
         return state.jobs[job_id]
@@ -129,7 +129,7 @@ def latest_job(state: RunState, stage: str) -> Job | None:
 
 
 def has_begun_in(job: Job, stage: str) -> bool:
-    """Whether a stage ever ran in a job, which several may share."""
+    """Whether a stage has begun in a job, which it may share with others."""
     status = job.status
     if len(job.planned.stages) == 1 or not status.steps:
         return status.payload_start_s is not None
@@ -137,7 +137,7 @@ def has_begun_in(job: Job, stage: str) -> bool:
 
 
 def command(verb: str, folder: RunFolder, *options: str) -> str:
-    """Write a command about a run, to be typed in this folder."""
+    """Write a command about a run, to be typed in the current folder."""
     from asa.runner import default_runs_folder
 
     path, here = folder.path.absolute(), Path.cwd()
@@ -148,7 +148,7 @@ def command(verb: str, folder: RunFolder, *options: str) -> str:
 
 
 def retry_command(folder: RunFolder) -> str:
-    """Write the command that resumes a run once its failure is fixed, in its workflow's file if it has one."""
+    """Write the command that resumes a run after a repair, with the run's workflow file if it has one."""
     if not (source := folder.plan.source):
         return command("resume --retry", folder)
     here = Path.cwd()
@@ -158,7 +158,7 @@ def retry_command(folder: RunFolder) -> str:
 
 
 def want(folder: RunFolder, stage: str) -> Path:
-    """Ask the client that drives a run to cancel it; return the request's file."""
+    """Ask the client that drives a run to cancel it, or one of its stages; return the request's file."""
     from asa.runner import CancelRequest
 
     try:
@@ -174,7 +174,7 @@ def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
 
 
 def facility_of(folder: RunFolder) -> Facility | None:
-    """Open what a run's backend is of, to be asked for words alone; None where that cannot be."""
+    """Open a run's facility without connecting, for its advice; None if that is impossible."""
     from asa.errors import AsaError
     from asa.runner.local_stages import with_local_stages
     from asa.sites import open_facility
@@ -182,12 +182,12 @@ def facility_of(folder: RunFolder) -> Facility | None:
     plan = folder.plan
     try:
         return with_local_stages(plan.backend, plan.stages, open_facility(plan.backend, None, plan.settings).facility)
-    except AsaError:  # it is not installed here, or its settings name what is not here
+    except AsaError:  # the backend is not installed here, or a setting names something that is not here
         return None
 
 
 def advice_on(facility: Facility | None, reason: str) -> Advice | None:
-    """Explain a batch system's reason, if its facility can; the batch system is not asked."""
+    """Explain a batch system's reason, if its facility can; the batch system itself is not asked."""
     from asa.backend import Advisor
 
     if facility is None or not reason:
@@ -196,7 +196,7 @@ def advice_on(facility: Facility | None, reason: str) -> Advice | None:
 
 
 def remedy_on(facility: Facility | None, folder: RunFolder, trouble: str) -> str:
-    """Say what can be done about a trouble with the batch system, if its facility knows; empty if not."""
+    """Say what to do about a trouble with the batch system, if its facility knows; else empty."""
     from asa.backend import Troubleshooting
 
     if facility is None or not trouble:

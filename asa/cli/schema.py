@@ -1,4 +1,4 @@
-"""``asa schema``: the JSON Schema of workflow files, for editors."""
+"""``asa schema``: prints the JSON Schema of workflow files, for editors."""
 
 from __future__ import annotations
 

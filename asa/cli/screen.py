@@ -1,4 +1,4 @@
-"""Draws a run's state: a table of its stages, the lines above and below it, and its summary at the end."""
+"""Draws a run's state: a table of its stages, with lines above and below; and its summary at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDE = 110
 _GAP = 2
 _REASON = 24
 _OLD_S = 600.0
-_SELF_EXPLAINING = {"queued (dependency)", "cancelled", "timed out"}  # states that say as much as their reasons
+_SELF_EXPLAINING = {"queued (dependency)", "cancelled", "timed out"}  # states that need no reason
 _STYLES = {
     "running": "bold green",
     "done": "green",
@@ -49,7 +49,7 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the table of stages; of those that do not fit, the one of the highest `rank` goes first."""
+    """A column of the table of stages; if space is short, the one with the highest `rank` is left out first."""
 
     heading: str
     cell: Callable[[StageStanding], str]
@@ -58,7 +58,7 @@ class _Column:
     rank: int = 0
 
     def width(self, stages: Sequence[StageStanding]) -> int:
-        """Characters that it takes, with the gap behind it."""
+        """Width in characters, with the gap after it."""
         return max(len(self.heading), *(len(self.cell(stage)) for stage in stages), 0) + _GAP
 
 
@@ -101,7 +101,7 @@ def cores(count: int) -> str:
 
 
 def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
-    """Draw a run's state, for a terminal of a size; stages that do not fit are counted."""
+    """Draw a run's state for a terminal of the given size; stages that do not fit are counted."""
     is_wide = width >= _WIDE
     shown, left_out = _fitting(run.stages, height - 10)
     parts: list[RenderableType] = [_head(run), _table(_columns(run, shown, width), shown)]
@@ -125,13 +125,13 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
 
 
 def summary(run: RunStanding) -> RenderableType:
-    """Draw what a run that completed took and cost."""
+    """Draw the times and costs of a completed run."""
     metrics = run.metrics
     if metrics is None:
         return Text(f"{run.name} completed; its times contradict each other, so its cost is not known.")
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     table.add_column("Stage", overflow="fold")
-    for heading in ("Delayed", "Ran", "Cores", "Job"):  # by its wait, less what it was asked for ahead
+    for heading in ("Delayed", "Ran", "Cores", "Job"):  # `Delayed`: its wait, less the time that it was submitted ahead
         table.add_column(heading, justify="right")
     table.add_column("")
     of_stage = {times.stage: times for times in metrics.stages}
@@ -167,7 +167,7 @@ def _cost(metrics: RunMetrics) -> str:
 
 
 def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStanding], int]:
-    """Leave out done and waiting stages if there is no space for all."""
+    """Leave out completed and waiting stages if space is short."""
     if len(stages) <= max(most, 3):
         return list(stages), 0
     quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "dropped", "conditional"), 1)
@@ -208,12 +208,12 @@ def _table(columns: Sequence[_Column], stages: Sequence[StageStanding]) -> Table
 
 
 def _columns(run: RunStanding, stages: Sequence[StageStanding], width: int) -> list[_Column]:
-    """Choose the columns that there is room for: states are shortened first, then columns left out, never letters."""
+    """Choose the columns that fit: shorten states first, then leave out columns; never cut a word."""
     every = _all_columns(run)
     columns = [column for column in every if width >= _WIDE or not column.is_wide]
 
     def is_too_wide() -> bool:
-        # a reason can be broken between its words
+        # reasons may be wrapped between words
         widths = (column.width(stages) for column in columns)
         least = (min(w, _REASON) if c.heading == "Reason" else w for c, w in zip(columns, widths, strict=True))
         return sum(least) - _GAP > width
@@ -250,7 +250,7 @@ def _so_far(value: float | None, *, is_growing: bool) -> str:
 
 
 def _cores(stage: StageStanding) -> str:
-    """Write what a stage's jobs ask for: cores, and of several jobs how many there are."""
+    """Write the cores of a stage's jobs, and the number of jobs if there are several."""
     return str(stage.cores) if stage.jobs == 1 else f"{stage.jobs}x{stage.cores}"
 
 
@@ -265,7 +265,7 @@ def _about(time_s: float | None, now_s: float) -> str:
 
 
 def _why(stage: StageStanding, now_s: float) -> str:
-    """Say why a stage's job is pending or not accepted, or when it is to be asked for."""
+    """Say why a stage's job is pending or not accepted, or when it will be submitted."""
     if stage.not_accepted is not None:
         more, (since_s, reason) = "one more job is " if stage.job_id is not None else "", stage.not_accepted
         return f"{more}not accepted since {clock(since_s, now_s)}: {reason}"

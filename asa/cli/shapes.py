@@ -1,4 +1,4 @@
-"""The shapes that were weighed for a stage: as a table, as sentences, as JSON."""
+"""Prints the shapes that were weighed for a stage, as a table, sentences or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPREAD = ("p10", "p50", "p90")
 
 
 def choice_as_dict(choice: Choice) -> dict[str, Any]:
-    """Give it as what JSON can hold."""
+    """Return a choice of shapes as JSON-ready data."""
     return {
         "width": choice.shape.width,
         "partition": choice.shape.partition,
@@ -38,7 +38,7 @@ def choice_as_dict(choice: Choice) -> dict[str, Any]:
 
 
 def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mapping[str, Choice]) -> None:
-    """Show the possible shapes of each job, given by its stages."""
+    """Print the possible shapes of each job; a job is given as its stages."""
     from rich.table import Table
     from rich.text import Text
 
@@ -83,7 +83,7 @@ def _half_and_range(times_s: tuple[float, float, float]) -> tuple[str, str]:
 
 
 def about_shapes(state: RunState, name: str) -> Iterator[str]:
-    """Say in which shape a stage was asked for, and what else was weighed."""
+    """Say which shape a stage was submitted in, and which others were weighed."""
     choice = state.choices.get(name)
     if choice is None:
         stage = state.stages[name]

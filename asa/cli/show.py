@@ -1,4 +1,4 @@
-"""``asa show``: a workflow's graph drawn on the terminal, with what each stage takes and what all of them cost."""
+"""``asa show``: draws a workflow's graph on the terminal, with the resources of each stage and of all."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
 
 
 def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
-    """Sum a workflow up; what depends on how wide a node is stays None unless that is known."""
+    """Sum up a workflow; None for figures that need the cores of a node, if these are not known."""
     facts: dict[str, Any] = {
         "critical_path": list(flow.critical_path),
         "critical_path_s": flow.critical_path_s,
@@ -117,7 +117,7 @@ def _print(flow: Workflow, facts: dict[str, Any]) -> None:
             console.print(Text("Lines that a longer way makes needless are not drawn.", style="dim"))
         console.print()
     console.print(stages_table(flow, with_edges=drawing is None))
-    if drawing is not None:  # which has lines for all that is followed, however
+    if drawing is not None:  # the drawing has the edges, but not their conditions
         for stage in flow.stages.values():
             if how := [f"{name}{said}" for name in stage.after if (said := _how(stage, name))]:
                 console.print(Text(f"{stage.name}: after {', '.join(how)}"))
@@ -137,7 +137,7 @@ def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
         "Expected": [_expected(stage) for stage in stages],
     }
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading, cells in columns.items():  # what a stage runs is cut off first
+    for heading, cells in columns.items():  # if space is short, what a stage runs is cut first
         side: JustifyMethod = "left" if heading == "Stage" else "right"
         table.add_column(heading, justify=side, no_wrap=True, min_width=max(map(len, [heading, *cells])))
     if any(stage.when != "success" for stage in stages):
@@ -153,7 +153,7 @@ def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
 
 
 def _how(stage: Stage, before: str) -> str:
-    """Say in brackets what a stage waits for of another, if that need not have completed."""
+    """Say in brackets what a stage waits for from another, unless it is completion."""
     if before in stage.after_start:
         return f" (begun {format_duration(stage.start_delay_s)} ago)" if stage.start_delay_s else " (once it has begun)"
     if before in stage.after_matching:
@@ -175,7 +175,7 @@ def _expected(stage: Stage) -> str:
 
 
 def _runs(stage: Stage) -> str:
-    """First words of what a stage runs."""
+    """Return the first words of what a stage runs."""
     if stage.tasks:
         text = f"{len(stage.tasks)} tasks: {stage.tasks[0]}"
     elif stage.tasks_file:

@@ -1,4 +1,4 @@
-"""``asa runs`` and ``asa status``: the state of runs, from their folders alone."""
+"""``asa runs`` and ``asa status``: show the state of runs, read from their folders alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 20
 _WATCH_S, _MAX_WATCH_S = 2.0, 30.0
 _COLUMNS = ("Run", "Strategy", "Done", "Age", "State")
 _NUMBERS = {"Done", "Age"}
-_SPARE = ("Strategy", "Age", "Done")  # left out first where there is no room
+_SPARE = ("Strategy", "Age", "Done")  # left out first if space is short
 _GAP, _MIN_STATE = 2, 20
 
 
@@ -66,7 +66,7 @@ def status(
 
 
 def _watch(folder: RunFolder) -> None:
-    """Renew the table until the run ends, less often while nothing changes; what is no terminal gets the last one."""
+    """Redraw the table until the run ends, less often while nothing changes; without a terminal print only the last."""
     from rich.live import Live
 
     from asa.cli.screen import draw
@@ -92,14 +92,14 @@ def _watch(folder: RunFolder) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A run in the list; `trouble` says why nothing is known of it, `owner` whose it is if it is another user's."""
+    """A run in the list; `trouble`: why it cannot be read, `owner`: its owner, if another user."""
 
     name: str
     created_s: float
     run: RunStanding | None = None
     trouble: str = ""
     owner: str = ""
-    is_private: bool = False  # it is another user's, and others must not read it
+    is_private: bool = False  # it belongs to another user, and must not be read by others
 
     def as_dict(self) -> dict[str, Any]:
         whose = {"owner": self.owner} if self.owner else {}
@@ -133,7 +133,7 @@ def runs(
     rows = map(_row, paths)
     if every:
         shown = sorted(rows, key=lambda row: row.created_s)
-    else:  # no more of them are kept at a time
+    else:  # so that only one run's records are in memory at a time
         shown = nlargest(_SHOWN, rows, key=lambda row: row.created_s)[::-1]
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})
@@ -168,7 +168,7 @@ def _row(path: Path) -> _Row:
     except OSError as error:
         return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}", owner=owner)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        # another user's, so that nothing in it is reliable: it is a row all the same
+        # nothing in another user's run is reliable: list it with the error
         return _Row(path.name, created_s, trouble=f"cannot be understood: {type(error).__name__}: {str(error)[:200]}")
 
 
@@ -192,7 +192,7 @@ def _print_table(rows: list[_Row]) -> None:
     if console.is_terminal:
         console.print(table)
         return
-    # for programs and later readers: a line for each run, however long, and none padded to the longest
+    # for programs: one line per run, however long, without padding at the end
     console.width = sum(max(cells[heading].cell_len for cells in lines) + _GAP + 8 for heading in headings)
     with console.capture() as captured:
         console.print(table)
@@ -213,7 +213,7 @@ def _cells(row: _Row, now_s: float) -> dict[str, Text]:
 
 
 def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
-    """Choose the columns that fit next to a state that is broken between its words."""
+    """Choose the columns that fit next to the state, which may be wrapped."""
     chosen = list(_COLUMNS)
     for spare in _SPARE:
         fixed = (max(len(h), *(cells[h].cell_len for cells in lines)) + _GAP for h in chosen if h != "State")

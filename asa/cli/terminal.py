@@ -25,7 +25,7 @@ _LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
 
 
 def make_usable() -> None:
-    """Set up the streams so that all output can be printed, as far as streams, locale and width allow."""
+    """Set up the streams so that all output can be printed, whatever the streams, the locale and the width."""
     _fill_closed()
     for name in _SIZES:
         if not _is_size(name):
@@ -37,12 +37,12 @@ def make_usable() -> None:
         sys.stdout = _Checked.around(sys.stdout, io.FileIO, line_buffering=sys.stdout.line_buffering)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with suppress(OSError):  # its progress is not known
+            with suppress(OSError):  # the position in the file is not known
                 stream.reconfigure(encoding="ascii" if _is_of_c() else None, errors=_PLAIN)
 
 
 def write_document(text: str) -> None:
-    """Write a file's content to the standard output: in UTF-8, whatever the locale, as into the file itself."""
+    """Write a document to stdout in UTF-8, whatever the locale, so that it equals the file."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         write_bytes(text.encode(errors="surrogateescape"))
     else:
@@ -50,7 +50,7 @@ def write_document(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to the standard output as they are: of a document of ours, or of what a job wrote for a pipe."""
+    """Write bytes to stdout unchanged: a document of asa, or a job's output for a pipe."""
     sys.stdout.flush()
     stream = sys.stdout.unchecked if isinstance(sys.stdout, _Checked) else sys.stdout.buffer
     stream.write(data)
@@ -58,19 +58,19 @@ def write_bytes(data: bytes) -> None:
 
 
 def silence_output(descriptor: int = 1) -> None:
-    """Redirect stdout to the null device, since its reader is gone; the interpreter also flushes it at its end."""
+    """Redirect a stream to the null device: its reader is gone, and the interpreter would flush it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many there are of something."""
+    """Write a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _fill_closed() -> None:
-    """Replace a stream that was closed before we began by the null device.
+    """Open the null device in place of a stream that was closed when the process began.
 
-    Else a file that is opened later would get its number, and with it what others print.
+    Else a file that is opened later gets the stream's number, and what is printed goes into that file.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is not None:
@@ -98,14 +98,14 @@ def _is_size(name: str) -> bool:
 
 
 def _is_of_c() -> bool:
-    """Whether the user wants ASCII: by LC_ALL, since Python treats C in the other variables as not set."""
+    """Whether the user wants ASCII, by LC_ALL; Python ignores C in the other variables."""
     return os.environ.get("LC_ALL") in {"C", "POSIX"} and not {"PYTHONUTF8", "PYTHONIOENCODING"} & os.environ.keys()
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    r"""Write characters that an encoding lacks: as a similar one, or by number; bytes as they were.
+    r"""Replace characters that an encoding lacks by a similar one, or by their number; keep bytes as they are.
 
-    Lone control bytes, as in C1, do not occur here: they are escaped before.
+    Lone control bytes, as in C1, do not occur here: they have been escaped before.
 
     Examples
     --------
@@ -126,32 +126,32 @@ class _Checked(io.TextIOWrapper):
 
     @classmethod
     def around(cls, stream: TextIO, kind: type[io.FileIO], *, line_buffering: bool) -> TextIO:
-        """Write to where a stream does, as a kind of file."""
+        """Wrap a stream's file descriptor; `kind` is the class that writes to it."""
         try:
             raw = kind(stream.fileno(), "w", closefd=False)
-        except (OSError, ValueError):  # it is no file
+        except (OSError, ValueError):  # it has no file descriptor
             return stream
         made = cls(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=line_buffering)
         made.unchecked = super(_Checked, made).buffer
         return made
 
-    unchecked: Any  # its bytes, for what may go out as it is
+    unchecked: Any  # for bytes that may be written unchanged
 
     @property
     def buffer(self) -> Any:
-        """The way of bytes, as libraries take it that write in an encoding of their own: checked, too."""
+        """The byte stream, for libraries that write in an encoding of their own: also checked."""
         return _CheckedBytes(self)
 
     def write(self, text: str, /) -> int:
-        """Write it, escaped."""
+        """Write text, escaped."""
         super().write(printable(text))
         return len(text)
 
     @property
     def rich_proxied_file(self) -> _Past:
-        """The consoles' stream, which rich looks for under this name: its colours are control characters as well.
+        """The stream that rich's consoles look up by this name; it is unchecked: colours are control characters.
 
-        A console reads this before it renders anything; from then on all of them check their texts.
+        A console looks it up before it renders; from then on, all consoles escape their texts themselves.
         """
         from asa.core.console import check_others
 
@@ -160,34 +160,34 @@ class _Checked(io.TextIOWrapper):
 
 
 class _CheckedBytes(io.BufferedIOBase):
-    """The bytes of a checked stream, which it gets as text."""
+    """The byte stream of a checked stream; bytes are passed on as text."""
 
     def __init__(self, stream: _Checked) -> None:
         self._stream = stream
 
     def writable(self) -> bool:
-        """Whether it can be written, which it can."""
+        """Return True."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Write it, escaped."""
+        """Write bytes as text, escaped."""
         text = bytes(data)
         self._stream.write(text.decode(errors="surrogateescape"))
         return len(text)
 
     def flush(self) -> None:
-        """Have all of it written."""
+        """Flush the stream."""
         self._stream.flush()
 
 
 class _Past:
-    """A checked stream without the check, for what was checked before it got its colours."""
+    """A checked stream without the check, for text that was escaped before it was coloured."""
 
     def __init__(self, stream: _Checked) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write it as it is."""
+        """Write text unchanged."""
         return io.TextIOWrapper.write(self._stream, text)
 
     def __getattr__(self, name: str) -> Any:
@@ -195,10 +195,10 @@ class _Past:
 
 
 class _Unfailing(io.FileIO):
-    """A file whose write errors are ignored: output to stderr does not affect the outcome."""
+    """A file that ignores write errors: output to stderr must not affect the outcome."""
 
     def write(self, data: Any) -> int:
-        """Write, if that can be done."""
+        """Write, if that is possible."""
         try:
             return super().write(data) or 0
         except OSError:

@@ -1,4 +1,4 @@
-"""``asa tick``: look at a run once, do what is due, and leave."""
+"""``asa tick``: looks at a run once, does what is due, and returns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _ENDED_BADLY = 1
-_SMALL_BYTES = 64_000  # of a bank: some 600 waits, which take 0.3 s
+_SMALL_BYTES = 64_000  # size of a bank of some 600 waits, which take 0.3 s
 
 
 def tick(
     run: RunArgument = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     runs: RunsOption = None,
-    kept: Annotated[str, typer.Option(hidden=True)] = "",  # by whom it is called, and what the run is marked with
+    kept: Annotated[str, typer.Option(hidden=True)] = "",  # the keeper that calls, and the run's mark there
     keeper: Annotated[int, typer.Option(hidden=True, max=MAX_JOBS)] = 0,
     lasts: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
@@ -92,11 +92,11 @@ def tick(
 def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFolder:
     """Open the run; if it is missing or cannot be read, remove its keeper.
 
-    An unattended client writes in the run's log why it must not go on, and prints that once.
+    If an unattended client must not continue, it writes the reason to the run's log, and prints it once.
     """
     try:
         return open_run(runs, run, to_act=True)
-    except OwnerError as refusal:  # its user may repair that, and it goes on
+    except OwnerError as refusal:  # the keeper stays: the user may repair the permissions
         if (kept or is_keeper) and not _note(open_run(runs, run), refusal) and kept:
             raise typer.Exit(2) from refusal
         raise
@@ -107,32 +107,32 @@ def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFo
 
 
 def _note(folder: RunFolder, refusal: OwnerError) -> bool:
-    """Write in the log of the user's own run why no client goes on with it; return whether that is new."""
+    """Write to the run's log, if it belongs to the user, why no client continues it; return whether to print that."""
     text = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
     return bool(folder.owner) or folder.log_once(text)
 
 
 def _is_small(bank: Path) -> bool:
-    """Whether so little is in a bank that compiled code takes longer to load than plain Python to learn it."""
+    """Whether a bank is so small that learning it in plain Python is faster than loading compiled code."""
     with suppress(OSError):
         return sum(file.stat().st_size for file in bank.iterdir() if file.is_file()) <= _SMALL_BYTES
     return True
 
 
 def _write_into(log: Path) -> None:
-    """Redirect all further output to a file: cron would mail it each minute."""
+    """Redirect all further output to a file, since cron would send it as mail every minute."""
     with suppress(OSError), append_to(log, is_private=True) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
 
 
 def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, kept: str, quiet: bool) -> None:
-    """Let nothing look at it any more, and say how it ended."""
+    """Remove the run's keeper, and say how the run ended."""
     from asa.runner.notify import Notifier
 
-    Notifier(folder).ended(read_state(folder)[1])  # unless the client that saw it end has sent the notification
+    Notifier(folder).ended(read_state(folder)[1])  # the client that saw the end may have sent it already
     end_keeper(folder, facility)
-    if kept:  # the client that saw it end may have been on another computer
+    if kept:  # the client that saw the end may have been on another computer
         keepers.end_here(kept)
     _tell(f"{folder.path.name} {how}: {state.outcome}{f', {state.reason}' if state.reason else ''}", quiet=quiet)
     if state.outcome != "completed":

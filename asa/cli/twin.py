@@ -1,4 +1,4 @@
-"""``asa twin``: a copy of a site's machine, rules and jobs, in which workflows can be tried out."""
+"""``asa twin``: copies a site's machine, rules and jobs, to try out workflows in the copy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from asa.studies.present import Table
 
 _NOTHING_S = 60.0
-_MOST_APART = 0.3  # Kolmogorov-Smirnov
-_TIMES_OFF = 3.0  # of the 90th percentiles
+_MOST_APART = 0.3  # Kolmogorov-Smirnov distance
+_TIMES_OFF = 3.0  # ratio of the 90th percentiles
 
 AgeOption = Annotated[
     bool | None,
@@ -88,7 +88,7 @@ def twin(
 
 
 def _check_out(out: Path) -> None:
-    """Refuse what a twin could not be written to, or would spoil, before anything takes long."""
+    """Before the long work, refuse a folder that cannot be written to, or must not be overwritten."""
     where = f"--out {out}"
     if out.is_file():
         raise InputError("is a file", where=where, hint="Name a folder.")
@@ -100,7 +100,7 @@ def _check_out(out: Path) -> None:
 
 
 def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> Any:
-    """Make one, with a bar of progress."""
+    """Make a twin, showing progress."""
     from asa.cli.progress import with_progress
     from asa.core import plugins
 
@@ -117,7 +117,7 @@ def new_twin(source: Path | None, you: str | None, age_accrues: bool | None) -> 
 
 
 def _own_name() -> str:
-    """Give the user's name here; empty where the system knows none, as in some containers."""
+    """Return the user's name here; empty if the system knows none, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -141,7 +141,7 @@ def _tell(made: Any) -> None:
 
 
 def agreement_table(about: Any) -> Table:
-    """Lay out how well a twin's waits agree with those that were recorded."""
+    """Make a table of how well a twin's waits agree with the recorded ones."""
     from asa.studies.present import Row, Table
 
     def rows() -> Iterator[Row]:
@@ -160,7 +160,7 @@ def _waits(points: tuple[float, ...]) -> Iterator[str]:
 
 
 def trust(about: Any) -> str:
-    """Say what the twin's waits are worth."""
+    """Say how reliable the twin's waits are."""
     if not about.agreement:
         return "No waits were recorded, so it is not known how well those in the twin agree."
     first = about.agreement[0]
@@ -172,7 +172,7 @@ def trust(about: Any) -> str:
 
 
 def is_rough(about: Any) -> bool:
-    """Say whether a twin's waits are far from those recorded, of all its jobs or of those of some width."""
+    """Whether a twin's waits are far from the recorded ones, for all jobs or for those of some width."""
     if not about.agreement:
         return True
     first, *others = about.agreement

@@ -1,4 +1,4 @@
-"""The other jobs that a stage could have, and what each would cost: why a plan is as it is."""
+"""Explains a plan: the other jobs that a stage could have, and the cost of each."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another plan, that differs in the job of one stage."""
+    """A plan that differs in the job of one stage."""
 
     way: str
     kept: str  # what keeps the job back
     sketch: Sketch
     job: SearchedJob
-    start_s: float  # when it is expected to start, in seconds from now
-    gap_s: float  # seconds from when its stages could run until it starts; 0 if they are not its first
-    cost_s: float  # of the whole, as `Question.cost_s`
-    span_s: float  # the makespan that counts in it, as `Question.span_s`
+    start_s: float  # expected start of the stage, in seconds from now
+    gap_s: float  # seconds from when the job's stages could run until it starts; 0 if the stage is not its first
+    cost_s: float  # of the whole plan, as `Question.cost_s`
+    span_s: float  # the makespan that counts in this cost, as `Question.span_s`
 
     @property
     def idle_core_hours(self) -> float:
-        """What its job is expected to hold before its stages may begin."""
+        """Core-hours that its job is expected to idle before its stages may begin."""
         return self.job.idle_s * self.job.block.cores / 3600
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as what JSON can hold."""
+        """Return the alternative as JSON-ready data."""
         return {
             "way": self.way,
             "stages": list(self.job.block.stages),
@@ -57,18 +57,18 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class WeighedStage:
-    """What was weighed for a stage: the chosen one first, the others by what they cost."""
+    """The jobs that were weighed for a stage: the chosen one, and the others by cost."""
 
     stage: str
-    price_s: float  # seconds of makespan that a core-hour was worth
+    price_s: float  # seconds of makespan that a core-hour is worth
     chosen: Alternative
     others: tuple[Alternative, ...]
-    impossible: tuple[str, ...]  # sentences on the ways that there are not
+    impossible: tuple[str, ...]  # sentences that say which groupings are impossible
     is_bound: bool  # whether a budget or a deadline decided
-    typically: bool = False  # whether makespans count by their geometric means
+    typically: bool = False  # whether makespans count by their geometric mean
 
     def sentences(self) -> Iterator[str]:
-        """Say in sentences why the chosen one was taken."""
+        """Say in sentences why the chosen job was taken."""
         chosen, block = self.chosen, self.chosen.job.block
         others = [name for name in block.stages if name != self.stage]
         with_whom = f"shares a job with {', '.join(others)}" if others else "has a job of its own"
@@ -107,7 +107,7 @@ class WeighedStage:
         return f"{ends}, {takes}: {verdict}."
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as what JSON can hold."""
+        """Return what was weighed as JSON-ready data."""
         return {
             "stage": self.stage,
             "price_s_per_core_hour": self.price_s,
@@ -122,7 +122,7 @@ def _upper(text: str) -> str:
 
 
 def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
-    """Compare the job of a stage with the others that it could have, all else as it is."""
+    """Compare a stage's job with the others that it could have; the rest of the plan stays."""
     price_s = _a_price_s(outlook, aim)
     question = replace(outlook.question, price_s=price_s)
     modes = dict(outlook.sketch.shape)
@@ -145,7 +145,7 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
 
 
 def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:
-    """Say what keeps a job back: nothing, if it follows no other."""
+    """Name what keeps a job back: `nothing`, if it follows no other job."""
     stages = question.parts.workflow.stages
     is_first = all(before in group for name in group for before in stages[name].after)
     return "nothing" if is_first else mode_of(keep)
@@ -154,7 +154,7 @@ def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:
 def _groupings(
     question: Question, groups: list[tuple[str, ...]], stage: str
 ) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Give the stage's job as it is, taken apart at the stage, and joined with those that it follows or that follow."""
+    """Yield the plan as it is, with the stage's job split at the stage, and with it joined to a neighbouring job."""
     rank = next(n for n, group in enumerate(groups) if stage in group)
     own = groups[rank]
     at = own.index(stage)
@@ -192,7 +192,7 @@ def _in_all_modes(
     modes: Mapping[tuple[str, ...], Keep],
     stage: str,
 ) -> Iterator[Alternative]:
-    """Try each way to keep the stage's job back, with the best ones for other new jobs."""
+    """Try each way to keep the stage's job back, with the best way for the other new jobs."""
 
     def possible(group: tuple[str, ...]) -> list[Keep]:
         if group in modes and stage not in group:
@@ -217,21 +217,21 @@ def _in_all_modes(
 
 
 def _begins_s(question: Question, block: Block, stage: str) -> float:
-    """Say how long after its job a stage begins: what runs before it in the job's shapes, or in the stages' own."""
+    """Return how long after its job's start a stage begins, by the run times of the stages before it."""
     if block.shapes:
         return sum(shape.run_s for shape in block.shapes[: block.stages.index(stage)])
     return question.parts.begins_s(block.stages)[stage]
 
 
 def _a_price_s(outlook: Outlook, aim: Aim) -> float:
-    """Say at which price of a core-hour the chosen plan costs least."""
+    """Return a price of a core-hour at which the chosen plan costs least."""
     if aim.at_most is None and aim.deadline_s is None:
         return outlook.question.price_s
     plans = outlook.frontier()
     rank = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
     if rank is None or len(plans) == 1:
         return outlook.question.price_s
-    # between two plans the one of fewer core-hours is worth its time from this price on
+    # the price at which two neighbouring plans cost the same
     slopes = [(a.makespan_s - b.makespan_s) / max(b.core_hours - a.core_hours, 1e-9) for a, b in pairwise(plans)]
     around = slopes[max(rank - 1, 0) : rank + 1]
     if len(around) == 2:

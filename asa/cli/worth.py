@@ -1,4 +1,4 @@
-"""``asa worth``: whether asa helps, for the user's own workflow and site."""
+"""``asa worth``: says whether asa helps with the user's own workflow at the user's own site."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def worth(
 def _assumed(
     flow: Workflow, is_possible: Callable[[Stage], bool], law: Scaling | None, widths: tuple[int, ...]
 ) -> list[AssumedWidths]:
-    """Give the workflow with several widths, by each law that is assumed."""
+    """Return the workflow with several widths, once for each assumed law."""
     from asa.studies.widths import assumed_widths, usual_laws
 
     laws = [law] if law is not None else usual_laws(flow)
@@ -208,7 +208,7 @@ def _widths(text: str | None, scaling: str | None) -> tuple[int, ...]:
 
 
 def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequence[str] | None) -> None:
-    """Refuse what cannot be answered, before anything is run."""
+    """Refuse impossible requests, before anything is simulated."""
     from asa.studies.worth import OURS, SIMPLE
 
     if twin is not None and history is not None:
@@ -223,7 +223,7 @@ def _check(twin: Path | None, history: Path | None, you: str | None, named: Sequ
 
 
 def _refuse_impossible(flow: Workflow, site: Any) -> None:
-    """Refuse a stage that no job could run there, before anything is tried out."""
+    """Refuse a stage that no job could run there, before anything is simulated."""
     for stage in flow.stages.values():
         if not stage.moldable and (lack := _lack(stage, site)):
             raise InputError(lack, where=f"stage {stage.name!r}", hint="Ask for what the site has.")
@@ -239,7 +239,7 @@ def _lack(stage: Stage, site: Any) -> str:
 
 
 def _ways(flow: Workflow) -> tuple[str, ...]:
-    """Name the ways of asking that a workflow can go."""
+    """Name the strategies that can run a workflow."""
     one_job = len(flow.stages) == 1 or not any(stage.has_unknown_last_job for stage in flow.stages.values())
     is_moldable = any(stage.moldable for stage in flow.stages.values())
     plans = (*([_IN_OWN_SHAPES] if is_moldable else []), _CHOOSES)
@@ -265,7 +265,7 @@ def _tell(verdict: WorthVerdict, runs: Sequence[CompareRun], about: Any, compari
 
 
 def _of_workflow(comparison: Comparison) -> Sequence[str]:
-    """Give what is to be known of the workflow in its twin; of the twin all is reported."""
+    """Return the notes on the workflow in its twin; those on the twin are printed elsewhere."""
     return comparison.notes[len(comparison.site.notes) :]
 
 

@@ -1,6 +1,6 @@
-"""How commands show the units that jobs run of a stage: for each kind of unit its state, sentences and output files.
+"""How commands show the units that the jobs of a stage run: a class for each kind of unit.
 
-Commands know of no kind: they ask for the units of a stage, or of a job.
+Commands know no kind: they ask for the units of a stage, or of a job.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
 
-check_unit, held_units = check_element, held_elements  # others have no numbers, and are not on hold by themselves
+check_unit, held_units = check_element, held_elements  # only elements have numbers, and can be on hold one by one
 
 
 def unit_standing(state: RunState, name: str, job: Job | None, now_s: float, plan: PlannedJob | None) -> UnitStanding:
-    """Return the state of a stage's units; `job`: the one that the stage has, `plan`: what was last planned for it."""
+    """Return the state of a stage's units; `job`: the stage's job, `plan`: the last plan for the stage."""
     jobs = TaskStanding.of(state, name, job) if job is not None and job.spec.shares_tasks else None
     return element_standing(state, name, jobs) or leg_standing(state, name, now_s, plan) or jobs or UnitStanding()
 
@@ -42,10 +42,10 @@ def unit_standing(state: RunState, name: str, job: Job | None, now_s: float, pla
 def output_files(
     folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
 ) -> list[tuple[str, Path]]:
-    """Find the output files of all that does the work of a job, with jobs' numbers; `unit`: of this one alone."""
+    """Find the output files of all jobs that do a job's work, with their job numbers; `unit`: only this one's."""
     if job.spec.array is not None:
         return element_files(folder, state, job, kind, unit)
     jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag] if job.spec.shares else [job]
-    if job.spec.shares_tasks:  # of legs those of earlier tries, too
+    if job.spec.shares_tasks:  # of legs, earlier rounds count, too
         jobs = [one for one in jobs if one.round == job.round]
     return [(one.status.job_id, file) for one in jobs if (file := file_of(one)) is not None]

@@ -1,5 +1,5 @@
-"""How commands show what the jobs of a stage run; and a single stage, whose job runs all of it."""
-# ruff: noqa: ARG002 - a kind says only what is otherwise with it
+"""How commands show the units of a stage; the base class is that of a stage which one job runs whole."""
+# ruff: noqa: ARG002 - a subclass overrides only what differs
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Reason: TypeAlias = "Callable[[StageStanding], Iterator[str]]"
 
 @dataclass(frozen=True, slots=True)
 class UnitStanding:
-    """How far the units of a stage have come; each kind is a class."""
+    """How far the units of a stage have come; each kind has a subclass."""
 
-    order: ClassVar[int] = 0  # of its line among those of other kinds
+    order: ClassVar[int] = 0  # position of its line among those of other kinds
 
     def documents(self) -> dict[str, Any]:
-        """Return what is known of the units as JSON-ready data, by its key."""
+        """Return the state of the units as JSON-ready data, under the kind's key."""
         return {}
 
     def line(self, stage: StageStanding, now_s: float) -> str:
-        """Say how far they have come; empty if nothing is to be said in addition to the stage's row."""
+        """Describe how far the units have come; empty if the stage's row already says it."""
         return ""
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
-        """Explain the state of a running stage; `reason` says why one is pending."""
+        """Explain the state of a running stage; `reason` explains why a job is pending."""
         left = stage.walltime_s - (stage.run_s or 0.0)
         yield f"It has run {duration(stage.run_s)}; its walltime ends in {duration(max(left, 0.0))}."
 
     def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
-        """Say which units of a stage that ended so did not complete; nothing if it failed as a whole."""
+        """Name the units that did not complete; empty if the stage failed as a whole. `how`: how it ended."""
         return []
 
 
 def duration(value: float | None) -> str:
-    """Write how long something took, if it did."""
+    """Write a duration; None as `no time`."""
     return "no time" if value is None else format_duration(value)

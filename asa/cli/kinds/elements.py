@@ -1,4 +1,4 @@
-"""The state of a stage that is a job array: what became of its elements."""
+"""The state of a stage that is a job array: how far its elements have come."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Stage
 
-_MAX_NUMBERS = 40  # letters of elements' numbers in a sentence
-_MAX_WAYS = 10  # in which elements ended
+_MAX_NUMBERS = 40  # characters of element numbers in a sentence
+_MAX_WAYS = 10  # the most ways to end that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class ElementStanding(UnitStanding):
-    """The state of an array's elements; their numbers as sbatch writes them."""
+    """The state of an array's elements; element numbers are written as sbatch does."""
 
     order: ClassVar[int] = 2
     elements: str  # all of them
     count: int
     completed: str
     completed_count: int
-    running: str  # where elements take turns it is not known which run
+    running: str  # empty where elements take turns: it is not known which run
     running_count: int
-    failed: str  # those that ended last otherwise, and were not asked for again since
+    failed: str  # ended, did not complete, and not submitted again since
     failed_count: int
     pending_count: int
-    told: str = ""  # how those ended, in words
-    at_once: int = 0  # how many may run at the same time; 0 for all
-    held: str = ""  # those that do not start until somebody releases them
+    told: str = ""  # how these ended, in words
+    at_once: int = 0  # upper bound of elements that run at the same time; 0 for none
+    held: str = ""  # on hold: they do not start until somebody releases them
     held_count: int = 0
-    held_reason: str = ""  # why, in the batch system's words
-    jobs: TaskStanding | None = None  # in which they take turns, where they do
+    held_reason: str = ""  # the batch system's reason
+    jobs: TaskStanding | None = None  # the jobs in which elements take turns, if they do
 
     def documents(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, by its key."""
+        """Return the state of the elements as JSON-ready data, under the kind's key."""
         own = asdict(replace(self, jobs=None))
         del own["jobs"]
         return {**(self.jobs.documents() if self.jobs is not None else {}), "elements": own}
 
     def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
-        """Say how far they have come, once something was asked for."""
+        """Describe how far the elements have come, once some were submitted."""
         return element_text(self) if stage.job_id or self.completed_count else ""
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
@@ -71,7 +71,7 @@ class ElementStanding(UnitStanding):
             yield from reason(replace(stage, reason=self.held_reason))
 
     def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
-        """Say which elements did not complete, a line for those that ended alike."""
+        """Say which elements did not complete, one line for each way to end."""
         from asa.runner.arrays import alike, short
 
         if not self.failed_count:
@@ -88,7 +88,7 @@ class ElementStanding(UnitStanding):
 def element_files(
     folder: RunFolder, state: RunState, job: Job, kind: str, element: int | None
 ) -> list[tuple[str, Path]]:
-    """Find the latest output files of elements: of one, of those that failed, or of all."""
+    """Find the latest output files of one element, else of those that failed, else of all."""
     found: dict[int, tuple[str, Path]] = {}
     for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
         if (array := one.spec.array) is None:
@@ -106,7 +106,7 @@ def element_files(
 
 
 def check_element(state: RunState, stage: str, element: int) -> None:
-    """Refuse to look for an element that is not there, or has no output of its own."""
+    """Refuse an element that does not exist, or has no output of its own."""
     array, where = state.workflow.stages[stage].array, f"stage {stage!r}"
     if array is None:
         raise InputError("is no job array", where=where, hint="Leave --element out.")
@@ -118,7 +118,7 @@ def check_element(state: RunState, stage: str, element: int) -> None:
 
 
 def held_elements(status: JobStatus) -> tuple[str, str]:
-    """Say which elements of a job are on hold, in words, and why; empty if none is."""
+    """Name the elements of a job that are on hold, and the reason; empty if none is."""
     if status.elements is None or not (held := status.elements.held):
         return "", ""
     numbers = str(held)
@@ -128,20 +128,20 @@ def held_elements(status: JobStatus) -> tuple[str, str]:
 
 
 def each_of(record: Submitted) -> str:
-    """Say for each of which elements a job was asked for; empty for other jobs."""
+    """Name the elements that a job was submitted for; empty for other jobs."""
     text = record.array
     return f" for each of {text if len(text) <= _MAX_NUMBERS else f'{text[:_MAX_NUMBERS]}...'}" if text else ""
 
 
 def size_text(stage: Stage, size: str) -> str:
-    """Write how large a stage is of which each job, or each element, is of a size."""
+    """Write the size of a stage; `size`: that of each job or element."""
     if stage.array is not None:
         return f"{size} each of {len(stage.array.elements)}"
     return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
 
 
 def size_document(stage: Stage) -> dict[str, Any]:
-    """Return how many jobs or elements a stage has as JSON-ready data."""
+    """Return the number of a stage's jobs, and its elements, as JSON-ready data."""
     return {"jobs": stage.job_count, **({"array": str(stage.array)} if stage.array is not None else {})}
 
 
@@ -153,7 +153,7 @@ def _entries(folder: RunFolder) -> Iterable[os.DirEntry[str]]:
 
 
 def element_standing(state: RunState, name: str, jobs: TaskStanding | None = None) -> ElementStanding | None:
-    """Return the state of an array's elements; None for other stages. `jobs`: in which they take turns."""
+    """Return the state of an array's elements; None for other stages. `jobs`: those in which elements take turns."""
     from asa.runner.arrays import how_they_ended
 
     if (array := state.workflow.stages[name].array) is None:
@@ -182,7 +182,7 @@ def element_standing(state: RunState, name: str, jobs: TaskStanding | None = Non
 
 
 def _held(state: RunState, name: str) -> tuple[str, int, str]:
-    """Give the elements that are on hold, how many these are, and why."""
+    """Return the elements on hold, their number, and the reason."""
     lead = state.jobs.get(state.stages[name].job_id or "")
     parts = state.units.elements.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
     known = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
@@ -191,12 +191,12 @@ def _held(state: RunState, name: str) -> tuple[str, int, str]:
 
 
 def _known(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
-    """Tell of the elements of an array: which completed, which run, and how the others ended that have."""
+    """Return the elements that completed, those that run, and how the others ended."""
     return (_in_turn if state.workflow.stages[name].takes_turns else _native)(state, name)
 
 
 def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
-    """Tell of elements by what the batch system said of them."""
+    """Read the state of elements from the batch system's reports."""
     bag, running, asked = state.post(name), NONE, NONE
     lead = state.jobs.get(state.stages[name].job_id or "")
     for job in state.units.elements.parts(lead.round) if lead is not None else ():
@@ -206,14 +206,14 @@ def _native(state: RunState, name: str) -> tuple[Elements, Elements, list[Elemen
                 running |= job.status.elements.running
                 asked -= job.status.elements.failed
     completed = state.units.elements.completed_of(bag)
-    asked |= completed  # what is asked for once more has failed no longer
+    asked |= completed  # an element that was submitted again no longer counts as failed
     failed = state.units.elements.failed(bag)
     ends = [replace(end, elements=left) for end in failed if (left := end.elements - asked)]
     return completed, running - completed, ends
 
 
 def _in_turn(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:
-    """Tell of elements by what the stage's jobs wrote down."""
+    """Read the state of elements from the records of the stage's jobs."""
     from asa.runner.arrays import in_turn
 
     known = in_turn(Bag(Path(state.tasks_of(name))).ends() if state.tasks_of(name) else {})

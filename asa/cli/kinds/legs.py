@@ -1,4 +1,4 @@
-"""The state of a stage that runs in legs: the present leg, the progress, and the next leg."""
+"""The state of a stage that runs in legs: the current leg, the progress, and the next leg."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _FEW = 60
 
 @dataclass(frozen=True, slots=True)
 class LegStanding(UnitStanding):
-    """How far a stage has come that runs in legs; times in seconds."""
+    """How far a stage that runs in legs has come; times in seconds."""
 
     order: ClassVar[int] = 3
-    leg: int  # whose turn it is
+    leg: int  # number of the current leg
     max_legs: int
-    worked_s: float  # that all legs have run so far
-    total_s: float | None  # that they are expected to run; None if that is not known
-    shown: str = ""  # what showed its progress when this leg began, in a line
-    saves_s: float | None = None  # how long it takes to save its state; None if no leg was signalled to
-    next_job_id: str | None = None  # the job of the next leg, where it was asked for
-    next_state: str = ""  # its state, and why, in the batch system's words
+    worked_s: float  # run time of all legs so far
+    total_s: float | None  # expected run time of all legs; None if not known
+    shown: str = ""  # the output that showed the progress when this leg began, in a line
+    saves_s: float | None = None  # how long saving the state takes; None if no leg was signalled
+    next_job_id: str | None = None  # the next leg's job, if one was submitted
+    next_state: str = ""  # its state and the reason, in the batch system's words
     next_reason: str = ""
-    next_submit_s: float | None = None  # when it is to be asked for, as last planned, and why then
+    next_submit_s: float | None = None  # when it is to be submitted, as last planned, and why then
     next_plan: str = ""
-    waits_in_turn: bool = False  # no leg is asked for ahead: one was, and ended before its turn came
+    waits_in_turn: bool = False  # whether no leg is submitted ahead, since one that was ended too early
 
     @property
     def left_s(self) -> float | None:
-        """How long what is left is expected to run; None if that is not known."""
+        """Expected run time of the remaining work; None if not known."""
         return None if self.total_s is None else max(self.total_s - self.worked_s, 0.0)
 
     def documents(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, by its key."""
+        """Return the state of the legs as JSON-ready data, under the kind's key."""
         return {"legs": asdict(self)}
 
     def line(self, stage: StageStanding, now_s: float) -> str:
-        """Say how far they have come."""
+        """Describe how far the legs have come."""
         return leg_text(self, now_s, is_over=stage.state == "done")
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
-        """Explain the state of a running stage: when a leg ends says little."""
+        """Explain the state of a running stage; the end of the leg's walltime would say little."""
         yield f"It runs in legs: {self.line(stage, now_s)}."
         if self.next_plan:
             yield f"The next one: {self.next_plan}."
@@ -67,7 +67,7 @@ class LegStanding(UnitStanding):
 def leg_standing(state: RunState, name: str, now_s: float, plan: PlannedJob | None) -> LegStanding | None:
     """Return the state of a stage that runs in legs; None for others, and if no leg has begun.
 
-    `plan`: what was last planned for it.
+    `plan`: the last plan for the stage.
     """
     view = state.stages[name]
     legs = view.stage.continues

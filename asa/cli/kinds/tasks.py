@@ -1,5 +1,5 @@
-"""The state of a stage whose tasks several jobs share."""
-# ruff: noqa: ARG002 - of a method of all kinds it needs only some
+"""The state of a stage whose tasks are in a bag, from which several jobs take them."""
+# ruff: noqa: ARG002 - methods take the arguments of all kinds
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding(UnitStanding):
-    """How far a stage has come whose tasks several jobs share."""
+    """How far a stage whose tasks are in a bag has come."""
 
     order: ClassVar[int] = 1
     jobs_running: int
     jobs_pending: int
-    jobs: int  # that share it at most
-    tasks: int | None = None  # None where no job has begun
+    jobs: int  # upper bound of the jobs that take from the bag
+    tasks: int | None = None  # None until a job has begun
     completed: int = 0
     failed: int = 0
     running: int = 0
     left: int = 0
-    rate: float = 0.0  # tasks that end in a second
-    lasts_s: float | None = None  # how long the rest takes at that rate; None if that is not known
+    rate: float = 0.0  # tasks that end per second
+    lasts_s: float | None = None  # expected time for the rest at that rate; None if not known
 
     @classmethod
     def of(cls, state: RunState, name: str, lead: Job) -> TaskStanding:
-        """Look how far it has come."""
+        """Read the state from the bag."""
         running, pending = state.units.tasks.count(lead)
         jobs = (running, pending, lead.spec.sharing)
         known = Bag(Path(state.tasks_of(name))).progress(
@@ -48,11 +48,11 @@ class TaskStanding(UnitStanding):
         return cls(*jobs, *done, known.rate, known.lasts_s)
 
     def documents(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, by its key."""
+        """Return the state of the bag as JSON-ready data, under the kind's key."""
         return {"bag": asdict(self)}
 
     def line(self, stage: StageStanding, now_s: float) -> str:
-        """Say how far they have come."""
+        """Describe how far the tasks have come."""
         return task_text(self)
 
     def sentences(self, stage: StageStanding, now_s: float, reason: Reason) -> Iterator[str]:
@@ -62,7 +62,7 @@ class TaskStanding(UnitStanding):
 
 
 def task_text(known: TaskStanding) -> str:
-    """Describe the progress of tasks that several jobs share.
+    """Describe the progress of the tasks in a bag.
 
     Examples
     --------
