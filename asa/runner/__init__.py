@@ -1,4 +1,4 @@
-"""The run loop: observe, plan, act, until every workflow has ended; and all that lets it be interrupted anywhere."""
+"""The run loop: observe, plan and act until every workflow has ended; it can be interrupted at any point."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "run_paths",
 ]
 
-_LAZY = {  # to look at a run takes none of what drives one
+_LAZY = {  # looking at a run imports nothing of what drives one
     "Journal": "journal",
     "Pulse": "folder",
     "Run": "active",

@@ -1,4 +1,4 @@
-"""What the jobs of a run held and idled: core-hours, and since when each had how many cores."""
+"""Counts the core-hours that a run's jobs were allocated and that they idled, from when each had how many cores."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ NOTICE_S = 120.0
 
 @dataclass(slots=True)
 class Accounts:
-    """What the jobs of one run held and idled."""
+    """The core-hours that the jobs of one run were allocated, and those that they idled."""
 
-    line_of: Callable[[Job], list[Job]]  # gives a job, or the one that it joins, and all that join that one
-    units: UnitsOfRun  # what jobs run
+    line_of: Callable[[Job], list[Job]]  # returns a job, or the job that it joins, and all jobs that join that one
+    units: UnitsOfRun  # finds the kind of a job's units
     _elastic: list[Job] = field(default_factory=list)
-    _early: list[Job] = field(default_factory=list)  # that may begin before their payloads
-    _behind_local: list[Job] = field(default_factory=list)  # others that may, for what the client runs
+    _early: list[Job] = field(default_factory=list)  # jobs that may start before their payloads can
+    # jobs that may, too, because the client runs local stages first
+    _behind_local: list[Job] = field(default_factory=list)
     _spent_core_hours: float = 0.0
-    _requeued_core_hours: float = 0.0  # by jobs before they were put back into the queue
+    _requeued_core_hours: float = 0.0  # core-hours of jobs before they were requeued
 
     def accepted(self, job: Job) -> None:
-        """Note a job."""
+        """Add an accepted job."""
         planned = job.planned
         if planned.keep is Keep.AWAIT:
             self._early.append(job)
@@ -43,20 +44,20 @@ class Accounts:
             self._elastic.append(job)
 
     def ended(self, job: Job) -> None:
-        """Note that a job has ended."""
+        """Add the core-hours of a job that has ended."""
         if not job.planned.is_elastic:
             self._spent_core_hours += self._core_hours(job)
 
     def requeued(self, job: Job, was: JobStatus) -> None:
-        """Note that a job was put back into the queue, and what it was before."""
+        """Add the core-hours of a job before it was requeued; `was`: its status then."""
         self._requeued_core_hours += _before_requeue(job, was)
 
     def spent(self) -> float:
-        """Count the core-hours of the jobs that have ended."""
+        """Return the core-hours of the jobs that have ended."""
         return self._spent_core_hours + self._requeued_core_hours + sum(map(self._core_hours, self._elastic))
 
     def idle_core_hours(self, now_s: float) -> float:
-        """Count what allocations that came early idled before their payloads, and what those that are left may yet."""
+        """Return the core-hours that allocations idled before their payloads, or may yet idle."""
         idle = 0.0
         for job in self._early:
             status, until_s = job.status, job.status.payload_start_s
@@ -72,15 +73,15 @@ class Accounts:
         return idle
 
     def idled_behind_local(self) -> float:
-        """Count the core-hours that jobs idled, or may yet at most, while the client runs what is local."""
+        """Return the core-hours that jobs idled for the client's local stages, or may yet idle (upper bound)."""
         return sum(map(_idled_behind_local, self._behind_local))
 
     def _widths_of(self, job: Job) -> list[tuple[float, int]]:
-        """Return since when a job had how many cores of its own."""
+        """Return a job's numbers of own cores, each with the time from which it holds."""
         return self.widths_in(self.line_of(job)).get(job.status.job_id, [])
 
     def widths_in(self, line: Sequence[Job]) -> dict[str, list[tuple[float, int]]]:
-        """Return the times at which the cores of a job, or of a job that joined it, changed, each with the new number.
+        """Return, for a job and the jobs that joined it, each new number of cores with the time of the change.
 
         The cores requested last are given back first. O(steps + jobs) if few jobs are joined at the same time.
         """
@@ -89,7 +90,7 @@ class Accounts:
         there, come, telling = list[int](), 0, _gives_back_at(line[0])
         for step in line[0].status.steps if widths[0] else ():
             if not step.cores or step.name not in telling or step.start_s < widths[0][0][0]:
-                continue  # the last: it ended before the job was put back into the queue
+                continue  # a step that ended before the job was requeued
             while come < len(coming) and coming[come][0] < step.start_s:
                 insort(there, coming[come][1])
                 come += 1
@@ -103,7 +104,7 @@ class Accounts:
         return {one.status.job_id: changes for one, changes in zip(line, widths, strict=True)}
 
     def _core_hours(self, job: Job) -> float:
-        """Count what a job held from its beginning to its end; nothing before that, and where the client is."""
+        """Return the core-hours of a job that has ended; 0 for a local job."""
         if (ran_s := self.units.of(job).ran_s(job)) is not None:
             return core_hours(job.spec.cores, ran_s)
         end_s, widths = job.status.end_s, self._widths_of(job)
@@ -114,7 +115,7 @@ class Accounts:
 
 
 def _gives_back_at(job: Job) -> set[str]:
-    """Name the steps that show cores given back: if others join a job, those that keep fewer than before."""
+    """Name the steps at which cores are given back; in a job that others join, those that keep fewer than before."""
     steps = job.spec.steps
     if not job.planned.widths:
         return {step.name for step in steps}
@@ -123,20 +124,20 @@ def _gives_back_at(job: Job) -> set[str]:
 
 
 def _is_allocated_at(status: JobStatus, at_s: float) -> bool:
-    """Whether a job that began before a time had not ended before it."""
+    """Whether a job began before a time, and had not ended by then."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)
 
 
 def _before_requeue(job: Job, was: JobStatus) -> float:
-    """Count what a job held until it was put back into the queue, at most: perhaps it gave cores back before."""
+    """Return the upper bound of a job's core-hours before it was requeued: it may have given cores back."""
     if was.start_s is None or job.spec.local:
         return 0.0
     return core_hours(job.spec.cores, max(job.status.submit_s - was.start_s, 0.0))
 
 
 def _idled_behind_local(job: Job) -> float:
-    """Count the core-hours that a job idled before its payload, or may at most if that has not begun."""
+    """Return the core-hours that a job idled before its payload, or may yet idle (upper bound)."""
     status, until_s = job.status, job.status.payload_start_s
     if until_s is None and (status.state.is_final or job.given_up):
         until_s = status.end_s

@@ -1,4 +1,4 @@
-"""A run under way: what it knows, what it writes down, and what is learned from it."""
+"""A run under way: its state, what it writes to the journal, and what it learns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Run:
     Parameters
     ----------
     workflow
-        What.
+        The workflow to run.
     strategy
-        How its resources are asked for.
+        The strategy that plans its jobs.
     name
         Unique among runs that run together; the workflow's name if not given.
     bank
@@ -39,30 +39,30 @@ class Run:
     run_s
         The real run time of each stage, for simulators; the expected one if not given.
     delay_s
-        Seconds from the call of `run_all` to the submission of this workflow.
+        Seconds from the call of `run_all` until this workflow is submitted.
     id
-        Identifies this run for ever: letters and digits. Generated if not given.
+        Identifies this run among all runs ever: letters and digits. Generated if not given.
     journal
-        Where each event is written before the run acts on it. A journal with entries is that of an interrupted run,
-        which goes on from there.
+        Each event is written here before the run acts on it. If the journal already has entries, the run continues from
+        them.
     retry
-        If the journal's run has ended without its result: submit again what did not complete.
+        If the journal's run ended without its result: submit the uncompleted stages again.
     again
-        Stages to run once more, with all that follow them, if the journal's run has ended, in whatever way.
+        If the journal's run has ended, in whatever way: stages to run again, with all that follow them.
     revised, walltime_s
-        With `retry` or `again`: the workflow's new stages, with the same names in the same order, and its new walltime;
-        as before if not given.
+        With `retry` or `again`: the workflow's new stages (same names, same order) and its new walltime; unchanged if
+        not given.
     place
-        Folder for stages' records, which they read when they run again; empty for none.
+        Folder in which stages keep records for when they run again; empty for none.
     fail_fast
-        End the run as soon as a stage has failed, and cancel what still runs. By default stages that do not depend on
-        it go on.
+        End the run as soon as a stage has failed, and cancel running jobs. By default, stages that do not depend on the
+        failed one continue.
     is_open
-        Another program hosts it, adds stages to the run (`asa.runner.requests`), releases each when it may begin, and
-        closes the run in the end. Allocations are asked for ahead of that.
+        Another program hosts the run: it adds stages (`asa.runner.requests`), releases each when it may begin, and
+        finally closes the run. Allocations are requested before stages are released.
     max_jobs
-        How many jobs such a program hands over at a time: the upper bound of allocations held ahead. None for any
-        number.
+        How many jobs the hosting program hands over at a time, which limits the allocations requested ahead. None for
+        no limit.
     """
 
     workflow: Workflow
@@ -93,25 +93,25 @@ class Active(Submitter):
     run: Run
     state: RunState
     forecast: Forecast
-    begins_s: float  # when it is handed over, on the scheduler's clock
-    emit: Callable[[Record], None]  # takes each record of what happens
+    begins_s: float  # when the workflow is submitted, on the batch system's clock
+    emit: Callable[[Record], None]  # called with each record
     records: list[Record] = field(default_factory=list)
-    begun: bool = False  # whether it was handed over
-    is_behind: bool = False  # whether it is not known yet what became of its jobs while no client looked
-    attempts: Attempts = field(init=False)  # at what is to be sent
-    swept: bool = False  # whether nothing of ours was found after the end that should not be there
-    # what is still to be reported to the bank: job, forecast, observation, and the job's id
+    begun: bool = False  # whether the workflow was submitted
+    is_behind: bool = False  # whether its jobs' states since the last client are still unknown
+    attempts: Attempts = field(init=False)  # the next attempts at submitting jobs
+    swept: bool = False  # whether a search after the end found no stray jobs
+    # not yet in the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
-    trouble: str = ""  # with learning; empty for none
-    given_back: set[str] = field(default_factory=set)  # tokens of jobs that are gone, and hold no tasks either
-    # the waits that were predicted last, by stages
+    trouble: str = ""  # why waits cannot be stored; empty if they can
+    given_back: set[str] = field(default_factory=set)  # tokens of ended jobs whose tasks were returned to the bag
+    # the latest predicted waits, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.attempts = Attempts(self.state)
 
     def commit(self, *entries: Entry) -> None:
-        """Write down what happened, all of it at once, and let it change the state; learn what there is to learn."""
+        """Write entries to the journal, all at once, then apply them to the state and learn from them."""
         if self.run.journal is not None and entries:
             self.run.journal.append(*entries)
         for entry in entries:
@@ -123,7 +123,7 @@ class Active(Submitter):
                     _tell_end(self, news)
 
     def replay(self, entries: Iterable[Entry]) -> None:
-        """Come back to where an interrupted run was; what was learned then is put into the bank's store if need be."""
+        """Restore an interrupted run from its entries; store waits that the bank's store lacks."""
         for entry in entries:
             self.begun |= isinstance(entry, Begun)
             for news in self.state.apply(entry):
@@ -133,7 +133,7 @@ class Active(Submitter):
         self.keep_waits()
 
     def keep_waits(self) -> None:
-        """Have all waits that were observed in the bank's store; a store that cannot be written stops no run."""
+        """Store all observed waits in the bank; if that fails, the run continues."""
         if self.run.bank is None:
             return
         try:
@@ -145,12 +145,12 @@ class Active(Submitter):
             self.trouble = ""
 
     def settle_waits(self) -> None:
-        """Try once more to keep what could not be kept."""
+        """Try again to store waits that could not be stored."""
         if self.trouble:
             self.keep_waits()
 
     def note(self, record: Record) -> None:
-        """Keep a record, and show it."""
+        """Keep a record, and pass it to the observer."""
         if isinstance(record, Predicted):
             self.predicted_s[record.stages] = record.wait_s
         self.records.append(record)
@@ -158,18 +158,18 @@ class Active(Submitter):
 
     @property
     def is_over(self) -> bool:
-        """It has ended, nothing is left to be sent to the batch system, and nothing of it is left there."""
+        """Whether the run has ended, with nothing left to submit or cancel."""
         state = self.state
         if state.outcome is None or state.jobs.open_intent is not None or self.to_cancel() or not self.swept:
             return False
         return state.outcome == "completed" or not (state.jobs.live() or self.strays())
 
     def strays(self) -> list[str]:
-        """Tokens whose job may yet turn up; if the run has ended, it is no longer wanted."""
+        """Tokens of jobs that may yet turn up, and are not wanted if the run has ended."""
         return [t for t in self.state.jobs.doubtful if not self.state.jobs.has_sent(t) and self.may_turn_up(t)]
 
     def to_cancel(self) -> list[str]:
-        """Jobs that are to be cancelled, as long as it is not known that the cancellation has ended them."""
+        """Jobs to cancel, until the batch system reports that they ended."""
         return [
             job_id
             for job_id in self.state.jobs.condemned
@@ -178,25 +178,25 @@ class Active(Submitter):
             and job.status.state is not JobState.COMPLETED
         ]
 
-    # ------------------------------------------------------------------ what is found out of its jobs
+    # ------------------------------------------------------------------ what is found out about its jobs
 
     def status_of(self, job_id: str) -> JobStatus | None:
-        """Say how a job was last seen; None of one that is not the run's."""
+        """Return a job's last known status; None if the job is not of this run."""
         job = self.state.jobs.get(job_id)
         return None if job is None else job.status
 
     def is_to_begin(self, job_id: str) -> bool:
-        """Whether a job's payload has not begun, as far as is known, and may do so."""
+        """Whether a job's payload may yet begin, by the last known status."""
         status = self.state.jobs[job_id].status
         return not status.state.is_final and status.payload_start_s is None
 
     def job_of(self, token: str) -> str | None:
-        """Name the job of a token; None if it has none, or that was given up."""
+        """Return the id of a token's job; None if there is none, or it was given up."""
         job = self.state.jobs.of_token(token)
         return None if job is None else job.status.job_id
 
     def is_to_be_sent(self, token: str) -> bool:
-        """Whether a token has had no job yet, and is about to have one."""
+        """Whether a token has never had a job, and its job is still to be submitted."""
         state = self.state
         if state.outcome is not None or state.jobs.has_sent(token):
             return False
@@ -207,7 +207,7 @@ class Active(Submitter):
         return state.ending.refused.keys().isdisjoint(intent.planned.stages)
 
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        """Record that the batch system accepted a token's job, which replaces an earlier job of the token."""
         is_new = self.state.jobs.open_intent is not None and self.state.jobs.open_intent.token == token
         former = self.state.jobs.get(status.job_id)
         if former is not None and former.spec.token != token and not former.status.state.is_final:
@@ -221,30 +221,30 @@ class Active(Submitter):
                 _queues(self, job, status.submit_s)
 
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
-        """Note that the job of a token was not submitted after all, and why; `doubtful` if it may yet turn up."""
+        """Record that a token's job was not submitted, and why; `doubtful`: it may yet turn up."""
         self.commit(Unsent(token, at_s, reason, doubtful, cause=cause))
 
     def sought(self, token: str, at_s: float) -> None:
-        """Note, for the next client, that a job was looked for once and not found."""
+        """Record, for the next client, that a job was searched for once and not found."""
         self.commit(Sought(token, at_s))
 
     def unexplained(self, token: str, at_s: float, text: str) -> None:
-        """Note that the submission of a job had an unknown answer."""
+        """Record that a submission got an unknown answer."""
         self.commit(Unexplained(token, at_s, text))
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
-        """Note that another job of a token was found, and cancelled."""
+        """Record that a second job of a token was found and cancelled."""
         self.commit(Surplus(token, job_id, at_s))
 
     def heard(self, status: JobStatus) -> None:
-        """Note a job's status, if it is new."""
+        """Record a job's status, if it is new."""
         self.heard_all([status])
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note the news of several jobs; failures last, since the state of other jobs is evidence on their cause.
+        """Record the news of several jobs; failures last, since other jobs' states are evidence of their cause.
 
-        Failures `in_doubt` keep their place in the order: they are evidence on other jobs themselves, namely that tasks
-        which exited with 0 may have failed.
+        Failures `in_doubt` keep their position: they are evidence about other jobs, whose tasks may have failed though
+        they exited with 0.
         """
 
         def is_failure(one: JobStatus) -> bool:
@@ -254,12 +254,12 @@ class Active(Submitter):
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
 
     def _news_of(self, status: JobStatus) -> JobStatus | None:
-        """Return what to note of a job's status; None if it is not new."""
+        """Return the part of a job's status that is news; None if nothing is."""
         job = self.state.jobs[status.job_id]
         status = self.state.units.of(job).as_seen(self.state, job, status)
         if status != replace(job.status, expected_start_s=status.expected_start_s):
             return status
-        job.status = status  # expected starts change all the time, and nothing depends on them
+        job.status = status  # expected starts change often, and nothing depends on them
         return None
 
 
@@ -270,7 +270,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def _queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once released."""
+    """Tell the bank that a job now waits in the queue; a job with a dependency does so only once that is met."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
@@ -278,7 +278,7 @@ def _queues(one: Active, job: Job, since_s: float) -> None:
 
 
 def _tell_end(one: Active, ended: Ended) -> None:
-    """Tell a bank that follows the machine that a job of ours no longer runs."""
+    """Tell a bank that models the queue that one of the run's jobs has ended."""
     own = one.state.jobs[ended.job_id].known_as
     if one.run.bank is not None and own is not None and ended.start_s is not None and one.run.bank.sees_queue:
         one.run.bank.ended(own, ended.time_s - ended.start_s)
@@ -297,7 +297,7 @@ def _learn(one: Active, news: Observation) -> None:
             intent = one.state.jobs.intents.get(job.spec.token)
             word_s = intent.word_s if intent is not None else None
             one.run.bank.observe(job.known_as, news.observation, token=token, word_s=word_s)
-        except StateError as error:  # it is kept in the end, if that can be
+        except StateError as error:  # `settle_waits` tries again
             one.trouble = str(error)
 
 

@@ -1,4 +1,4 @@
-"""What is said of the elements of arrays, and read off them."""
+"""Describes how elements of arrays ended."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from asa.elements import NONE, Elements
 from asa.errors import BackendError, SubmitRejectedError
 from asa.outcome import JobOutcome, meaning, outcome_of
 
-_MAX_GROUPS = 3  # of elements that ended alike, in a sentence
-_LONGEST = 40  # letters of elements' numbers in a sentence
+_MAX_GROUPS = 3  # ways to end that are listed in a sentence
+_LONGEST = 40  # characters of element numbers
 
 
 def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus:
-    """Say how elements that ran in turn ended, by their exit codes, and their outcomes if known.
+    """Describe how elements that take turns ended, by their exit codes, and their outcomes if known.
 
-    Earlier versions recorded no outcomes: an element that reached its time limit had the exit code of `timeout`.
+    Earlier versions recorded no outcomes: an element that reached its time limit has the exit code of `timeout`.
     """
     alike: dict[tuple[int, JobOutcome | None], list[int]] = {}
     for number, how in ends.items():
@@ -31,7 +31,7 @@ def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus
 
 
 def how_they_ended(ends: Iterable[ElementEnd]) -> str:
-    """Say how elements ended, grouped by how.
+    """Describe how elements ended, grouped by the way.
 
     Examples
     --------
@@ -45,9 +45,9 @@ def how_they_ended(ends: Iterable[ElementEnd]) -> str:
 
 
 def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:
-    """Group elements that ended in the same way, and say how; in order of their numbers.
+    """Group elements that ended in the same way, with a description, in the order of their numbers.
 
-    An exit code is the same end with a reason of Slurm's and without one.
+    Ends with the same exit code count as the same, whether Slurm gave a reason or not.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:
 
 
 def short(elements: Elements) -> str:
-    """Write elements' numbers, the first of very many."""
+    """Write elements' numbers, shortened if there are many."""
     text = str(elements)
     if len(text) <= _LONGEST:
         return text
@@ -87,5 +87,5 @@ def _words(end: ElementEnd) -> str:
 
 
 def is_no_array(error: BackendError) -> bool:
-    """Whether an array is refused for good for the numbers of its elements, or how many they are."""
+    """Whether an error refuses an array for good because of its size or its elements' numbers."""
     return isinstance(error, SubmitRejectedError) and "array" in error.message.lower()

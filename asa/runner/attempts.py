@@ -1,11 +1,12 @@
-"""When a deferred job is sent again, and which others wait meanwhile.
+"""When a deferred job is submitted again, and which other jobs wait meanwhile.
 
-A job that the batch system does not accept delays only what depends on it. A target (partition, account, quality of
-service, reservation) that has deferred jobs of two stages, and accepted none in between, is closed: its jobs are tried
-one at a time, with growing pauses, until one is accepted: first those not yet tried, then the one tried longest ago. So
-a job that can never be accepted does not block the others. A batch system that cannot be reached delays all.
+A job that the batch system does not accept delays only the jobs that depend on it. Jobs that go to the same partition,
+account, quality of service and reservation have the same target. A target that has deferred the jobs of two stages,
+and accepted none in between, is closed. The jobs of a closed target are tried one at a time, with growing pauses, until
+one is accepted: first those not yet tried, then the one tried longest ago. So a job that can never be accepted does not
+block the others. A batch system that cannot be reached delays all jobs.
 
-Pauses are not kept beyond a client: the next client may try at once what the last one was refused.
+Pauses are not stored: the next client may at once try a job that the last one was refused.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from asa.strategies.base import Choice, PlannedJob
 
 @dataclass(slots=True)
 class Attempts:
-    """How far a client has come with each job of a run that is to be sent."""
+    """A client's attempts at submitting each job of a run."""
 
     state: RunState
-    away: Attempt = field(default_factory=Attempt)  # at reaching the batch system at all
+    away: Attempt = field(default_factory=Attempt)  # attempts at reaching the batch system
     _jobs: dict[str, Attempt] = field(default_factory=dict)  # by `PlannedJob.targets`
-    _targets: dict[Target, Attempt] = field(default_factory=dict)  # those that are closed
+    _targets: dict[Target, Attempt] = field(default_factory=dict)  # of closed targets
 
     def at(self, planned: PlannedJob) -> Attempt:
-        """Give how far one has come with a job; together with other stages it is no nearer."""
+        """Return the attempts at a job; a job of other stages together inherits their longest pause."""
         names = planned.targets
         known = {id(one): one for name in names if (one := self._jobs.get(name)) is not None}
         attempt = next(iter(known.values()), None)
@@ -43,7 +44,7 @@ class Attempts:
         return attempt
 
     def failed(self, planned: PlannedJob, now_s: float) -> None:
-        """Note that a job was deferred, which the journal has already."""
+        """Count a deferral, which the journal has already."""
         target = target_of(self.state, planned)
         if self.state.deferrals.is_closed(target):
             self._targets.setdefault(target, Attempt()).failed(now_s, Cause.ANSWER)
@@ -51,7 +52,7 @@ class Attempts:
             self._targets.pop(target, None)
 
     def succeeded(self, planned: PlannedJob) -> None:
-        """Note that a job was accepted."""
+        """Forget the attempts at a job that was accepted."""
         self.away.succeeded()
         self._targets.pop(target_of(self.state, planned), None)
         for name in planned.targets:
@@ -60,7 +61,7 @@ class Attempts:
     # ------------------------------------------------------------------ what may be sent
 
     def again_s(self, planned: PlannedJob, now_s: float, choices: Mapping[str, Choice] | None = None) -> float:
-        """Say before when a job is not to be sent."""
+        """Return the time before which a job must not be submitted."""
         waits_s = [self.away.due_s(now_s)]
         if self._jobs:
             waits_s += [self._jobs[name].due_s(now_s) for name in planned.targets if name in self._jobs]
@@ -73,7 +74,7 @@ class Attempts:
     def times(
         self, jobs: Sequence[PlannedJob], times: Sequence[float], now_s: float, choices: Mapping[str, Choice]
     ) -> list[float]:
-        """Return when a plan's jobs may be sent; infinity for those after a deferred one."""
+        """Return when a plan's jobs may be submitted; infinity for those after a deferred one."""
         blocked, found = set[str](), list[float]()
         for job, time_s in zip(jobs, times, strict=True):
             again_s = self.again_s(job, now_s, choices)
@@ -85,7 +86,7 @@ class Attempts:
         return found
 
     def in_turn(self, due: Sequence[PlannedJob], now_s: float, choices: Mapping[str, Choice]) -> Iterator[PlannedJob]:
-        """Give jobs that are due, each if it may be sent as what came before it went, with none that depends on it."""
+        """Yield the due jobs that may be submitted after what happened to the jobs before them."""
         blocked = set[str]()
         for job in self._untried_first(due):
             if not self._is_behind(job, blocked) and self.again_s(job, now_s, choices) <= now_s:
@@ -96,16 +97,16 @@ class Attempts:
                 blocked.update(job.stages)
 
     def fresh(self, jobs: Iterable[PlannedJob], now_s: float) -> PlannedJob | None:
-        """Return the first job that may be sent and was not deferred before."""
+        """Return the first job that may be submitted and was never deferred."""
         may = (job for job in jobs if max(job.submit_s, self.again_s(job, now_s)) <= now_s)
         return next((job for job in may if self.state.deferrals.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, blocked: set[str]) -> bool:
-        """Whether a job is to be sent only after a deferred one."""
+        """Whether a job must wait for a deferred one."""
         return bool(blocked) and job.has_payload and not blocked.isdisjoint(before(self.state, job.stages))
 
     def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:
-        """Put jobs in the order in which they were tried last, but none before one that it follows."""
+        """Sort jobs by their last attempt, the untried first, but none before a job that it follows."""
         tried_s, by_stage = list[float](), dict[str, float]()
         for job in jobs:
             at_s = self.state.deferrals.tried_s(job)
@@ -118,13 +119,13 @@ class Attempts:
 
 @dataclass(slots=True, kw_only=True)
 class _AtJob(Attempt):
-    """How far a client has come with a job of a run: what becomes of it counts for others, too."""
+    """A client's attempts at a job; their results also count for the batch system and the target."""
 
     attempts: Attempts
     planned: PlannedJob
 
     def failed(self, now_s: float, cause: Cause, *, at_once: bool = False) -> None:
-        """Note that the job was not accepted."""
+        """Count a failed attempt."""
         if cause is Cause.AWAY:
             self.attempts.away.failed(now_s, cause)
             return
@@ -133,5 +134,5 @@ class _AtJob(Attempt):
             self.attempts.failed(self.planned, now_s)
 
     def succeeded(self) -> None:
-        """Note that the job was accepted."""
+        """Count a successful attempt."""
         self.attempts.succeeded(self.planned)

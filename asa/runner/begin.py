@@ -1,4 +1,4 @@
-"""Beginning a run: all checks before anything is submitted, and its plan."""
+"""Begins a run: makes its plan, and checks all that can be checked before anything is submitted."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Who predicts the waits of a run."""
+    """The estimator that predicts the waits of a run."""
 
     estimator: str
-    why: str = ""  # half a sentence; empty where it was named, or nothing is predicted
-    events: Sequence[QueueEvent] | None = None  # what a look at the queue showed; None if it was not read
+    why: str = ""  # half a sentence; empty if the user named it, or nothing is predicted
+    # events that the look at the queue found; None if the queue was not read
+    events: Sequence[QueueEvent] | None = None
 
 
 _DEFAULT = Chosen(BLIND)
 
 
 def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -> Chosen:
-    """Choose the estimator that is wanted, or else the best for what is visible, which takes a look at the queue.
+    """Choose the wanted estimator, or else the best one for the visible part of the queue, which is read for that.
 
-    Raises `InputError`: there is no such estimator, or no such strategy.
+    Raises `InputError`: there is no such estimator or strategy.
     """
     if wanted != AUTO:
         plugins.load("asa.estimators", wanted)
@@ -84,7 +85,7 @@ def plan_run(
     shapes, if given.
     `only_look`: nothing will be submitted, so stages may have nothing to run, and the bank is not touched.
     Raises `InputError`: there is no such strategy, a stage has nothing to run, a job could never start, the bank cannot
-    be written, or a path cannot be recorded.
+    be written, or a path is not UTF-8.
     """
     how = check_strategy(strategy)
     work = str((folder or Path.cwd()).absolute())
@@ -125,15 +126,15 @@ def plan_run(
 
 
 def notes_before(stages: Collection[Stage], folder: str) -> Iterator[str]:
-    """Return notes to the user before a run begins, a line each: which variables of this process its jobs will not get.
+    """Return notes for the user before a run begins, a line each: which variables of this process jobs will not get.
 
-    `stages`, `folder`: of the run, and where their commands run.
+    `stages`, `folder`: the run's stages, and the folder in which their commands run.
     """
     return stays_in_words(stages, folder)
 
 
 def check_secrets(stages: Iterable[Stage]) -> None:
-    """Refuse stages that ask for variables which are not set here, before the run's folder is written.
+    """Before the run's folder is written, refuse stages that ask for variables which are not set here.
 
     Raises `InputError`, which names the first such stage.
     """
@@ -144,8 +145,8 @@ def check_secrets(stages: Iterable[Stage]) -> None:
 def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
     """Refuse to resume a run if stages still to be submitted ask for variables that are not set here.
 
-    `workflow`: as it is from now on. `again` and `retry`: what is tried again of a run that has ended.
-    Raises `InputError`.
+    `workflow`: the workflow as resumed. `again` and `retry`: what an ended run is to run again.
+    Raises `InputError`: such a variable is not set.
     """
     if state.outcome is not None and not (retry or again):
         return
@@ -156,7 +157,7 @@ def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str]
 
 
 def _patient(stage: Stage, patience_s: float | None) -> Stage:
-    """Let a stage look for its inputs for as long as its site says, unless it says so itself."""
+    """Let a stage wait for its inputs as long as its site says, unless the stage itself says how long."""
     return stage if stage.input_patience_s is not None else replace(stage, input_patience_s=patience_s)
 
 
@@ -177,7 +178,7 @@ def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = Fals
 
 
 def bank_trouble(folder: Path) -> str:
-    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
+    """Make a bank's folder if it is missing; return why nothing can be stored in it, or an empty text."""
     what = "made"
     try:
         safe.provide_folder(folder)
@@ -190,15 +191,15 @@ def bank_trouble(folder: Path) -> str:
 
 
 def bank_refusal(folder: Path | None) -> str:
-    """Say why a bank is not used that others own or can change, and what to do; empty if it may be, or is not there."""
+    """Say why a bank that others own or can change is not used, and what to do; empty if it may be used."""
     said = repair = ""
-    with suppress(OSError):  # it is made later, or its use reports what is wrong
+    with suppress(OSError):  # it is made later, or its first use reports the error
         said, repair = safe.refused(folder) if folder is not None else ("", "")
     return said and f"{said}: it is not used, and nothing learned. {repair}"
 
 
 def check_bank(folder: Path | None) -> None:
-    """Refuse a bank in which nothing can be kept."""
+    """Refuse a bank in which nothing can be stored."""
     if folder is None:
         return
     trouble = bank_trouble(folder)
@@ -210,7 +211,7 @@ def check_bank(folder: Path | None) -> None:
 
 
 def check_text(*texts: str) -> None:
-    """Refuse what cannot be written down: paths need not be UTF-8."""
+    """Refuse texts that cannot be stored in JSON: paths may contain bytes that are not UTF-8."""
     for text in texts:
         try:
             text.encode()

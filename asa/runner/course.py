@@ -1,8 +1,8 @@
 """The course of a run: the state of its stages, its jobs and its host, and the changes to a stage.
 
-A stage is attempted until it is done: an attempt is *asked for again* if its job never ran it, is *tried again* if it
-failed and may, is *handed back* to the host of an open run, or *fails* for good. The unit that its job runs decides
-that; see `asa.runner.kinds`.
+A stage is attempted until it is done. After an attempt without success the stage is *asked for again* if its job never
+ran it, *tried again* if it failed and may be retried, *handed back* to the host of an open run, or *fails* for good.
+The unit that its job runs decides which; see `asa.runner.kinds`.
 """
 
 from __future__ import annotations
@@ -24,45 +24,46 @@ from asa.workflow import Slot, Stage, Workflow
 
 @dataclass(slots=True)
 class RunEnding:
-    """How a run ended, and what of it failed for good."""
+    """How a run ended, and which parts of it failed for good."""
 
-    outcome: Outcome | None = None  # how it ended; None until then
+    outcome: Outcome | None = None  # None until the run has ended
     reason: str = ""
-    # whether the run ends as soon as a stage has failed, rather than when no other can run any more
-    fail_fast: bool = True  # as runs were that began before there was a choice
-    failures: list[str] = field(default_factory=list)  # why stages failed, one after the other
-    refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
+    # whether the run ends with the first failed stage, or only when no other stage can run
+    fail_fast: bool = True  # the default of runs from before there was a choice
+    failures: list[str] = field(default_factory=list)  # why stages failed, in order
+    refused: dict[str, str] = field(default_factory=dict)  # by stage whose job was refused for good: why
 
 
 @dataclass(slots=True)
 class RunCourse:
-    """What is true of one workflow's run."""
+    """The state of one workflow's run."""
 
-    name: str  # unique among the runs of a client
+    name: str  # unique among the runs of one client
     workflow: Workflow
     capabilities: Capabilities
-    # distinguishes this run's tokens from those of every other, which a site may remember: letters and digits
+    # in this run's tokens, so that a site never sees them twice: letters and digits
     unique: str
-    # how long each stage really runs; simulators only, the expected times if not given
+    # real run time of each stage, in simulations; the expected one if not given
     run_s: Mapping[str, float] | None = None
-    folder: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
+    folder: str = ""  # folder in which stages keep records for when they run again; empty for none
     stages: Stages = field(init=False)
     jobs: JobsOfRun = field(default_factory=JobsOfRun)
     host: Host = field(default_factory=Host)
-    nodes: Nodes = field(init=False)  # on which jobs fail
+    nodes: Nodes = field(init=False)  # nodes on which jobs fail
     ending: RunEnding = field(default_factory=RunEnding)
-    choices: dict[str, Choice] = field(default_factory=dict)  # by stage, the shape that was chosen for it
-    # how often a stage that had completed was asked for again, with all that follow it
+    choices: dict[str, Choice] = field(default_factory=dict)  # the chosen shape, by stage
+    # how often a completed stage was asked for again, together with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
-    asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
-    may_have_lost: bool = field(default=True, init=False)  # whether jobs may be of no use any more
+    # how often jobs were; a plan made before the latest time is outdated
+    asked_again: int = field(default=0, init=False)
+    may_have_lost: bool = field(default=True, init=False)  # whether some jobs may have become useless
 
     def __post_init__(self) -> None:
         self.stages = Stages(self.workflow, self.has_released)
         self.nodes = Nodes(self.capabilities)
 
     def has_released(self, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:  # noqa: ARG002
-        """Whether a stage may run some of its units, since those of another that they need have completed."""
+        """Whether a stage may run some of its units, because the units that they need have completed."""
         return False
 
     @property
@@ -72,32 +73,32 @@ class RunCourse:
 
     @property
     def reason(self) -> str:
-        """Why it ended so; empty if it completed, or has not."""
+        """Why the run ended so; empty if it completed, or has not ended."""
         return self.ending.reason
 
     def mark(self, stage: str) -> str:
-        """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
+        """Return the name for a stage's files, a new one each time that the completed stage runs again."""
         generation = self.generations.get(stage, 0)
         return f"{stage}@{generation}" if generation else stage
 
     def post(self, stage: str) -> str:
-        """Return the token of a stage's completion marker."""
+        """Return the name of a stage's completion marker."""
         return f"{self.unique}/{self.mark(stage)}"
 
     def tasks_of(self, stage: str) -> str:
-        """Name the folder in which a stage remembers its tasks; empty for none."""
+        """Return the folder in which a stage records its tasks; empty for none."""
         return f"{self.folder}/tasks/{self.mark(stage)}" if self.folder else ""
 
     def token_of(self, stages: Sequence[str]) -> str:
-        """Name the n-th job of some stages; or the round, where several jobs run one."""
+        """Return the token of the n-th job of some stages, or of the round if several jobs run a stage."""
         group = f"x{len(stages)}" if len(stages) > 1 else ""
         position, number = self.stages.position(stages[0]), self.stages[stages[0]].resubmissions
         return f"{self.unique[:12]}-{position}{group}-{number}"
 
-    # ------------------------------------------------------------------ how stages lie in their jobs
+    # ------------------------------------------------------------------ how stages are arranged in their jobs
 
     def at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
-        """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
+        """Limit a walltime to its partition's maximum, unless the stages' own walltimes exceed that already."""
         limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
         max_s = limits.max_walltime_s if limits is not None else None
         own = [self.workflow.stages[name] for name in self.workflow.in_order(stages)]
@@ -109,19 +110,19 @@ class RunCourse:
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
 
     def waves(self, names: Sequence[str], widths: Sequence[int] = ()) -> Waves:
-        """Say which stages of a job run at the same time; one after the other in chosen shapes, or if it grows."""
+        """Return which stages of a job run at the same time; in chosen shapes or a growing job, one after the other."""
         stages = [self.stages[name].stage for name in self.workflow.in_order(names)]
         if widths or not self.choices.keys().isdisjoint(names):
             return tuple((stage,) for stage in stages)
         return waves_of(stages, self.capabilities)
 
     def layout(self, planned: PlannedJob) -> tuple[Slot, ...]:
-        """Place the stages of a job inside it: in waves, and in the shapes that were chosen for them."""
+        """Arrange the stages of a job: in waves, and in their chosen shapes."""
         lasts_s = {name: self._lasts_s(name) for name in planned.stages}
         return slots_of(self.waves(planned.stages, planned.widths), lasts_s)
 
     def _lasts_s(self, name: str) -> float:
-        """Say how long a stage runs: what is expected, or in a simulation how long it really does."""
+        """Return how long a stage is expected to run, or in a simulation how long it really runs."""
         expected_s = self.workflow.stages[name].expected_s
         really_s = expected_s if self.run_s is None else self.run_s[name]
         if name not in self.choices:
@@ -133,12 +134,12 @@ class RunCourse:
     # ------------------------------------------------------------------ while a job runs
 
     def left_of(self, job: Job) -> list[str]:
-        """Name the stages of a job that are its own still, and not settled."""
+        """Name the unsettled stages of a job that no other job has taken over."""
         views = (self.stages[name] for name in job.planned.stages)
         return [v.stage.name for v in views if v.job_id == job.status.job_id and not v.phase.is_settled]
 
     def allocated(self, job: Job, start_s: float) -> None:
-        """Note that a job has its cores, and until when it may idle."""
+        """Record that a job was allocated its cores, and until when it may idle."""
         if not job.given_up:
             limit_s = start_s + job.spec.walltime_s
             needed_s = walltime_of(self.waves(job.planned.stages, job.planned.widths))
@@ -148,22 +149,22 @@ class RunCourse:
                 self.stages.put(name, replace(view, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s))
 
     def began(self, job: Job, at_s: float) -> Iterator[Record]:
-        """Note that a job began the first of its stages."""
+        """Record that a job began its first stage."""
         first = job.planned.stages[0]
         if self.stages[first].ended_s is not None:
-            return  # it completed before the job was put back into the queue
+            return  # the stage completed before the job was requeued
         is_alone = len(job.planned.stages) == 1
-        if is_alone and job.status.steps:  # so did this one
+        if is_alone and job.status.steps:  # a single stage begins with its first step
             at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
         self.stages.put(first, replace(self.stages[first], started_s=began_s))
-        if is_alone:  # of several, when each began is reported in the end
+        if is_alone:  # of several stages, each begin is reported when the stage completes
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
     def stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
-        """Note that a stage completed, as one of several of its job."""
+        """Record that one of a job's stages completed."""
         stages, job_id, view = (name,), job.status.job_id, self.stages[name]
-        if view.started_s is not None and view.ended_s is not None:  # before a requeue, perhaps
+        if view.started_s is not None and view.ended_s is not None:  # times from before a requeue stay
             start_s, end_s = view.started_s, view.ended_s
         start_s, end_s = self.stages.note_times(name, start_s, end_s)
         self.stages.put(name, replace(self.stages[name], phase=Phase.DONE, hold_until_s=None))
@@ -171,7 +172,7 @@ class RunCourse:
         yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
 
     def stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
-        """Note that all stages of a job completed."""
+        """Record that all stages of a job completed."""
         slots = self.layout(job.planned)
         steps = {step.name: step for step in job.status.steps}
         for slot in slots:
@@ -195,7 +196,7 @@ class RunCourse:
     # ------------------------------------------------------------------ what becomes of an attempt
 
     def ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
-        """Let what is left of a job be asked for again."""
+        """Ask again for the stages that are left of a job."""
         self.asked_again += 1
         for name in [name for name in self.left_of(job) if name not in but]:
             view = self.stages[name]
@@ -203,11 +204,11 @@ class RunCourse:
             self.stages.put(name, again.with_past(view))
 
     def retrying(self, names: Sequence[str], reason: str, at_s: float, job_id: str = "") -> Record:
-        """Tell that stages are asked for again which did not complete, and why."""
+        """Return the record that uncompleted stages are asked for again, and why."""
         return Retrying(time_s=at_s, run=self.name, stages=tuple(names), job_id=job_id, reason=reason)
 
     def try_again(self, name: str, ended: Sequence[End], end_s: float) -> str:
-        """Note that a stage failed, to be tried again after a pause, with more of what it ran out of; say of what."""
+        """Let a failed stage be tried again after a pause, with more memory or walltime if that ran out; say which."""
         view = self.stages[name]
         stage = view.stage
         if any(map(has_run_out_of_memory, ended)) and stage.memory_bytes:
@@ -219,15 +220,15 @@ class RunCourse:
         return learned(view.stage, stage)
 
     def hand_back(self, name: str, reason: str, at_s: float, job_id: str = "") -> Iterator[Record]:
-        """Note that a stage failed and its host will hand it over once more, with a new request.
+        """Hand a failed stage back to its host, which will hand it over again with a new request.
 
-        If its job failed before the stage was handed over at all, the next one is submitted only after the handover.
+        If the stage's job failed before the host had handed the stage over, the next job is submitted only after that.
         """
         self.host.handed_back(name, reason, self.stages)
         yield self.retrying([name], reason, at_s, job_id)
 
     def fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
-        """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""
+        """Record that stages failed for good; others continue, unless the run is to end with the first failure."""
         self.ending.failures.append(reason)
         for name in stages:
             self.stages.put(name, replace(self.stages[name], phase=Phase.FAILED, hold_until_s=None, reason=reason))

@@ -1,7 +1,7 @@
-"""Jobs that the batch system has deferred: which, since when and why, and the targets that deferred several.
+"""The jobs that the batch system has deferred, since when and why, and the targets that deferred several.
 
-All of it is in the journal, so clients that look once know it as well as one that stays. When to send which job again
-is decided in `asa.runner.attempts`.
+All of it follows from the journal, so every client of the run knows it. `asa.runner.attempts` decides when to submit a
+job again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Where jobs are sent that one limit or one closed partition may keep out together."""
+    """The destination of jobs: one limit, or a closed partition, may keep out all jobs with the same one."""
 
     partition: str
-    named: tuple[tuple[str, str], ...]  # the account and the like, each with its key
-    options: tuple[str, ...]  # that name a quality of service, a reservation and the like
+    named: tuple[tuple[str, str], ...]  # account and the like, each with its key
+    options: tuple[str, ...]  # options that name a quality of service, a reservation and the like
     is_local: bool = False
 
     @property
     def text(self) -> str:
-        """Name it."""
+        """Name the target."""
         names = [("partition", self.partition), *self.named]
         return ", ".join([*(f"{key} {name}" for key, name in names if name), *self.options]) or "this queue"
 
 
 def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice] | None = None) -> Target:
-    """Say where a planned job is sent; `choices`: the shapes that its stages will be asked for in."""
+    """Return the target of a planned job; `choices`: the shapes in which its stages will be asked for."""
     stages = [state.stages[name].stage for name in planned.stages]
     chosen = (choices[one.name].shape.partition for one in stages if choices and one.name in choices)
     partitions = (*chosen, *(one.partition for one in stages), state.capabilities.partition)
@@ -55,8 +55,8 @@ class Deferral:
     """A deferred submission."""
 
     since_s: float
-    reason: str  # as was said last
-    tried_s: float  # when it was last, except times at which nothing could be sent
+    reason: str  # the latest
+    tried_s: float  # the last attempt that reached the batch system
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Deferrals:
     _refused_in_row: dict[Target, dict[str, str]] = field(default_factory=dict)
 
     def heard(self, entry: Entry, state: RunState) -> None:
-        """Take in what happened, before the run's state does."""
+        """Take in an entry, before the run's state does."""
         match entry:
             case Accepted(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._settled(intent)
@@ -105,18 +105,18 @@ class Deferrals:
     # ------------------------------------------------------------------ what follows
 
     def of(self, name: str) -> Deferral | None:
-        """Return since when and why a stage is deferred; None if it is not."""
+        """Return a stage's deferral; None if the stage is not deferred."""
         return self._deferrals.get(name)
 
     def tried_s(self, planned: PlannedJob) -> float:
-        """Return when a deferred job, or a stage of it, was last tried; minus infinity if never."""
+        """Return when one of a planned job's targets was last tried; minus infinity if never."""
         found = (self._deferrals.get(name) for name in planned.targets) if self._deferrals else ()
         return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:
-        """Whether a target has deferred jobs of several stages, and accepted none since: others may be deferred too."""
+        """Whether a target has deferred jobs of several stages and accepted none since, so that it may defer others."""
         return len(set(self._refused_in_row.get(target, {}).values())) > 1
 
     def refusal_of(self, token: str, target: Target) -> str:
-        """Give a job's unknown answer, if it has lasted for so long that it is a refusal; empty if not."""
+        """Return a job's unknown answer if it has lasted so long that it counts as a refusal; else empty."""
         return self._answers.refusal_of(token, self._refused_in_row.get(target, ()))

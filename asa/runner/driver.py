@@ -1,4 +1,4 @@
-"""Driving a run that has a folder, from its beginning or from wherever it was left."""
+"""Drives a run that has a folder, from its beginning or from where it was left."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ def drive(
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
     requests: Callable[[], Iterable[ClientRequest]] = tuple,
 ) -> RunResult:
-    """Drive a run until it ends; a run that was left goes on where it was.
+    """Drive a run until it ends; an interrupted run continues where it was.
 
     Parameters
     ----------
     folder
-        The run's.
+        The run's folder.
     connect
-        Opens the batch system for it, with `RunFolder.sleep` as its sleep.
+        Opens the batch system for the run, with `RunFolder.sleep` as its sleep.
     retry
-        Submit again what did not complete, if the run has ended without its result.
+        If the run ended without its result: submit the uncompleted stages again.
     again
-        Stages to run once more, with all that follow them, if the run has ended, however.
+        If the run has ended, in whatever way: stages to run again, with all that follow them.
     revised
         With `retry` or `again`: the new workflow, with the same stages in the same order.
     on_record
         Called with each new record as it happens.
     on_pass
-        Called in each pass of the loop, before it waits: with the run's state (in a sequence of one), the batch system,
-        and the time until which the loop will wait, if that is planned.
+        Called in each pass of the loop, before it waits, with the run's state (in a sequence of one), the batch system,
+        and the time until which the loop will wait, if known.
     requests
-        Returns requests of the program that hosts an open run; those of others are in its folder.
+        Returns requests of the program that hosts an open run; other requests are in the run's folder.
 
     Returns
     -------
     RunResult
-        With the records of the whole run. The metrics of one that completed are in the folder as well.
+        With the records of the whole run. The metrics of a completed run are stored in the folder as well.
 
     Raises
     ------
     LeaseError
-        Another client drives it, or has taken over.
+        Another client drives the run, or has taken over.
     JournalError
         The folder cannot be read or written.
     InputError
@@ -82,7 +82,7 @@ def drive(
     with folder.driven() as journal:
         folder.check(journal)
         backend = connect(folder)
-        # strategies without a forecast also store waits, with the estimator that is made fastest
+        # strategies without a forecast store waits, too: take the estimator that is made fastest
         estimator = plan.estimator if strategy.forecast is ForecastKind.LEARNED else _LIGHTEST
         bank = _bank(folder, estimator, backend.now())
         run = Run(
@@ -118,21 +118,21 @@ def drive(
                 requests=lambda: [*folder.take_requests(), *requests()],
                 on_pass=each_pass,
             )
-        finally:  # also of a run that is left, which may never be resumed
+        finally:  # also if the run is left: it may never be resumed
             _keep_run_times(folder)
         notifier.ended(result.records)
         if bank.store is not None:
             bank.store.close()
     if result.outcome == "completed":
         cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
-        with suppress(ValueError):  # clocks that contradict each other; the run is what it is
-            workflow = folder.state()[0].workflow  # it may have been revised
+        with suppress(ValueError):  # the clocks contradict each other: no metrics
+            workflow = folder.state()[0].workflow  # revised stages, if any
             folder.write_metrics({**asdict(measure(workflow, result.records)), **cost})
     return result
 
 
 def kind_of(stage: str) -> str:
-    """Return the kind of a hosted run's stage, whose name is the kind and a number.
+    """Return the kind of a hosted run's stage, which is named by its kind and a number.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def kind_of(stage: str) -> str:
 
 
 def _keep_run_times(folder: RunFolder) -> None:
-    """Have in the bank how long the stages ran, as far as is known; a run goes on, and ends, without."""
+    """Store the stages' run times in the bank; if that fails, the run continues."""
     plan = folder.plan
     with suppress(AsaError):
         if plan.bank:
@@ -156,7 +156,7 @@ def _keep_run_times(folder: RunFolder) -> None:
 
 
 def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:
-    """Open the bank; a run goes on without a store that cannot be read."""
+    """Open the bank; if its store cannot be read, the run continues without the store."""
     plan = folder.plan
 
     def bank(store: WaitStore | None) -> WaitBank:

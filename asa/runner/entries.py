@@ -1,7 +1,7 @@
 """Changes of a run: one value for each thing that was decided, done or reported.
 
-A run's state follows from these entries, in order, and from nothing else. They are written to its journal; read again,
-they restore the state of an interrupted run.
+A run's state follows from these entries, in their order, and from nothing else. They are written to the journal; an
+interrupted run is restored by reading them again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from asa.workflow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The workflow was handed over."""
+    """The workflow was submitted: the run begins."""
 
     at_s: float
-    # whether the run ends as soon as a stage has failed
-    fail_fast: bool = True  # as it was before there was a choice
-    # whether another program hosts it: that extends it, and hands over what each stage runs, until it closes it
+    # whether the run ends with the first failed stage
+    fail_fast: bool = True  # the default of runs from before there was a choice
+    # whether another program hosts the run: it adds stages, and hands over what each runs, until it closes the run
     is_open: bool = False
     kind: Literal["begun"] = "begun"
 
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """It was chosen in which of its shapes a stage is asked for, from now on."""
+    """A shape was chosen in which a stage is asked for from now on."""
 
     stage: str
     choice: Choice
@@ -42,19 +42,19 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class Intended:
-    """A job is about to be submitted. Until what became of that is known, it may or may not have been."""
+    """A job is about to be submitted. Until a later entry tells the result, it may or may not have been."""
 
     token: str  # by which the job can be found
     planned: PlannedJob  # the job as the strategy wants it
-    spec: JobSpec  # what is asked of the batch system
+    spec: JobSpec  # the job as the batch system is asked for it
     at_s: float
     kind: Literal["intended"] = "intended"
-    word_s: float | None = None  # how long it would wait by the batch system's own word; None where it was not asked
+    word_s: float | None = None  # the wait by the batch system's own estimate; None if it was not asked
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The job of a token is about to be submitted once more, as it was intended last."""
+    """The latest intended job of a token is about to be submitted once more."""
 
     token: str
     at_s: float
@@ -63,7 +63,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A job in doubt was looked for and not found: it may come late."""
+    """A job in doubt was searched for and not found; it may turn up late."""
 
     token: str
     at_s: float
@@ -72,28 +72,28 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch system has the job of a token."""
+    """The batch system accepted the job of a token."""
 
     token: str
-    status: JobStatus  # its status, with its id
+    status: JobStatus  # including the job's id
     kind: Literal["accepted"] = "accepted"
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up."""
+    """The job of a token was not submitted, as far as is known."""
 
     token: str
     at_s: float
-    reason: str = ""  # why; empty if not given
-    doubtful: bool = False  # whether it may turn up
+    reason: str = ""
+    doubtful: bool = False  # whether it may yet turn up
     kind: Literal["unsent"] = "unsent"
     cause: Cause = Cause.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """The submission of a token had an unknown answer."""
+    """The submission of a token's job got an unknown answer."""
 
     token: str
     at_s: float
@@ -103,7 +103,7 @@ class Unexplained:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The batch system will never take the job of a token: its stages have failed."""
+    """The batch system refused the job of a token for good: its stages have failed."""
 
     token: str
     at_s: float
@@ -113,21 +113,21 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """So many elements of a stage's array are asked for at a time from now on, as more were not accepted."""
+    """From now on, at most `size` elements of a stage's array are submitted at a time, since more were not accepted."""
 
     stage: str
     size: int
     reason: str
     at_s: float
-    is_compact: bool = False  # whether the numbers were too large, too, perhaps
+    is_compact: bool = False  # whether the element numbers may have been too large as well
     kind: Literal["narrowed"] = "narrowed"
 
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Another job of a token was found and cancelled."""
+    """A second job of a token was found and cancelled."""
 
-    token: str  # of the job that it is another of
+    token: str  # of both jobs
     job_id: str
     at_s: float
     kind: Literal["surplus"] = "surplus"
@@ -135,7 +135,7 @@ class Surplus:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The batch system reported something new of a job."""
+    """The batch system reported something new about a job."""
 
     status: JobStatus
     kind: Literal["told"] = "told"
@@ -149,12 +149,12 @@ class GivingUp:
     reason: str
     at_s: float
     kind: Literal["giving-up"] = "giving-up"
-    substitute: Substitute | None = None  # the job that takes its place; None if a later plan says that
+    substitute: Substitute | None = None  # the job that takes its place; None if a later plan decides
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A job that was cancelled has ended, before its stages did: they wait for another."""
+    """A cancelled job has ended before its stages did: these need another job."""
 
     job_id: str
     reason: str
@@ -164,23 +164,23 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: the job of the token `refused` was refused for good, or you asked for it."""
+    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
 
     outcome: Literal["failed", "cancelled"]
     reason: str
     at_s: float
-    refused: str = ""  # token of the job that was refused; empty if it is none
+    refused: str = ""  # token of the refused job; empty if none
     kind: Literal["stopped"] = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended goes on: what did not complete is asked for again, and some stages with all after them."""
+    """An ended run continues: uncompleted stages are asked for again, and the given ones with all that follow them."""
 
     at_s: float
-    # those that are run once more though they may have completed; those that follow them are, too
+    # stages to run again, even if completed; so are those that follow them
     stages: tuple[str, ...] = ()
-    # what the workflow's stages are from now on, if they were mended, and the walltime of the whole
+    # the workflow's stages and walltime from now on, if they were revised
     revised: tuple[Stage, ...] = ()
     walltime_s: float | None = None
     kind: Literal["retried"] = "retried"
@@ -188,24 +188,24 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """Its host added stages to an open run."""
+    """The host added stages to an open run."""
 
-    stages: tuple[Stage, ...]  # each after those that it follows, which may be there already
+    stages: tuple[Stage, ...]  # each after those that it follows, which may be in the run already
     at_s: float
-    # those whose job could never start, and why: nothing is submitted ahead of them
+    # by stage whose job could never start: why; no job is submitted for it ahead
     impossible: dict[str, str] = field(default_factory=dict)
     kind: Literal["extended"] = "extended"
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The host of an open run handed over what a stage runs: it is ready, and may begin."""
+    """The host of an open run handed over what a stage runs: the stage may begin."""
 
     stage: str
     at_s: float
-    asked: Stage | None = None  # what it asks for from now on; as before if None
-    may_come_again: bool = False  # whether the host hands it over once more should it fail
-    impossible: str = ""  # why a job of what it asks for could never start: it fails; empty if it may
+    asked: Stage | None = None  # the stage with its new request; None if unchanged
+    may_come_again: bool = False  # whether the host hands it over again if it fails
+    impossible: str = ""  # why its job could never start, so that it fails; empty if it could
     kind: Literal["claimed"] = "claimed"
 
 
@@ -221,7 +221,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The host of an open run adds nothing more: the run ends when its stages have."""
+    """The host of an open run adds no more stages: the run ends when its stages have ended."""
 
     at_s: float
     kind: Literal["closed"] = "closed"
@@ -256,22 +256,22 @@ _together: TypeAdapter[dict[str, list[Entry]]] = TypeAdapter(dict[str, list[Anno
 
 
 def write_entry(entry: Entry) -> str:
-    """Write an entry as one line of JSON, without the line's end."""
+    """Write an entry as one line of JSON, without a newline."""
     return _entry.dump_json(entry).decode()
 
 
 def read_entry(line: str | bytes) -> Entry:
-    """Read what `write_entry` wrote; keys that a later version has added are passed over."""
+    """Read an entry that `write_entry` wrote; keys of later versions are ignored."""
     return _entry.validate_json(line)
 
 
 def write_entries(entries: Sequence[Entry]) -> str:
-    """Write entries that come together as one line of JSON, without the line's end."""
+    """Write entries that belong together as one line of JSON, without a newline."""
     if len(entries) == 1:
         return write_entry(entries[0])
     return f"{_TOGETHER}{','.join(map(write_entry, entries))}]}}"
 
 
 def read_entries(line: bytes) -> list[Entry]:
-    """Read what `write_entries` wrote."""
+    """Read entries that `write_entries` wrote."""
     return _together.validate_json(line)["entries"] if line.startswith(_SEVERAL) else [read_entry(line)]

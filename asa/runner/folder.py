@@ -1,4 +1,4 @@
-"""The folder of a run: all that is known about it, for all clients, now or after a crash."""
+"""The folder of a run: all that is known about the run, for any client, also after a crash."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _PULSE_S = 5.0
 _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
-_STEP = re.compile(r"\.step-(\d+)\.[a-z]+\Z")  # as a job's script calls it
-_NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
+_STEP = re.compile(r"\.step-(\d+)\.[a-z]+\Z")  # as job scripts name the file
+_NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` names the folder
 _RUNS = "asa-runs"
 _WHERE_ELSE = (
     "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
@@ -60,7 +60,7 @@ _UNREADABLE = "Check its owner, its permissions, and its file system."
 
 
 def _renamed(capabilities: Any) -> Any:
-    """Read a site's rules as earlier versions wrote them."""
+    """Convert a site's rules from the form of earlier versions."""
     if isinstance(capabilities, dict) and "most_queued" in capabilities:
         return {"max_queued": capabilities["most_queued"], **capabilities}
     return capabilities
@@ -73,47 +73,48 @@ class RunPlan:
     Parameters
     ----------
     id
-        Identifies it: letters and digits.
+        Identifies the run: letters and digits.
     name
-        Of the run.
+        Name of the run.
     workflow, stages, walltime_s
         The workflow's name, its stages, and its own walltime, if it has one.
     strategy, estimator
-        Their names.
+        Names of the strategy and the estimator.
     estimator_why
-        Why that estimator, in words; empty if the user named it, or nothing is predicted.
+        Why that estimator was chosen, in words; empty if the user named it, or nothing is predicted.
     backend, settings
-        The backend's name and settings; no secrets, except what a user has put into variables of jobs.
+        The backend's name and settings, without secrets, unless the user put some into variables of jobs.
     capabilities
         The site's rules as they were when the run began.
     folder
-        Where the stages' commands run.
+        The folder in which the stages' commands run.
     seed
-        Of all random numbers.
+        Seed of all random numbers.
     history
         How many past jobs of all users to learn from at the beginning.
     bank
         Folder of the bank; empty for none.
     created_s
-        When, seconds since 1970.
+        Time of creation, seconds since 1970.
     version
-        Of asa.
+        Version of asa.
     source
         Path of the workflow's file; empty if there is none.
     parameters
-        Parameters that differ from the file's.
+        Values given for parameters of the workflow's file.
     width
-        The one width for stages of several shapes; None if the strategy chooses.
+        The one width for stages of several shapes; None to let the strategy choose.
     fail_fast
-        Whether it ends as soon as a stage has failed.
+        Whether the run ends as soon as a stage has failed.
     notify
-        Who is notified of its end, of failures, and if it is stuck: a command or an address; empty for nobody.
+        The command or address that is notified of the run's end, of failures, and if nothing moves; empty for none.
     host
-        The program that hosts it, adds stages and hands over their commands, such as ``Snakemake``; empty for none.
+        The program that hosts the run, such as ``Snakemake``: it adds stages and hands over their commands. Empty for
+        none.
     max_jobs
-        How many jobs that program hands over at a time; None for any number.
+        How many jobs the host hands over at a time; None for no limit.
     share
-        Who else may look at it: ``group``, or empty for nobody.
+        Who else may look at the run: ``group``, or empty for nobody.
     """
 
     id: str
@@ -150,20 +151,20 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A sign of life of the client that drives a run.
+    """A sign of life of the client that drives a run, with its plans.
 
     Parameters
     ----------
     at_s
-        When it was given, seconds since 1970 by the client's clock.
+        Time of the record, seconds since 1970 by the client's clock.
     condition
         Whether the batch system answers the client.
     expected
-        When the batch system expects jobs to start, by their ids.
+        When the batch system expects jobs to start, by job id.
     next_s
-        When the client plans to act next, on the batch system's clock, if it does.
+        When the client plans to act next, on the batch system's clock; None if not planned.
     planned
-        What it plans to submit, and why at that time.
+        The jobs that the client plans to submit, with reasons.
     """
 
     at_s: float
@@ -179,9 +180,9 @@ _request: TypeAdapter[CancelRequest] = TypeAdapter(CancelRequest)
 
 
 def default_runs_folder(*, begins: bool = False) -> Path:
-    """Folder of runs: the environment's ``ASA_RUNS``, else ``asa-runs`` in this folder.
+    """Return the folder of runs: ``ASA_RUNS`` in the environment, else ``asa-runs`` in the current folder.
 
-    If that is another user's, as in a group's project folder, it is ``asa-runs-USER`` from the user's first run on.
+    If another user owns that, as in a group's project folder, it is ``asa-runs-USER`` from the user's first run on.
 
     Parameters
     ----------
@@ -194,62 +195,62 @@ def default_runs_folder(*, begins: bool = False) -> Path:
 
 
 def own_runs(runs: Path, *, begins: bool = True) -> Path:
-    """Return a folder of runs, or, if that is another user's, the user's own next to it, which has the user's name.
+    """Return a folder of runs; if another user owns it, the user's own one next to it, with the user's name.
 
     `runs`: the folder.
-    `begins`: whether a run is to begin there; else the own one is returned only if it exists.
+    `begins`: whether a run is to begin there; if not, the user's own folder is returned only if it exists.
     """
     return safe.ones_own(runs, begins=begins)
 
 
 def runs_of_another(runs: Path) -> tuple[Path, str]:
-    """Return the folder of another user's runs next to the user's own, and its owner; empty if there is none."""
+    """Return another user's folder of runs next to the user's own, and its owner (empty if there is no such folder)."""
     theirs = runs.with_name(_RUNS)
     return theirs, owned.of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
 
 
 def own_among(runs: Path) -> int:
-    """Count the user's own runs in another user's folder, from before the user had a folder of runs."""
+    """Count the user's own runs in another user's folder, which began before the user had a folder of runs."""
     with suppress(InputError):
         return sum(not _is_of_others(path) for path in run_paths(runs))
     return 0
 
 
 class RunFolder:
-    """A run's folder.
+    """The folder of a run.
 
     ::
 
-        run.json        what runs, how and where; rewritten as a whole, only by the client that drives the run
-        journal.jsonl   everything that was decided, done and reported, one entry a line
+        run.json        the plan: what runs, how and where; only the client that drives the run rewrites it, as a whole
+        journal.jsonl   everything that was decided, done and reported, one entry per line
         lease           the client that drives the run, while there is one
-        pulse.json      that client's latest sign of life
-        client.log      when clients began to drive it and left it, and why
-        cluster.json    its cluster, if its backend records that
-        wishes/         requests of others, until they are done
-        scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
-        metrics.json    once it has completed
+        pulse.json      that client's latest `Pulse`
+        client.log      when clients began to drive the run and left it, and why
+        cluster.json    the run's cluster, if its backend records that
+        wishes/         requests to the driving client, until it takes them
+        scripts/ logs/ marks/ posts/   files of the jobs, laid out by the backend
+        metrics.json    written once the run has completed
 
-    Only its user may change it, and read it; if the run is shared, its group may read what shows the run's state.
+    Only its user may change or read it; if the run is shared, its group may read what shows the run's state.
 
     Parameters
     ----------
     path
         The folder; `create` begins one.
     max_bytes
-        Upper bound for reading one of its files, if less than usual.
+        Upper bound for reading one of its files, if lower than usual.
 
     Attributes
     ----------
     owner
-        Its owner, in words, if that is another user; else empty. Such a run can only be looked at, not acted on.
+        The owner's name, if that is another user; else empty. Another user's run can be shown, not changed.
 
     Raises
     ------
     InputError
-        There is no run there, or one of a later version.
+        There is no run there, or its format is of a later version.
     OwnerError
-        It is another user's, and others must not read it.
+        It belongs to another user, and must not be read by others.
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = JOURNAL_BYTES) -> None:
@@ -285,22 +286,22 @@ class RunFolder:
 
     @classmethod
     def create(cls, runs: Path, plan: RunPlan, *, is_usual: bool = False) -> RunFolder:
-        """Begin a run's folder in a folder of runs.
+        """Create the folder of a new run.
 
         Parameters
         ----------
         runs
-            The folder.
+            The folder of runs.
         plan
-            Of the run.
+            The plan of the run.
         is_usual
-            Whether that is the default folder: if another user has made it meanwhile, the user's own next to it is
-            taken.
+            Whether `runs` is the default folder: if another user has made that meanwhile, the user's own folder next to
+            it is used.
 
         Raises
         ------
         InputError
-            It cannot be made there.
+            The folder cannot be made.
         """
         path = cls.path_of(runs, plan)
         is_shared = plan.share == GROUP
@@ -312,19 +313,19 @@ class RunFolder:
             safe.make_folder(path, is_shared=is_shared)
             safe.make_folder(path / _REQUESTS)
             if is_shared:
-                safe.make_folder(path / _TASKS)  # else jobs make it, as their umask says
+                safe.make_folder(path / _TASKS)  # else jobs make it, with their umask
                 _make_readable(path)
             _write_plan(path, plan)
         return cls(path)
 
     @staticmethod
     def path_of(runs: Path, plan: RunPlan) -> Path:
-        """Say where `create` begins a run's folder."""
+        """Return where `create` would create a run's folder."""
         moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
         return runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
 
     def not_shared(self) -> str:
-        """Say why the group cannot read a run that is shared with it, and what to do; empty if it can."""
+        """Say why a shared run cannot be read by its group, and what to do; empty if it can."""
         why, repair = "", ""
         if self._is_shared:
             with suppress(OSError):
@@ -334,14 +335,14 @@ class RunFolder:
     # ------------------------------------------------------------------ for the client that drives it
 
     def check_own(self) -> None:
-        """Refuse to act on a run that others own or can change, or to which their link leads.
+        """Refuse to change a run that others own or can change, or that is reached by another user's link.
 
         Raises
         ------
         OwnerError
-            It is so, and the user does not trust that folder.
+            Others own it or can change it, and the user does not trust that folder.
         InputError
-            It cannot be looked at.
+            It cannot be examined.
         """
         with in_words("cannot be looked at", self.path, _UNREADABLE):
             safe.check_links(self.path)
@@ -355,12 +356,12 @@ class RunFolder:
 
     @contextmanager
     def driven(self) -> Iterator[Journal]:
-        """Become the one client that drives the run; yields its journal.
+        """Become the only client that drives the run; yields the run's journal.
 
         Raises
         ------
         LeaseError
-            Another client does.
+            Another client drives it.
         JournalError
             The journal cannot be read.
         OwnerError
@@ -387,21 +388,21 @@ class RunFolder:
 
     @property
     def is_submitting(self) -> bool:
-        """Whether this client has just sent a job, and does not know yet whether it was accepted."""
+        """Whether this client has just submitted a job, and does not know yet whether it was accepted."""
         return self._journal is not None and isinstance(self._journal.latest, Intended | Again)
 
     def check(self, journal: Journal) -> None:
-        """Refuse a journal that lacks something that the jobs' files show.
+        """Refuse a journal that lacks an event that the jobs' files show.
 
         Raises
         ------
         JournalError
-            A stage has completed though by the journal it was never submitted.
+            A stage has completed that was never submitted, according to the journal.
         """
         self._check_known(self._completed(), journal.entries)
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep, with signs of life to other clients; return whether it ended early because of a request."""
+        """Sleep, updating the pulse; return whether a request ended the sleep early."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
@@ -411,7 +412,7 @@ class RunFolder:
         return False
 
     def pulse(self, condition: Condition, state: RunState | None = None, next_s: float | None = None) -> None:
-        """Give a sign of life, not more often than is of use."""
+        """Write the pulse, at most every few seconds."""
         if time.monotonic() - self._pulsed_s < _PULSE_S:
             return
         self._pulsed_s = time.monotonic()
@@ -419,43 +420,44 @@ class RunFolder:
         expected = {job.job_id: job.expected_start_s for job in jobs if job.expected_start_s is not None}
         planned = state.planned if state is not None else ()
         sign = Pulse(time.time(), condition, expected, next_s, planned)
-        with suppress(OSError):  # a full disk shows itself at the journal
+        with suppress(OSError):  # on a full disk, the journal reports the error
             _write(self.path / _PULSE, _pulse.dump_json(sign), is_shared=self._is_shared)
 
     def log_begin(self) -> None:
-        """Note that this client drives the run from now on."""
+        """Log that this client now drives the run."""
         self._log("drives the run")
 
     def log_left(self, why: str, then: str) -> None:
-        """Note that this client left the run, for those who find it without a client.
+        """Log that this client left the run, for users who find the run without a client.
 
         Parameters
         ----------
         why
-            In words.
+            The reason, in words.
         then
-            The command that goes on with it.
+            The command that continues the run.
         """
         self._log(f"left, as {why}; nothing more is submitted until: {then}")
 
     def forget_cluster(self) -> None:
-        """Let the run go on on the cluster that is reached next, which its backend records anew."""
-        for file in (self.path / CLUSTER_FILE, *self.path.glob(f"pool/**/{CLUSTER_FILE}")):  # a pool has its own jobs
+        """Let the run continue on the cluster that is reached next, which its backend then records."""
+        # jobs of a pool have a file of their own
+        for file in (self.path / CLUSTER_FILE, *self.path.glob(f"pool/**/{CLUSTER_FILE}")):
             file.unlink(missing_ok=True)
 
     def log_note(self, words: str) -> None:
-        """Note something that its user should know, and that changes nothing."""
+        """Log a note for the user that changes nothing."""
         self._log(words)
 
     def log_once(self, words: str) -> bool:
-        """Note something as `log_note` does, unless it is what was noted last; say whether it was not."""
+        """Log a note like `log_note`, unless it equals the last one; return whether it was logged."""
         is_new = not self._last_line().endswith(f": {on_one_line(words)}")
         if is_new:
             self._log(words)
         return is_new
 
     def moved_s(self) -> float:
-        """Say when something last happened, by the file system's clock."""
+        """Return when the run last changed, by the file system's clock."""
         return (self.path / _JOURNAL).stat().st_mtime
 
     def _log(self, text: str) -> None:
@@ -465,7 +467,7 @@ class RunFolder:
             file.write(line.encode())
 
     def take_requests(self) -> list[CancelRequest]:
-        """Take what others want of the run; what cannot be understood is passed over."""
+        """Take all requests from the folder; those that cannot be read are dropped."""
         requests = []
         for file in self._wish_files():
             self._passed_over.add(file.name)
@@ -476,12 +478,12 @@ class RunFolder:
         return requests
 
     def revise(self, **changes: Any) -> None:
-        """Change the run's plan for good; only while nobody drives it, or by the client that does.
+        """Change the stored plan of the run; only if no other client drives it.
 
         Parameters
         ----------
         **changes
-            Fields of the plan, but not what runs: changes of that are in the journal.
+            Fields of the plan, except stages: changes of these are in the journal.
 
         Raises
         ------
@@ -498,22 +500,22 @@ class RunFolder:
     # ------------------------------------------------------------------ for everybody
 
     def request(self, request: CancelRequest) -> Path:
-        """Write a request to the run's present or next client; return its file, which is removed when it is taken."""
+        """Write a request to the run's present or next client; return its file, which that client removes."""
         file = self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
         _write(file, _request.dump_json(request))
         return file
 
     def driver(self) -> Holder | None:
-        """Read which client drives the run; None if there seems to be none."""
+        """Read which client drives the run; None if none seems to."""
         lock = FileLock(self.path / _LEASE)
         holder = None
-        with suppress(OSError):  # another user's folder, of which only so much can be seen
+        with suppress(OSError):  # in another user's folder, less can be seen
             holder = lock.holder()
             return None if holder is None or lock.is_stale(holder) else holder
         return holder
 
     def last_left(self) -> str:
-        """Say when the latest client left, and why, in words; empty if it could not say so, or drives the run."""
+        """Say when and why the latest client left; empty if it recorded nothing, or still drives the run."""
         left = _LEFT.match(self._last_line())
         return f"left at {left[1]}, {left[2]}" if left else ""
 
@@ -524,9 +526,9 @@ class RunFolder:
         return ""
 
     def output_of(self, token: str, job_id: str, kind: str, step: int = 0) -> Path | None:
-        """Find the file with the output, or the errors, of a token's job; None if there is none.
+        """Find the file with the standard output or errors of a token's job; None if there is none.
 
-        `kind`: ``out`` or ``err``. `step`: the number of the step whose own file it is; 0 for the job's.
+        `kind`: ``out`` or ``err``. `step`: number of a step that has a file of its own; 0 for the job's file.
         """
         try:
             every = [
@@ -546,7 +548,7 @@ class RunFolder:
         return None
 
     def last_pulse(self) -> Pulse | None:
-        """Give the latest sign of life of a client."""
+        """Return the latest pulse of a client."""
         try:
             return _pulse.validate_json(read_file(self.path / _PULSE))
         except (OSError, ValidationError):
@@ -560,7 +562,8 @@ class RunFolder:
         JournalError
             The journal cannot be read, is damaged, or lacks something that the jobs' files show.
         """
-        ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
+        # read before the journal, which must know of these
+        ended, has_completed = self._completed(), (self.path / _METRICS).exists()
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
         state = RunState(
@@ -574,7 +577,7 @@ class RunFolder:
         return state, records
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Keep what the run cost, for people and programs."""
+        """Store what the run cost, for people and programs."""
         _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode(), is_shared=self._is_shared)
 
     @property
@@ -582,7 +585,7 @@ class RunFolder:
         return self.plan.share == GROUP
 
     def _completed(self) -> list[str]:
-        """Name the stages that have completed by what their jobs have left behind."""
+        """Name the stages that have completed, by the files that their jobs left."""
         try:
             left = set(os.listdir(self.path / "posts"))  # noqa: PTH208 - names alone, of very many
         except OSError:
@@ -613,7 +616,7 @@ class RunFolder:
 
 @contextmanager
 def _beating(lease: FileLock) -> Iterator[None]:
-    """Show that this client lives, also while it waits for an answer."""
+    """Renew the lease in a thread, also while the client waits for an answer."""
     is_over = threading.Event()
 
     def beat() -> None:
@@ -630,7 +633,7 @@ def _beating(lease: FileLock) -> Iterator[None]:
 
 
 def step_of_output(name: str) -> int:
-    """Say which step of a job writes to a file of this name; 0 if it is the job's.
+    """Return the number of the step that writes to a file of this name; 0 if the job itself does.
 
     Examples
     --------
@@ -642,7 +645,7 @@ def step_of_output(name: str) -> int:
 
 
 def is_run_open(path: Path) -> bool:
-    """Whether others can change a user's own run, as one that an earlier version began; reads no file.
+    """Whether others can change a user's own run, as runs of earlier versions; reads no file.
 
     `path`: the run's folder.
     """
@@ -652,7 +655,7 @@ def is_run_open(path: Path) -> bool:
 
 
 def open_listed(path: Path) -> RunFolder:
-    """Open a run that is listed with others; if it is another user's, only little of it is read.
+    """Open a run for a list of runs; of another user's run, only little is read.
 
     Parameters
     ----------
@@ -668,7 +671,7 @@ def open_listed(path: Path) -> RunFolder:
 
 
 def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
-    """Return the runs in a folder, the latest last; all else is skipped.
+    """Return the runs in a folder, the latest last; anything else in it is skipped.
 
     Parameters
     ----------
@@ -687,7 +690,7 @@ def list_runs(runs: Path, *, only_own: bool = False) -> list[RunFolder]:
 
 @dataclass(frozen=True, slots=True)
 class _ListedRun:
-    """What identifies a run; not all of each is kept in memory."""
+    """Identifies a run in a list, so that whole runs need not be kept in memory."""
 
     path: Path
     name: str
@@ -695,7 +698,7 @@ class _ListedRun:
 
 
 def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Path]]:
-    """Give the user's own runs in a folder, or those of others, the latest last; and those that cannot be read."""
+    """Return the user's own runs in a folder, or those of others, the latest last; and the unreadable ones."""
     found: list[_ListedRun] = []
     damaged: list[Path] = []
     for path in run_paths(runs):
@@ -711,7 +714,7 @@ def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Pa
 
 
 def _is_of_others(path: Path) -> bool:
-    """Whether a run is another user's, or their link leads to it."""
+    """Whether a run belongs to another user, or another user's link leads to it."""
     with suppress(OSError):
         return any(owned.whose(about) for about in (path.lstat(), path.stat(), (path / _PLAN).stat()))
     with suppress(OSError):
@@ -720,7 +723,7 @@ def _is_of_others(path: Path) -> bool:
 
 
 def _closed_by(path: Path) -> str:
-    """Name the other user whose a folder is, root also, that cannot be looked into."""
+    """Name the other user (also root) who owns a folder that cannot be read."""
     with suppress(OSError):
         if (uid := path.stat().st_uid) != os.geteuid():
             return owned.user_name(uid)
@@ -728,7 +731,7 @@ def _closed_by(path: Path) -> str:
 
 
 def _began_s(path: Path) -> float:
-    """Return when a run was begun of which only the folder's name can be read."""
+    """Return when a run began, by its folder's name or time."""
     if named := _NAMED.search(path.name):
         with suppress(ValueError, OverflowError):
             return datetime.strptime(named[1], "%Y%m%d-%H%M%S").timestamp()  # noqa: DTZ007 - as it was made
@@ -738,12 +741,12 @@ def _began_s(path: Path) -> float:
 
 
 def run_paths(runs: Path) -> list[Path]:
-    """Return the paths of all possible runs in a folder: folders with a plan, and those that cannot be read.
+    """Return the paths of all possible runs in a folder: folders with a plan, and unreadable folders.
 
     Parameters
     ----------
     runs
-        The folder; one that does not exist has none.
+        The folder; if it does not exist, there are none.
 
     Raises
     ------
@@ -764,51 +767,51 @@ def _may_be_run(path: Path) -> bool:
             (path / name).lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except OSError:  # which is found when it is opened
+        except OSError:  # opening the run reports it
             pass
         return True
     return False
 
 
 def find_run(runs: Path, named: str) -> RunFolder:
-    """Find a run by its folder, the folder's name in `runs`, its own name, or a prefix of it; empty for the latest.
+    """Find a run by its folder, the folder's name in `runs`, its own name, or a prefix of either; empty for the latest.
 
-    Of several runs with exactly that name the latest is taken. Others' runs count only if there is no own one.
+    Of several runs with exactly that name, the latest is taken. Other users' runs count only if no own run matches.
 
     Parameters
     ----------
     runs
         The folder of the runs.
     named
-        What the user says.
+        What the user gave.
 
     Raises
     ------
     InputError
-        There is none, several have this prefix, or it cannot be read.
+        No run matches, several have this prefix, or the run cannot be read.
     """
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
     every, damaged = _known_in(runs, of_others=False)
     found = [run for run in every if named in {run.name, ""} or run.path.name.startswith(named)]
     latest = ([run for run in found if run.name == named] or found)[-1] if found else None
-    for path in damaged:  # which may be the one that is meant: no other is taken in its place
+    for path in damaged:  # a damaged run may be the wanted one: do not take another in its place
         if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.created_s - 1.0):
-            RunFolder(path)  # says what is wrong with it
+            RunFolder(path)  # reports the damage
     if latest is None:
         return _find_of_others(runs, named, every)
     return RunFolder(_one_of(found, named).path)
 
 
 def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
-    """Find another user's run, if the user has none of the name."""
+    """Find another user's run, if no own run matches."""
     others, damaged = _known_in(runs, of_others=True)
     found = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
     if found:
         return RunFolder(_one_of(found, named).path)
     for path in damaged:
         if named and path.name.startswith(named):
-            RunFolder(path)  # says what is wrong with it
+            RunFolder(path)  # reports the damage
     every = sorted([*own, *others], key=lambda run: run.created_s)
     guess = near(named, [*(run.name for run in every), *(run.path.name for run in every)]) if named else ""
     theirs, owner = runs_of_another(runs)
@@ -822,7 +825,7 @@ def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
 
 
 def _one_of(found: list[_ListedRun], named: str) -> _ListedRun:
-    """Choose of the runs that fit what the user says, the latest last."""
+    """Choose among matching runs, which are sorted with the latest last."""
     exact = [run for run in found if run.name == named]
     if exact or len(found) == 1 or not named:
         return (exact or found)[-1]
@@ -836,8 +839,8 @@ def check_runs(runs: Path) -> None:
     """Refuse a folder of runs in which others can replace a run.
 
     `runs`: the folder.
-    Raises `OwnerError`: it is so.
-    Raises `OSError`: it cannot be looked at.
+    Raises `OwnerError`: others can.
+    Raises `OSError`: the folder cannot be examined.
     """
 
     def hint(about: os.stat_result) -> str:
@@ -856,7 +859,7 @@ def _safe(name: str) -> str:
 
 
 def _make_readable(folder: Path) -> None:
-    """Make a run's growing files readable by its group, whatever the umask."""
+    """Make the files that grow during a run readable by its group, whatever the umask."""
     for name in (_JOURNAL, _CLIENTS):
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -871,7 +874,7 @@ def _write_plan(folder: Path, plan: RunPlan) -> None:
 
 
 def _write(path: Path, data: bytes, *, is_shared: bool = False) -> None:
-    """Write a file for the run's clients on any host; only its user, and its group if it may look, can read it.
+    """Write a file for the run's clients on any host, readable by its user, and by its group if `is_shared`.
 
     Plans and requests may contain values of variables, including secrets.
     """

@@ -1,4 +1,4 @@
-"""Where a strategy's predicted waits come from."""
+"""The sources of a strategy's predicted waits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
 
 
 class NoForecast:
-    """For strategies that predict nothing."""
+    """The forecast of strategies that predict nothing."""
 
     is_informed = False
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
-        """Refuse: a strategy that asks must say so in its `forecast`."""
+        """Raise an error: a strategy that predicts must say so in its `forecast`."""
         raise InputError(
             f"no forecast is there for stage {stages[0]!r}",
             hint="The strategy must declare the forecast it needs.",
@@ -38,8 +38,8 @@ class NoForecast:
 class LearnedForecast:
     """A bank's predictions, for jobs as if they were submitted now.
 
-    An estimator's random draw (Algorithm 1) is repeated only once the bank has learned something new from the client's
-    own jobs. So a plan that is made again without news is the same.
+    Algorithm 1 draws at random. It draws anew only after the bank has learned from another of the client's own
+    jobs, so that planning again without news gives the same plan.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class LearnedForecast:
         known_as: Callable[[str], OwnJob | None] = lambda _job_id: None,
     ) -> None:
         self.bank = bank
-        self._known_as = known_as  # as what the bank knows a job of this run, if it does
-        self._own_partition = own_partition  # where jobs go that name none
+        self._known_as = known_as  # returns how the bank knows a job of this run; None if it does not
+        self._own_partition = own_partition  # the partition of jobs that name none
         self._job_of = job_of
         self._at_once = at_once
         self._drawn: dict[tuple[tuple[str, ...], int], tuple[int, WaitForecast]] = {}
 
     @property
     def is_informed(self) -> bool:
-        """A few waits are known at least."""
+        """Whether at least a few waits are known."""
         return self.bank.learned >= _FEW_WAITS
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
@@ -67,11 +67,11 @@ class LearnedForecast:
         return self._predict(stages, self._job_of(stages))
 
     def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
-        """Predict the wait of a job of another size than that of these stages' own."""
+        """Predict the wait of a job whose size differs from its stages' own."""
         return self._predict(stages, replace(self._job_of(stages), cores=cores, walltime_s=walltime_s))
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> list[WaitForecast]:
-        """Predict the wait for each of several requests, so that they can be compared."""
+        """Predict the waits of several requests, comparable with each other."""
         if self._at_once(stages):
             return [_NO_WAIT] * len(requests)
         jobs = self._asking(stages, requests)
@@ -81,7 +81,7 @@ class LearnedForecast:
         return [joint.for_choice(index) for index in range(len(jobs))]
 
     def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> list[NDArray[np.float64]] | None:
-        """Sample when the jobs of plans have their cores, in the same futures; see `asa.strategies.base.Joint`."""
+        """Sample when the jobs of each plan get their cores, in the same futures; see `asa.strategies.base.Joint`."""
         if self.bank.draws or not any(plans):
             return None
         steps = [step for plan in plans for step in plan]
@@ -104,7 +104,7 @@ class LearnedForecast:
     def instead_of(
         self, job_id: str, stages: tuple[str, ...]
     ) -> Iterator[Callable[[JobRequest, JobRequest], NDArray[np.float64]] | None]:
-        """Predict meanwhile as if a queued job were withdrawn; see `asa.strategies.base.Replacing`."""
+        """Predict, inside the context, as if a queued job were withdrawn; see `asa.strategies.base.Replacing`."""
         own = self._known_as(job_id)
         if own is None or self.bank.draws:
             yield None
@@ -130,13 +130,13 @@ class LearnedForecast:
         return drawn[1]
 
     def used(self, stages: tuple[str, ...]) -> None:
-        """Forget a prediction that was acted upon; a resubmission draws anew."""
+        """Forget the prediction for stages that were just submitted, so that the next submission draws again."""
         for key in [key for key in self._drawn if key[0] == stages]:
             del self._drawn[key]
 
 
 class PlannedForecast:
-    """Waits by the batch system's own plan, for jobs as if they were submitted now."""
+    """Waits from the batch system's own plan, for jobs as if they were submitted now."""
 
     is_informed = True
 
@@ -149,7 +149,7 @@ class PlannedForecast:
         self._backend, self._spec_of, self._now = backend, spec_of, now
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
-        """Ask when a job would start."""
+        """Ask the batch system when a job would start."""
         spec, now = self._spec_of(stages), self._now()
         wait_s = 0.0 if spec.local else max(self._backend.planned_start(spec, now) - now, 0.0)
         return WaitForecast((wait_s,) * len(LEVELS), wait_s)
@@ -158,8 +158,8 @@ class PlannedForecast:
 class KnownForecast:
     """Waits read from a simulator's future.
 
-    The simulator is asked when a job would start that is submitted at some time, but not eligible before it is needed.
-    The result is the shortest lead time with which it starts as early as possible.
+    The simulator is asked when a job would start that is submitted at a given time and eligible once it is needed. The
+    prediction is the shortest lead time with which the job starts as early as possible.
     """
 
     is_informed = True
@@ -172,7 +172,7 @@ class KnownForecast:
         self._now = now
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
-        """Find the lead with which a job starts when it is needed, or as soon after as can be."""
+        """Find the shortest lead time with which a job starts when it is needed, or as soon as possible after."""
         whole = float(math.ceil(needed_s))  # batch systems count whole seconds
         lead = self._min_lead(replace(self._spec_of(stages), begin_s=whole), whole)
         return WaitForecast((lead,) * len(LEVELS), lead)
@@ -181,7 +181,7 @@ class KnownForecast:
         now = self._now()
         earliest = self._backend.foresee_start(spec, now)
         if earliest > needed_s or needed_s <= now:
-            return earliest - now  # late even if submitted at once
+            return earliest - now  # late, even if submitted now
         leads = [0.0, *(lead for lead in PAPER_ALTERNATIVES_S if lead < needed_s - now), needed_s - now]
         return leads[bisect_left(leads, x=True, key=lambda lead: self._is_in_time(spec, needed_s, lead))]
 

@@ -1,4 +1,4 @@
-"""What a run knows of the program that hosts it: which adds stages, and hands over what each of them runs."""
+"""What a run knows of the program that hosts it, which adds stages and hands over what each of them runs."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from asa.strategies.base import Phase
 
 @dataclass(slots=True)
 class Host:
-    """The host of a run; of a run that is not open, one that wants nothing."""
+    """The host's wishes; empty in a run without a host."""
 
-    may_add: bool = False  # stages, or hand some over: the run is open
-    max_jobs: int | None = None  # that it hands over at a time; None for any number
-    # stages that were not handed over yet
+    may_add: bool = False  # whether the run is open: the host may add stages and hand them over
+    max_jobs: int | None = None  # that the host hands over at a time; None for no limit
+    # stages not handed over yet
     unclaimed: dict[str, None] = field(default_factory=dict)
-    repeatable: set[str] = field(default_factory=set)  # that it hands over again if they fail
-    attempts_failed: dict[str, str] = field(default_factory=dict)  # those that did, and how the last ended
-    unreleased: dict[str, None] = field(default_factory=dict)  # whose jobs may wait for their commands
-    # by stage, what jobs of it wait for until it is handed over, each with the job's token
+    repeatable: set[str] = field(default_factory=set)  # stages that the host hands over again if they fail
+    # of those, the failed ones, with how the last attempt ended
+    attempts_failed: dict[str, str] = field(default_factory=dict)
+    unreleased: dict[str, None] = field(default_factory=dict)  # stages whose jobs may be waiting for their commands
+    # by stage: the releases for which its jobs wait, each with the job's token
     releases: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def keep_back(self, names: Iterable[str], stages: Stages) -> None:
-        """Keep stages from their turn until they are handed over."""
+        """Keep stages back until they are handed over."""
         for name in names:
             self.unclaimed[name] = None
             stages.keep_back(name)
 
     def may_hand_over(self, name: str) -> bool:
-        """Whether a stage is to be handed over, now or once more should it fail."""
+        """Whether a stage is to be handed over, now or again after a failure."""
         return name in self.unclaimed or name in self.repeatable
 
     def takes_back(self, name: str) -> bool:
-        """Whether a stage is handed over once more should it fail."""
+        """Whether a stage will be handed over again if it fails."""
         return name in self.repeatable
 
     def handed_back(self, name: str, reason: str, stages: Stages) -> None:
-        """Note that a stage failed which is handed over once more."""
+        """Record that a failed stage is to be handed over again."""
         self.keep_back([name], stages)
         self.repeatable.discard(name)
         self.attempts_failed[name] = reason
 
     def claimed(self, entry: Claimed, stages: Stages) -> None:
-        """Note that a stage was handed over, which may begin."""
+        """Record that a stage was handed over, so that it may begin."""
         name = entry.stage
         del self.unclaimed[name]
         self.unreleased[name] = None
@@ -56,7 +57,7 @@ class Host:
         stages.release(name)
 
     def dropped(self, entry: Dropped, stages: Stages) -> None:
-        """Note that stages are not wanted any more."""
+        """Record that stages are no longer wanted."""
         for name in entry.stages:
             view = stages[name]
             self.unclaimed.pop(name, None)
@@ -68,7 +69,7 @@ class Host:
     # ------------------------------------------------------------------ what jobs wait for
 
     def awaited(self, intent: Intended, stages: Stages) -> None:
-        """Note what a job is to wait for until its stages are handed over."""
+        """Record the releases for which a job waits until its stages are handed over."""
         own = f"{intent.token}~"
         for release in (*intent.spec.awaits, *(one for step in intent.spec.steps for one in step.awaits)):
             if release.startswith(own):
@@ -77,5 +78,5 @@ class Host:
 
 
 def release_of(token: str, stage: str, stages: Stages) -> str:
-    """Return the token that releases a job's stage once that is handed over."""
+    """Return the token of the file that releases a job's stage when the host hands it over."""
     return f"{token}~{stages.position(stage)}"

@@ -1,4 +1,4 @@
-"""The journal: what happened in a run, on the disk before anything is done because of it."""
+"""The journal: every event of a run is on the disk before the run acts on it."""
 
 from __future__ import annotations
 
@@ -15,36 +15,35 @@ from asa.core.store import LineFile
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entries, write_entries
 
-_CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
+_CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # none of these occurs in a line of JSON
 
 
 def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOURNAL_BYTES) -> tuple[list[Entry], int]:
     """Read a journal's entries, and how many of its bytes hold them.
 
-    A client that was killed, or found the disk full, may have left a part of a line at the end, or what the file system
-    puts in its place. That is no entry: nothing was done because of it.
+    A client that was killed, or found the disk full, may have left an incomplete line at the end, or bytes that the
+    file system put there. That is no entry: nothing was done because of it.
 
     Parameters
     ----------
     path
-        Of the journal; a missing file counts as empty.
+        Path of the journal; a missing file counts as empty.
     is_acted_on
-        Whether it is acted on, so that it must be the user's own.
+        Whether the caller acts on it, so that it must belong to the user.
     max_bytes
-        Upper bound for reading. For the user's own journal it is `OWN_JOURNAL_BYTES`, unless a smaller bound than the
-        default is given.
+        Upper bound of its size. With the default, the user's own journal may have up to `OWN_JOURNAL_BYTES`.
 
     Returns
     -------
     (list of Entry, int)
-        The entries in the order in which they were written, and the bytes.
+        The entries in the order of writing, and the number of bytes.
 
     Raises
     ------
     JournalError
-        It cannot be read, or is damaged before its end, so that what was done is not known.
+        It cannot be read, or is damaged before its end, so that it is not known what was done.
     OwnerError
-        It is acted on, but others own it or can change it.
+        The caller acts on it, but others own it or can change it.
     """
     entries: list[Entry] = []
     sound = lines = 0
@@ -62,7 +61,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
                 rest += block[at:]
     except FileNotFoundError:
         return [], 0
-    except TooLargeError as error:  # which says what to do
+    except TooLargeError as error:  # its message says what to do
         raise JournalError(f"is not read: {error.strerror}", where=str(path)) from error
     except OSError as error:
         raise JournalError(
@@ -78,7 +77,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
 
 
 def _max_bytes(path: Path, about: os.stat_result, max_bytes: int) -> int:
-    """Give the bound of a journal, by whose it is; refuse one that is larger before anything of it is read."""
+    """Return the size bound of a journal, by its owner; refuse a larger one before reading."""
     if max_bytes >= JOURNAL_BYTES and safe.is_safe(path, about):
         max_bytes = max(max_bytes, OWN_JOURNAL_BYTES)
     if about.st_size > bound(max_bytes):
@@ -87,13 +86,13 @@ def _max_bytes(path: Path, about: os.stat_result, max_bytes: int) -> int:
 
 
 def _check_rest(rest: bytearray, path: Path) -> None:
-    """Refuse a journal in which more lies behind its last sound line than an entry has."""
+    """Refuse a journal with more bytes after its last sound line than an entry can have."""
     if len(rest) > bound(JOURNAL_BYTES):
         raise TooLargeError("what lies behind its last sound line", bound(JOURNAL_BYTES), path)
 
 
 def _read_block(block: bytes, entries: list[Entry]) -> int:
-    """Add the entries of whole lines, as far as they are such; say how many bytes these have."""
+    """Add the entries of all sound lines; return how many bytes these lines have."""
     at = 0
     while (end := block.find(b"\n", at)) >= 0:
         try:
@@ -105,9 +104,9 @@ def _read_block(block: bytes, entries: list[Entry]) -> int:
 
 
 def _is_torn(rest: bytes) -> bool:
-    """Whether this may be the rest of an incomplete entry: its beginning, with zeros for lost bytes.
+    """Whether this may be the rest of an incomplete entry: its beginning, with zeros in place of lost bytes.
 
-    Each entry is on the disk before the next is written, so only the last can be incomplete.
+    Each entry is on the disk before the next is written, so only the last one can be incomplete.
     """
     line = rest.removesuffix(b"\n")
     is_part = line == rest or b"\0" in line
@@ -115,21 +114,21 @@ def _is_torn(rest: bytes) -> bool:
 
 
 class Journal:
-    """An append-only file of entries: those appended together are one line, on the disk when `append` returns.
+    """An append-only file of entries; those appended together form one line, on the disk when `append` returns.
 
     Parameters
     ----------
     path
         The file; made when the first entry is written.
     guard
-        Called before each entry is written. Raises if this client must not go on, as when another has taken over.
+        Called before each entry is written; raises if this client must stop, as when another has taken over.
 
     Attributes
     ----------
     entries
-        Those in the file when it was opened.
+        The entries in the file when it was opened.
     latest
-        The last entry written since; None before the first.
+        The last entry written since then; None before the first.
 
     Raises
     ------
@@ -156,7 +155,7 @@ class Journal:
         Raises
         ------
         JournalError
-            It could not be written. What it would have recorded must not be done.
+            It could not be written. The caller must not do what it would have recorded.
         LeaseError
             Another client has written to it.
         """

@@ -1,4 +1,4 @@
-"""Runs local jobs where the client is, in addition to a batch system for all others."""
+"""Runs local stages on the client's computer, and all other jobs on a batch system."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _SAME_CLOCK_S = 2.0
 
 
 def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility) -> Facility:
-    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
+    """Return a facility that also runs local stages here, if there are any and the backend does not run them itself."""
     if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
         return facility  # a simulator runs nothing
     return WithLocalStages(facility, plugins.load("asa.backends", _LOCAL)())
 
 
 class WithLocalStages:
-    """A batch system, and a second one for local jobs, which run where the client is."""
+    """A facility made of two: the batch system, and one for local jobs on the client's computer."""
 
     def __init__(self, far: Facility, near: Facility) -> None:
         self._far, self._near = far, near
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about both."""
+        """Notes for the user about both."""
         return [*self._far.notes, *self._near.notes]
 
     def advice(self, reason: str) -> Advice:
@@ -66,7 +66,7 @@ class WithLocalStages:
         return _advice(reason, self._far, self._near)
 
     def remedy(self, trouble: str) -> str:
-        """Say what a user can do about a trouble, by whom it is with."""
+        """Say what a user can do about a trouble; the text of the trouble shows which of the two has it."""
         is_near = trouble.startswith(_OF_HERE)
         facility, own = (self._near if is_near else self._far), trouble.removeprefix(_OF_HERE)
         return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""
@@ -81,7 +81,7 @@ class WithLocalStages:
 
 
 class BackendWithLocalStages:
-    """Two backends as one, on the clock of the far one; see `asa.backend.Backend`."""
+    """Two backends as one, on the clock of the batch system's backend; see `asa.backend.Backend`."""
 
     far: Backend
     near: Backend
@@ -94,7 +94,7 @@ class BackendWithLocalStages:
         self._is_woken = False
 
     def compare_clocks(self) -> None:
-        """Find out how much later it is for the far one, if the clocks differ by more than they may be read off."""
+        """Measure by how much the batch system's clock is ahead; small differences count as none."""
         later_s = self.far.now() - self.near.now()
         self._later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
 
@@ -106,12 +106,12 @@ class BackendWithLocalStages:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the far one can do."""
+        """Abilities of the batch system."""
         return self.far.capabilities
 
     @property
     def condition(self) -> Condition:
-        """How well the far one can be asked, and what troubles either."""
+        """Condition of the batch system, with the troubles of both backends."""
         far_condition, near = self.far.condition, self.near.condition.trouble
         if not near:
             return far_condition
@@ -121,11 +121,11 @@ class BackendWithLocalStages:
         )
 
     def now(self) -> float:
-        """Read the far one's clock."""
+        """Read the batch system's clock."""
         return self.far.now()
 
     def submit(self, spec: JobSpec) -> str:
-        """Submit a job where it belongs. One to be run here is submitted once nothing keeps it back any more."""
+        """Submit a job to its backend; the run submits a local job only once nothing keeps it back."""
         if not spec.local:
             return self.far.submit(spec)
         job_id = self.near.submit(replace(spec, dependencies=(), begin_s=None))
@@ -133,31 +133,31 @@ class BackendWithLocalStages:
         return f"{_PREFIX}{job_id}"
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
-        """Show what would be sent, where that can be shown."""
+        """Show what would be sent, if the backend can show it."""
         backend = self.near if spec.local else self.far
         return backend.preview(spec) if isinstance(backend, Previewing) else {}
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens, here first: what runs here is not asked for elsewhere."""
+        """Find jobs by their tokens, first among local ones; the batch system is asked only for the rest."""
         wanted = list(tokens)
         found = {token: [self._adopt(s) for s in statuses] for token, statuses in self.near.find(wanted).items()}
         elsewhere = [token for token in wanted if not found.get(token)]
         return found | (self.far.find(elsewhere) if elsewhere else {})
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job, wherever it is."""
+        """Cancel a job on its backend."""
         backend, own = self._of(job_id)
         backend.cancel(own)
 
     def cancel_all(self, job_ids: Collection[str]) -> Mapping[str, BackendError]:
-        """Cancel several jobs, wherever they are; see `asa.backend.CancelsMany`."""
+        """Cancel several jobs, each on its backend; see `asa.backend.CancelsMany`."""
         far = [job_id for job_id in job_ids if not job_id.startswith(_PREFIX)]
         near = [job_id.removeprefix(_PREFIX) for job_id in job_ids if job_id.startswith(_PREFIX)]
         left = {f"{_PREFIX}{job_id}": error for job_id, error in cancel_all(self.near, near).items()}
         return left | cancel_all(self.far, far)
 
     def withdraw(self, job_id: str) -> bool:
-        """See to it that a job's payload does not begin, wherever it is; see `asa.backend.Withdrawing`."""
+        """Ensure that a job's payload does not begin; see `asa.backend.Withdrawing`."""
         backend, own = self._of(job_id)
         return not isinstance(backend, Withdrawing) or backend.withdraw(own)
 
@@ -167,40 +167,40 @@ class BackendWithLocalStages:
         backend.hold(own)
 
     def release(self, job_id: str) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         backend, own = self._of(job_id)
         backend.release(own)
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit, where it is; see `asa.backend.Adjustable`."""
+        """Change a job's time limit; see `asa.backend.Adjustable`."""
         backend, own = self._of(job_id)
         if not isinstance(backend, Adjustable):
             raise _unchangeable(job_id)
         backend.change_walltime(own, walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job, where it is; see `asa.backend.Shrinking`."""
+        """Give back all but `nodes` nodes of a running job; see `asa.backend.Shrinking`."""
         backend, own = self._of(job_id)
         if not isinstance(backend, Shrinking):
             raise _unchangeable(job_id)
         backend.shrink(own, nodes)
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
-        """Ask for more cores for a job of the far one; see `asa.backend.Growing`."""
+        """Ask for more cores for a job of the batch system; see `asa.backend.Growing`."""
         if not isinstance(self.far, Growing):
             raise SubmitRejectedError("no job gets more cores here", where=f"job {job_id}", hint="Take `asa-plan`.")
         return self.far.grow(job_id, cores, token=token)
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When the far one would plan a job to start, if it plans; see `asa.backend.Planning`."""
+        """Return when the batch system would plan a job to start; see `asa.backend.Planning`."""
         return cast("Planning", self.far).planned_start(spec, submit_s)
 
     def estimated_start(self, spec: JobSpec) -> float | None:
-        """When the far one expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
+        """Return when the batch system expects a job to start, if it says so; see `asa.backend.EstimatesStarts`."""
         return self.far.estimated_start(spec) if isinstance(self.far, EstimatesStarts) else None
 
     def test(self, spec: JobSpec, timeout_s: float) -> str | None:
-        """Ask the far one whether a job could ever run, if it says so; see `asa.backend.Preflight`."""
+        """Ask the batch system whether a job could ever run; see `asa.backend.Preflight`."""
         return self.far.test(spec, timeout_s) if isinstance(self.far, Preflight) else None
 
     def advice(self, reason: str) -> Advice:
@@ -208,7 +208,7 @@ class BackendWithLocalStages:
         return _advice(reason, self.far, self.near)
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Ask for several jobs, each where it is."""
+        """Ask for the states of several jobs, each on its backend."""
         wanted = list(job_ids)
         near = [job_id.removeprefix(_PREFIX) for job_id in wanted if job_id.startswith(_PREFIX)]
         far = [job_id for job_id in wanted if not job_id.startswith(_PREFIX)]
@@ -218,12 +218,12 @@ class BackendWithLocalStages:
         return statuses | (self.far.status(far) if far else {})
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
-        """Sleep until something changed, here or there, or the time has come."""
+        """Sleep until a job changes on either backend, or the time has come."""
         changed: Sequence[JobStatus] = ()
         self._is_woken = self._take_news()
         if not self._is_woken:
             changed = self.far.wait(until_s)
-        while self._live and not (changed or self._is_woken):  # the far one has nothing to wait for
+        while self._live and not (changed or self._is_woken):  # the batch system has nothing to wait for, local jobs do
             left_s = _LONG_S if until_s is None else until_s - self.far.now()
             if left_s <= 0:
                 break
@@ -232,7 +232,7 @@ class BackendWithLocalStages:
         return [*changed, *news]
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep for the far one; wake when something changed here."""
+        """Sleep for the batch system's backend; a change of a local job ends the sleep."""
         while seconds > 0:
             some_s = min(seconds, _LOOK_S) if self._live else seconds
             if self._sleep(some_s) or self._take_news():
@@ -242,7 +242,7 @@ class BackendWithLocalStages:
         return False
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Report what others' jobs did in the batch system's queue; there is none here."""
+        """Report what others' jobs did in the batch system's queue; local jobs have none."""
         return self.far.queue_events(most, ends=ends)
 
     # ------------------------------------------------------------------
@@ -253,14 +253,14 @@ class BackendWithLocalStages:
         return self.far, job_id
 
     def _take_news(self) -> bool:
-        """Update the state of jobs here; return whether there is news that was not passed on yet."""
+        """Update the state of local jobs; return whether there is news that was not passed on yet."""
         if self._live:
-            with suppress(BackendError):  # it is asked again in a moment
+            with suppress(BackendError):  # they are asked again soon
                 self._news += [self._adopt(status) for status in self.near.wait(self.near.now())]
         return bool(self._news)
 
     def _adopt(self, status: JobStatus) -> JobStatus:
-        """Tell a job from those of the far one, and its times on the far one's clock."""
+        """Mark a local job's id, and convert its times to the batch system's clock."""
         if status.state.is_final:
             self._live.discard(status.job_id)
         else:
@@ -289,7 +289,7 @@ def _unchangeable(job_id: str) -> BackendError:
 def _advice(reason: str, *ports: object) -> Advice:
     """Ask each backend until one knows the reason; if none does, return the first one's answer.
 
-    If both know it, it is a reason of the batch system's, which is asked first: local stages have no queue.
+    The batch system is asked first: if both know a reason, it is the batch system's, since local stages have no queue.
     """
     answers = [port.advice(reason) for port in ports if isinstance(port, Advisor)]
     return next((advice for advice in answers if reason not in str(advice)), answers[0] if answers else Advice(reason))

@@ -1,4 +1,4 @@
-"""Looking at a run once: what is due is done, and the client goes."""
+"""Looks at a run once: does what is due, and leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Looked(NamedTuple):
     """The result of a look.
 
     `is_over`: whether the run has ended, and nothing is left to do.
-    `wake_s`: when the next action is planned, on the batch system's clock; None if none is planned.
+    `wake_s`: when the next action is planned, on the batch system's clock; None if none is.
     """
 
     is_over: bool
@@ -41,12 +41,12 @@ def look(
 ) -> Looked:
     """Ask for the status of a run's jobs, do what is due, and leave; waits for local stages.
 
-    `folder`: the run's.
-    `connect`: opens the batch system for it, as for `drive`.
+    `folder`: the run's folder.
+    `connect`: opens the batch system, as for `drive`.
     `on_record`: called with each new record.
-    `**how`: what to try again of a run that has ended: `retry`, `again`, `revised`, as for `drive`.
-    Returns: the run's state after that.
-    Raises `AsaError`: as `drive` does. `LeaseError`: somebody else drives it, or looks.
+    `**how`: `retry`, `again` and `revised`, as for `drive`.
+    Returns: the run's state afterwards.
+    Raises `AsaError`: as `drive` does. `LeaseError`: another client drives the run, or looks at it.
     """
 
     def leave(states: Sequence[RunState], _: Backend, wake_s: float | None) -> None:
@@ -61,5 +61,5 @@ def look(
 
 
 def _runs_here(state: RunState) -> bool:
-    """Whether a stage is under way that would end with its client."""
+    """Whether a local stage is under way, which would end with its client."""
     return any(view.stage.local and view.phase in _ON_ITS_WAY for view in state.stages.values())

@@ -1,4 +1,4 @@
-"""The one loop that drives any strategy over any backend, several workflows at once."""
+"""The loop that drives any strategy over any backend, for one or several workflows at once."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, Plann
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
-_HOST_S = 60.0  # an open run looks again after so long, in any case
+_HOST_S = 60.0  # an open run looks again at least this often
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, and all that happened in it.
+    """How a run ended, and its records.
 
     Parameters
     ----------
     run
         The run.
     outcome
-        How it ended.
+        How the run ended.
     reason
-        Why, if it did not complete.
+        Why it did not complete; empty if it did.
     records
-        What happened, in order.
+        All events, in order.
     trouble
-        Why its waits could not be stored; empty if they could.
+        Why waits could not be stored; empty if they could.
     """
 
     run: Run
@@ -95,36 +95,36 @@ def run_all(
     backend
         The batch system.
     runs
-        The workflows; each with its own strategy. They may share a bank.
+        The workflows, each with its own strategy. They may share a bank.
     history
-        How many past jobs of all users banks learn from at the beginning, the latest that the site shows. 0: they only
-        ever learn from this client's own jobs.
+        How many past jobs of all users banks learn from at the beginning: the latest that the site shows. 0: banks
+        learn only from this client's own jobs.
     is_followed
-        Whether the banks have already learned all that `Backend.queue_events` has reported until now. They must be
-        copies that nobody uses afterwards, as they go on learning only while something is left to plan.
+        Whether the banks have already learned all events that `Backend.queue_events` has reported so far. Nobody may
+        use these banks afterwards, since they stop learning when nothing is left to plan.
     on_record
-        Called with each new record; not with those of a journal.
+        Called with each new record; not with those read from a journal.
     requests
-        Called for requests, at the beginning and after each wait.
+        Called for new requests, at the beginning and after each wait.
     on_pass
-        Called once in each pass of the loop, before it waits, with the state of each run, read-only, and the time until
-        which it will wait, if that is planned.
+        Called in each pass of the loop, before it waits, with the read-only state of each run, and the time until which
+        the loop will wait, if known.
 
     Returns
     -------
     list of RunResult
         In the order of `runs`. A workflow with a failed stage, or with a job that the site refused, has the outcome
-        ``failed`` and the reason; nothing is raised, and the others go on. A batch system that cannot be asked is no
+        ``failed`` and a reason; nothing is raised, and the others continue. A batch system that cannot be reached is no
         failure, however long that lasts.
 
     Raises
     ------
     InputError
-        Two runs of one name, or a strategy that lacks its forecast.
+        Two runs have the same name, or a strategy lacks its forecast.
     RunError
         Nothing can happen any more, but a workflow has not ended.
     JournalError, LeaseError
-        The journal cannot be written, or another client has taken over. Nothing was done that is not in the journal.
+        The journal cannot be written, or another client has taken over. Everything that was done is in the journal.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def run_all(
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
     for bank in () if is_followed else banks:
         bank.lose_sight()  # it may have followed another queue
-    for request in requests():  # requests from the time without a client
+    for request in requests():  # requests made while there was no client
         _carry_out(active, request)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
@@ -159,7 +159,7 @@ def run_all(
         changed = backend.wait(until)
         wanted = list(requests())
         is_idle = not changed and not wake and not wanted
-        if is_idle and was_idle:  # once may be a nudge that came to nothing
+        if is_idle and was_idle:  # a single wake-up without news may happen
             raise RunError(
                 "nothing can happen any more, although not all stages have ended",
                 where=f"run {unfinished[0].state.name!r}",
@@ -184,7 +184,7 @@ def _deliver(active: Sequence[Active], changed: Sequence[JobStatus]) -> None:
 
 
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
-    """Hear how the last jobs ended that were cancelled; batch systems take a moment for that."""
+    """Wait for the reports that the last cancelled jobs have ended, which batch systems give after a moment."""
     until = backend.now() + _SETTLE_S
     while left := [one for one in active if one.state.jobs.unfinished()]:
         for one in left:
@@ -203,9 +203,9 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 
 
 def _may_plan(one: Active) -> bool:
-    """Whether a run has stages to submit, or jobs that may be given back, replaced or get more cores.
+    """Whether a run has stages to submit, or jobs that may be given back, replaced or grown.
 
-    A stage that runs counts if its job is to be followed by another one of the stage.
+    A running stage counts if its job is to be followed by another job of the stage.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:
@@ -271,18 +271,18 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
 
 
 def _come_back(one: Active, entries: Iterable[Entry]) -> None:
-    """Bring a run to where an earlier client left it."""
+    """Restore a run from an earlier client's entries."""
     one.replay(entries)
     one.is_behind = True
     intent, sought_s = one.state.jobs.open_intent, one.state.jobs.sought_s
-    if intent is not None and sought_s is not None:  # that one looked for its job already
+    if intent is not None and sought_s is not None:  # the earlier client has already searched for its job
         attempt = one.attempts.at(intent.planned)
         attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
     catch_up(one)
 
 
 def _wind_up(one: Active) -> None:
-    """See to it that nothing of a run that has ended still runs, so that it can be tried again."""
+    """Cancel what still runs of an ended run, so that it can be tried again."""
     until = one.backend.now() + _WIND_UP_S
     while True:
         clean_up(one)
@@ -299,21 +299,21 @@ def _wind_up(one: Active) -> None:
 
 
 def _begin(one: Active) -> None:
-    """Hand a workflow over, unless it was."""
+    """Begin a run, unless it has begun."""
     if not one.begun:
         one.begun = True
         one.commit(Begun(one.backend.now(), one.run.fail_fast, one.run.is_open))
 
 
 def _begin_open(active: Iterable[Active]) -> None:
-    """Begin those of which their hosts want something from the beginning."""
+    """Begin open runs, whose hosts have requests from the beginning."""
     for one in active:
         if one.run.is_open:
             _begin(one)
 
 
 def _act(one: Active) -> float | None:
-    """Do what the plan says is due; return when to look again if nothing happens before."""
+    """Do what is due by the plan; return when to look again if nothing happens before."""
     now = one.backend.now()
     if now < one.begins_s and not one.begun:
         return one.begins_s
@@ -327,13 +327,14 @@ def _act(one: Active) -> float | None:
         clean_up(one)
     asked_again = one.state.asked_again
     wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
-    if one.state.host.may_add and one.state.outcome is None:  # a stage that was handed over is not to wait for a look
+    # a stage that was handed over must not wait for the next event
+    if one.state.host.may_add and one.state.outcome is None:
         wakes.append(now if asked_again != one.state.asked_again else now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
 
 def _follow_plan(one: Active) -> float | None:
-    """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
+    """Submit what a plan has due until nothing is; O(stages + edges) per plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
         more = one.attempts.fresh(missing_jobs(one, now), now)
@@ -350,9 +351,9 @@ def _follow_plan(one: Active) -> float | None:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
             kept = wanted.keys() - cancel(one, wanted, {c.job_id: c.substitute for c in plan.cancellations})
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
-                return now + AGAIN_S[0]  # nothing could be decided, or a payload begins that is not reported yet
-            continue  # what was given back is asked for again, unless it ended meanwhile
-        missing = list(missing_jobs(one, now))  # all jobs of a stage come before what depends on them
+                return now + AGAIN_S[0]  # nothing could be decided, or a payload is just beginning
+            continue  # jobs that were given back are planned again
+        missing = list(missing_jobs(one, now))  # all jobs of a stage are submitted before jobs that depend on it
         jobs, planned_s = (
             [*missing, *submissions],
             [*(job.submit_s for job in missing), *times_of(one.state, submissions)],
@@ -362,22 +363,22 @@ def _follow_plan(one: Active) -> float | None:
         if not due:
             _note_predictions(one, plan, now)
             wakes = [time for time in times if time < math.inf]
-            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is for deferred jobs
+            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is the time of deferred jobs
                 wakes.append(plan.wake_s)
             return min(wakes, default=None)
         if not _submit_each(one, due, plan, now):
-            return now + AGAIN_S[0]  # something else has to happen before
+            return now + AGAIN_S[0]  # an event must happen first
     return None
 
 
 def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: float) -> bool:
-    """Submit what is due of a plan while that holds; say whether anything of it still held."""
+    """Submit the due jobs of a plan while the plan holds; return whether any was submitted."""
     asked_again, has_sent = one.state.asked_again, False
     for job in one.attempts.in_turn(due, now_s, plan.choices):
         if asked_again != one.state.asked_again or not _may_submit(one, job, now_s):
             break
         if has_sent and one.attempts.fresh(missing_jobs(one, now_s), now_s) is not None:
-            break  # all jobs of a stage come before what depends on them
+            break  # all jobs of a stage are submitted before jobs that depend on it
         shape(one, job, plan.choices)
         submit(one, job)
         has_sent = True
@@ -385,7 +386,7 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
 
 
 def _with_followers(one: Active, view: RunView, plan: Plan) -> Plan:
-    """Add to a plan the jobs that are to go on where running ones stop, unless it cancels jobs: that comes first."""
+    """Add the jobs that continue running ones to a plan; not if the plan cancels jobs, which comes first."""
     if plan.cancellations:
         return plan
     kinds, strategy = one.state.units.kinds, one.run.strategy
@@ -397,7 +398,7 @@ def _with_followers(one: Active, view: RunView, plan: Plan) -> Plan:
 
 
 def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
-    """Whether a plan still holds after its first jobs were submitted."""
+    """Whether a planned job may still be submitted after the plan's first jobs were."""
     state = one.state
     if not can_submit(one, now_s):
         return False
@@ -423,7 +424,7 @@ def _carry_out(active: Sequence[Active], request: ClientRequest) -> None:
 
 
 def _carry_out_for_host(one: Active, request: ExtendRequest | ClaimRequest | DropRequest | CloseRequest) -> None:
-    """Do what the host of an open run wants; what came too late is passed over."""
+    """Carry out a request of an open run's host; requests that came too late are ignored."""
     state, now = one.state, one.backend.now()
     match request:
         case ExtendRequest(stages=stages, impossible=impossible):

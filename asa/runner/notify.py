@@ -1,4 +1,4 @@
-"""Telling a run's user, by a command or by mail, that it has ended, that a stage failed, or that nothing moves."""
+"""Notifies a run's user, by a command or by mail, that the run ended, that a stage failed, or that nothing moves."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NOTIFIED = "told"
 
 
 class Notifier:
-    """Notifies a user of what happens in a run: once of each event, whichever client drives it.
+    """Notifies a user of events in a run, once for each event, whichever client drives the run.
 
-    If a notification cannot be sent the run goes on, and `client.log` says so.
+    If a notification cannot be sent, the run continues, and `client.log` says so.
 
-    `folder`: the run's. Its plan says who is notified: an address, to which `mail` writes, or a command, which gets
+    `folder`: the run's folder. Its plan has the address, to which `mail` writes, or the command, which gets
     ``ASA_EVENT`` (``completed``, ``failed``, ``cancelled``, ``stage-failed``, ``stuck``), ``ASA_RUN`` (the run's
-    folder) and the message as its input.
+    folder) and, as its input, the message.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -43,7 +43,7 @@ class Notifier:
         self._failed: set[str] = set()
 
     def look(self, state: RunState) -> None:
-        """Tell of stages that have failed since the last look, and of a run in which nothing moves."""
+        """Notify of stages that have failed since the last look, and of a run in which nothing moves."""
         if not self._folder.plan.notify or state.outcome is not None:
             return
         for name in set(state.stages.failed) - self._failed:
@@ -58,7 +58,7 @@ class Notifier:
                 self._tell(f"stuck-{moved_s:.0f}", "stuck", text)
 
     def ended(self, records: Iterable[Record]) -> None:
-        """Tell how the run ended, by the last end among its records: one that was tried again has several."""
+        """Notify of the run's latest end; a run that was retried has several."""
         end = max((one for one in records if isinstance(one, RunEnded)), key=lambda one: one.time_s, default=None)
         if end is not None and self._folder.plan.notify:
             text = f"{self._name} {_HOW[end.outcome]}{end.reason and f': {end.reason}'}"
@@ -69,14 +69,14 @@ class Notifier:
         return self._folder.path.name
 
     def _tell(self, once: str, event: str, message: str) -> None:
-        """Send a notification, unless it was sent: at most once, should this client be killed meanwhile."""
+        """Send a notification unless it was sent already; at most once, even if this client is killed meanwhile."""
         marks = self._folder.path / _NOTIFIED
         try:
             safe.provide_folder(marks)
             (marks / re.sub(r"[^A-Za-z0-9._-]", "_", once)).touch(exist_ok=False)
         except OSError:
             return
-        message, what = on_one_line(message), self._folder.plan.notify  # whose first line is a mail's subject
+        message, what = on_one_line(message), self._folder.plan.notify  # the first line is the mail's subject
         command = (
             ["mail", "-s", message[:200], *what.replace(",", " ").split()]
             if _ADDRESS.fullmatch(what)

@@ -1,4 +1,4 @@
-"""What a run would do, before anything is done: which jobs, when, why, and whether they can ever run."""
+"""Shows, before a run begins, which jobs it would submit, when and why, and whether they could ever run."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpec:
-    """A job that a run would submit, by its state before it begins."""
+    """A job that a run would submit, judged before the run begins."""
 
-    planned: PlannedJob  # as planned, and as it would be sent. It may depend on jobs that are not there yet.
+    planned: PlannedJob  # the job as planned and as sent; it may depend on jobs that do not exist yet
     spec: JobSpec
-    in_s: float | None  # in how many seconds it would be submitted; None if only when the stages before it have ended
-    on_failure: bool = False  # whether it would be submitted only if a stage fails
+    in_s: float | None  # seconds until its submission; None if only when the stages before it have ended
+    on_failure: bool = False  # whether it is submitted only if a stage fails
 
 
 class _NoWaits:
-    """A forecast for a look at the jobs alone."""
+    """A forecast without waits, to see only the jobs."""
 
     is_informed = True
 
@@ -85,10 +85,10 @@ _AGREE = "Nothing was submitted. Take a strategy with several jobs, such as asa-
 
 
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:
-    """Refuse a run of which a job could never start."""
+    """Refuse a run if one of its jobs could never start."""
     reasons: dict[str, str] = {}
     remedy = _AGREE
-    workflow = _state(plan).workflow  # in which elements take turns where the batch system has no arrays
+    workflow = _state(plan).workflow  # where the batch system has no arrays, its elements take turns
     for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
         beyond = plan.capabilities.impossible(job.spec)
@@ -109,9 +109,9 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
 
 
 def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
-    """Refuse a run with a stage whose options the backend refuses, before anything is sent.
+    """Before anything is submitted, refuse a run with a stage whose options the backend refuses.
 
-    `backend`: the batch system, which is not asked; nothing is checked if it has no previews.
+    `backend`: the batch system, which is not asked; without previews, nothing is checked.
     """
     if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
         return
@@ -128,10 +128,10 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
 
 
 def _beyond(stage: Stage, site: Capabilities) -> str | None:
-    """Say in which of its widths, or in which partition, a stage could never start; None if it could in each."""
+    """Say in which of its widths or partitions a stage could never start; None if it could in all."""
     if stage.moldable is None:
         return None
-    # for a width without a known run time its walltime is not known either, but its size is
+    # a width without a known run time has no known walltime, but a size
     walltimes_s = {shape.width: shape.walltime_s for shape in stage.shapes}
     widths, partitions = stage.moldable.widths or (stage.width,), stage.moldable.partitions or (stage.partition,)
     why = {
@@ -149,7 +149,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
     return words if f"{width} {unit}" in str(words) else f"on {width} {unit} it {words}"
 
 
-# what may contradict them; what runs, when, and behind what does not
+# attributes that options may contradict; what a job runs, when, and after what, is left out
 CHECKED_WITH_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
     *(key.field for key in OF_JOBS),
@@ -180,8 +180,8 @@ def _conflict(stages: Sequence[Stage]) -> str | None:
 def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank:
     """Open the bank read-only.
 
-    `plan`: gives the estimator, the seed, and the site's cores.
-    `folder`: of the bank; None or a missing one if nothing is known.
+    `plan`: has the estimator, the seed, and the site's cores.
+    `folder`: of the bank; None or a missing folder if nothing is known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
     site = plan.capabilities
@@ -195,9 +195,9 @@ def plan_of(
     bank: WaitBank,
     events: Sequence[QueueEvent] | None = None,
 ) -> list[PlannedSpec]:
-    """Plan a run as at its beginning; reads the queue, if the bank learns from it, and changes nothing.
+    """Plan a run as at its beginning; reads the queue if the bank learns from it, and changes nothing.
 
-    `events`: of the queue, if it was read already, from which the bank has not learned yet; None if not.
+    `events`: of the queue, if it was already read and the bank has not learned from them; else None.
     """
     is_learned = strategy.forecast is ForecastKind.LEARNED
     forecast = forecast_of(plan, backend, bank, events) if is_learned else NoForecast()
@@ -207,7 +207,7 @@ def plan_of(
 def forecast_of(
     plan: RunPlan, backend: Backend, bank: WaitBank, events: Sequence[QueueEvent] | None = None
 ) -> Forecast:
-    """Predict with a bank that has seen the queue as it is now, if the run looks at it; `events` as for `plan_of`."""
+    """Return a bank's forecast; the bank learns the present queue, if the run reads it. `events`: as for `plan_of`."""
     state = _state(plan)
     if events is not None:
         bank.follow(events)
@@ -227,7 +227,7 @@ def forecast_of(
 
 
 def view_of(plan: RunPlan, now_s: float) -> RunView:
-    """Return the state at a run's beginning, to see what a strategy would do."""
+    """Return the view of a run at its beginning, for a strategy to plan."""
     return _state(plan).view(now_s)
 
 
@@ -236,12 +236,12 @@ def _state(plan: RunPlan) -> RunState:
 
 
 def jobs_at_first(plan: RunPlan, strategy: Strategy) -> Iterator[PlannedSpec]:
-    """Return the jobs that a run would submit without known waits; asks no batch system."""
+    """Return the jobs that a run would submit if no waits were known; asks no batch system."""
     return _jobs(plan, strategy, _NoWaits(), 0.0)
 
 
 def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
-    """Give the jobs of a plan, then those that follow once the stages before them have ended."""
+    """Yield the jobs of a plan, then those that follow once the stages before them have ended."""
     state = _state(plan)
     conditional = [name for name, view in state.stages.items() if view.phase is Phase.CONDITIONAL]
     is_first = True
@@ -275,7 +275,7 @@ def _shape(state: RunState, planned: Iterable[PlannedJob], choices: Mapping[str,
 
 
 def _submitted(state: RunState, job: PlannedJob, now_s: float) -> PlannedSpec:
-    """Plan a job that would be submitted at once, and take it to be."""
+    """Return a job that would be submitted at once, and record it as accepted."""
     spec = spec_of(state, job)
     in_s = None if earliest_s(state, job) == math.inf else max(job.submit_s - now_s, 0.0)
     job_id = f"{MADE_UP}{job.stages[0]}"
@@ -288,7 +288,7 @@ def _submitted(state: RunState, job: PlannedJob, now_s: float) -> PlannedSpec:
 
 
 def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Iterator[PlannedSpec]:
-    """Plan the jobs of stages that were left out since nothing failed."""
+    """Return the jobs of stages that are left out if nothing fails."""
     for name in stages:
         if state.stages[name].phase in {Phase.SKIPPED, Phase.CONDITIONAL}:
             job = PlannedJob((name,), now_s, Keep.NOTHING, _condition(state, name))
@@ -305,7 +305,7 @@ def _condition(state: RunState, name: str) -> str:
 
 
 def _more_cores(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:
-    """Give what would be asked for of cores for jobs that have been submitted."""
+    """Return the requests for more cores for jobs that have been submitted."""
     for job in plan.submissions:
         if not job.has_payload:
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
@@ -316,7 +316,7 @@ def _is_news(state: RunState, job: PlannedJob) -> bool:
 
 
 def _later(state: RunState, planned: PlannedJob, now_s: float) -> PlannedSpec:
-    """Plan a job whose turn comes when stages before it have ended."""
+    """Return a job that is submitted only when the stages before it have ended."""
     stages = planned.stages
     after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
     job = replace(

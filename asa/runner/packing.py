@@ -1,6 +1,7 @@
-"""Packs small stages that are ready, or follow the same stages, into common jobs: as many as run side by side.
+"""Packs small stages into common jobs, as many as can run side by side.
 
-Only where jobs get whole nodes: alone, each of these stages would hold a whole node for a part of its cores.
+The stages of a pack are ready, or follow the same stages. This applies only where jobs get whole nodes: alone, each of
+these stages would be allocated a whole node.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from asa.waves import is_small, likeness, waves_of
 
 
 def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
-    """Pack jobs that are due and alike; each pack takes the place of its first job.
+    """Pack due jobs of the same kind; each pack takes the position of its first job.
 
-    O(jobs times a node's stages). Of jobs that are alike the longest come first, so that not every pack holds a node
-    for one long stage.
+    O(jobs times a node's stages). The longest jobs of a kind are packed first, so that long stages share packs.
 
     `state`: the run.
     `submissions`: the planned jobs.
-    `now_s`: jobs planned until then are due.
+    `now_s`: jobs planned until this time are due.
     """
     by_kind: dict[object, list[PlannedJob]] = {}
     for job in submissions:
@@ -42,7 +42,7 @@ def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> 
 
 
 def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
-    """Tell which jobs a job can be put together with; None for none."""
+    """Return a key: jobs with equal keys may be packed together; None if the job cannot be packed."""
     [name, *others] = job.stages
     view = state.stages[name]
     stage, site = view.stage, state.capabilities
@@ -51,7 +51,7 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     if not site.gives_whole_nodes(site.limits(stage.partition)) or not is_small(stage) or stage.retries:
         return None
     if name in state.choices or stage.moldable is not None or view.resubmissions:
-        return None  # one that failed is tried again by itself
+        return None  # a stage that failed is tried again alone
     after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
     return job.keep, after, name in state.host.unclaimed, stage.partition, *likeness(stage, site)
 

@@ -1,4 +1,4 @@
-"""What a batch system says of a run's jobs before the first of them is submitted."""
+"""Asks a batch system whether a run's jobs could ever run, before the first of them is submitted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_S = 15.0
 
 @dataclass(slots=True)
 class _Questions:
-    """Asks about jobs, about those that ask for the same once, as long as there is time."""
+    """Asks about jobs while there is time, and only once about equal requests."""
 
     backend: Preflight
     timer: Callable[[], float]
@@ -45,7 +45,7 @@ class _Questions:
 def check_accepted(
     plan: RunPlan, strategy: Strategy, backend: Backend, *, timer: Callable[[], float] = time.monotonic
 ) -> None:
-    """Refuse a run if the batch system says that some of its jobs could never run; names all of them.
+    """Refuse a run if the batch system says that some of its jobs could never run; the error names all of them.
 
     Raises `InputError`: there are such jobs.
     """
@@ -73,6 +73,6 @@ def _findings(jobs: Iterator[PlannedSpec], questions: _Questions) -> Iterator[tu
 
 
 def _kind(spec: JobSpec) -> JobSpec:
-    """Reduce a job to what it asks for: what it runs, when, and behind what makes no difference."""
+    """Reduce a job to what it asks for, without what it runs, when, and after what."""
     asked = {name: getattr(spec, name) for name in (*CHECKED_WITH_OPTIONS, "request", "walltime_s", "array", "avoid")}
     return JobSpec("x", **asked)

@@ -1,4 +1,4 @@
-"""What is asked of a run that another process drives, or another thread."""
+"""Requests to a run that another process or thread drives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class CancelRequest:
     Parameters
     ----------
     run
-        The run's id.
+        The run's name.
     stage
         The stage's name; empty for the whole run.
     what
-        What to do; so far only to cancel.
+        The action; so far only to cancel.
     reason
         Who asks, and why, in words; empty if not known.
     """
@@ -32,7 +32,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExtendRequest:
-    """Add stages to an open run, each after those that it follows; `impossible`: those that cannot start, and why."""
+    """Add stages to an open run, each after those that it follows; `impossible`: why some cannot start."""
 
     run: str
     stages: tuple[Stage, ...]
@@ -41,7 +41,7 @@ class ExtendRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Let a stage of an open run begin, whose command was written; see `asa.runner.entries.Claimed`."""
+    """Let a stage of an open run begin, whose command is now known; see `asa.runner.entries.Claimed`."""
 
     run: str
     stage: str
@@ -52,7 +52,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class DropRequest:
-    """Give back what was asked for of stages of an open run that are wanted no more."""
+    """Give back the jobs of stages that the host of an open run no longer wants."""
 
     run: str
     stages: tuple[str, ...]
@@ -61,7 +61,7 @@ class DropRequest:
 
 @dataclass(frozen=True, slots=True)
 class CloseRequest:
-    """Let an open run end once its stages have."""
+    """Let an open run end once its stages have ended."""
 
     run: str
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that failed: whether it is asked for again, or its stage tried once more."""
+"""Decides what happens after a job failed: whether its stages are asked for again or retried."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from asa.strategies.base import StageView
 from asa.units import format_duration
 from asa.workflow import Stage
 
-_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons with less information than the exit code
-_PAUSE_S = 5.0  # before a stage that failed is tried again, at first
+_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that say less than the exit code
+_PAUSE_S = 5.0  # before the first retry
 _LONGEST_PAUSE_S = 60.0
 _GAVE_BACK = frozenset({JobOutcome.GAVE_BACK, JobOutcome.OUTRUN})
-_KILLED = 128 + 9  # exit code of what the kernel has killed
-_MAX_AVOIDED = 8  # nodes: on a machine whose nodes keep failing, enough must be left for a job
-_MAX_SHORT = 5  # times that a job may come back with too few cores
+_KILLED = 128 + 9  # exit code of a process that the kernel killed
+_MAX_AVOIDED = 8  # avoided nodes: if nodes keep failing, enough must be left
+_MAX_SHORT = 5  # times that a stage is asked for again after a job had too few cores
 
 
 def is_short(job: Job, view: StageView) -> bool:
-    """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
+    """Whether a job ended because it had fewer cores than its stage needs, and another may have enough."""
     has_few = job.status.state is JobState.FAILED and outcome_of(job.status) is JobOutcome.TOO_FEW_CORES
     return has_few and view.resubmissions < _MAX_SHORT
 
 
 def may_retry(job: Job, view: StageView) -> bool:
-    """Whether the stage of a job that failed may be tried again."""
+    """Whether the stage of a failed job may be retried."""
     if job.status.state is JobState.CANCELLED:
-        return False  # it was cancelled
+        return False  # somebody cancelled it
     if job.status.state is JobState.FAILED and would_end_so_again(job.status):
         return False  # it would fail again
     return view.attempts < view.stage.retries
 
 
 def has_run_out_of_memory(status: End) -> bool:
-    """Whether a job or an element used more memory than it had, as far as the batch system or its end shows."""
+    """Whether a job or an element ran out of memory, by the batch system's report or its own."""
     if status.state is not JobState.FAILED:
         return False
     if status.reason.replace("_", "").lower() == "outofmemory" or status.exit_code == _KILLED:
@@ -47,7 +47,7 @@ def has_run_out_of_memory(status: End) -> bool:
 
 
 def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
-    """Give a stage more memory, as much more as it says, and no more than it or its partition's nodes may have."""
+    """Return a stage with more memory, by its own factor, up to its own limit and that of its partition's nodes."""
     limits = capabilities.partitions.get(stage.partition or capabilities.partition)
     of_a_node = limits.memory_per_node_bytes if limits is not None else 0
     nodes = stage.nodes_on(capabilities.cores_per_node)
@@ -56,7 +56,8 @@ def with_more_memory(stage: Stage, capabilities: Capabilities) -> Stage:
     amount = max(min([wanted, *most]), stage.memory_bytes)
     if stage.request is None or amount == stage.memory_bytes:
         return replace(stage, memory_bytes=amount)
-    return replace(stage, request=with_memory(stage.request, amount / stage.memory_bytes), memory_bytes=0)  # counted
+    # the memory is part of the request
+    return replace(stage, request=with_memory(stage.request, amount / stage.memory_bytes), memory_bytes=0)
 
 
 def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int = 1) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int 
 
 
 def learned(before: Stage, after: Stage, avoided: Sequence[str] = ()) -> str:
-    """Say how a stage is asked for again otherwise than it was, if so; `avoided`: bad nodes of its job."""
+    """Say how a stage's new request differs from its last one; `avoided`: bad nodes that it avoids."""
     said = [f"on another node than {node}" for node in avoided]
     if after.walltime_s != before.walltime_s:
         said.append(f"with {format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
@@ -85,13 +86,13 @@ def _amount(count: int) -> str:
 
 
 def tried_again(view: StageView, end_s: float) -> StageView:
-    """Note that a stage failed, to be tried again after a pause."""
+    """Return the view of a failed stage that is tried again after a pause."""
     pause_s = min(_PAUSE_S * 2**view.attempts, _LONGEST_PAUSE_S)
     return replace(view, attempts=view.attempts + 1, not_before_s=end_s + pause_s)
 
 
 def idled_out(job: Job) -> bool:
-    """Whether an allocation ended that idled for as long as it could: nothing of what is left in it began."""
+    """Whether an allocation ended because it idled too long, before any of its remaining stages began."""
     status = job.status
     if status.state is JobState.TIMEOUT:
         return status.payload_start_s is None or _stood_still(job)
@@ -101,14 +102,14 @@ def idled_out(job: Job) -> bool:
 
 
 def _stood_still(job: Job) -> bool:
-    """Whether a job ended as it waited for more cores between two of its stages."""
+    """Whether a job ended while it waited for more cores between two of its stages."""
     steps = job.status.steps
     waits = bool(job.planned.widths) and 0 < len(steps) < len(job.planned.stages)
     return waits and all(step.end_s is not None for step in steps)
 
 
 def why(status: JobStatus) -> str:
-    """Say how a job ended that did not complete."""
+    """Describe how an uncompleted job ended."""
     means = meaning(status.exit_code, status.outcome) if status.state is JobState.FAILED else ""
     if not means and status.reason in _NO_NEWS and status.exit_code and status.state is JobState.FAILED:
         means = f"exit code {status.exit_code}"

@@ -1,4 +1,4 @@
-"""The jobs that are asked of the batch system: each written from what was planned, and what is true of a run."""
+"""Writes the jobs that the batch system is asked for, from a plan and the state of a run."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0
 """Walltime of jobs of an open run beyond their stages' own, for their host to hand these over in."""
-_MIN_HANDOVER_S = 20.0  # that such a job waits all the same where its partition gives no more walltime
+_MIN_HANDOVER_S = 20.0  # lower bound of that time where the partition allows no more walltime
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a job of some stages asks the queue for."""
+    """The size, walltime and partition that a job of some stages asks for."""
 
-    cores: int  # its size; 0 nodes for any number
+    cores: int  # its size; 0 nodes: any number
     nodes: int
     cpus_per_task: int
-    walltime_s: float  # how long it may run
-    partition: str  # where; empty for the site's usual one
+    walltime_s: float
+    partition: str  # empty for the site's default
 
 
 def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
-    """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
+    """Return the spec of a planned job; stages that share it are arranged inside it."""
     state = _in_shapes_of(state, planned)
     units = state.units.planned(planned, state.stages)
     if (whole := units.spec(state, planned)) is not None:
@@ -74,15 +74,16 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         nodes=demand.nodes,
         **(shared_by(stages) if len(stages) == 1 else asked_by(waves)),
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
-        # a dependency that a site drops starts the job, but not the payload
+        # the payload itself waits, too: sites may start a job whose dependency was dropped
         awaits=(
             *(_awaited(state, before) if planned.keep is not Keep.NOTHING else ()),
-            *(_own(releases, slots[0].stage) if len(waves[0]) == 1 else ()),  # else each of the wave waits by itself
+            # in a wave of several stages, each waits by itself
+            *(_own(releases, slots[0].stage) if len(waves[0]) == 1 else ()),
         ),
         supersedes=_superseded(state, planned),
         max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand), planned.stages),
-        # of several Slurm does not say whose memory ran out: the script's own counts do
+        # of several steps, Slurm does not say which ran out of memory: the script's own counters do
         out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
         secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
         run_s=max(slot.end_s for slot in slots),
@@ -91,7 +92,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
 
 
 def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
-    """Show the run as if a job's stages were asked for in its own shapes; the run itself stays as it is."""
+    """Return the run's state as if a job's stages were asked for in its own shapes; the run itself is unchanged."""
     if not planned.shapes:
         return state
     shaped = copy(state)
@@ -101,7 +102,7 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
 
 
 def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
-    """Say what the job of some stages asks the queue for, were it submitted once it may run at once."""
+    """Return what a job of some stages asks for if it may run at once."""
     stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
@@ -113,11 +114,11 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
     elif len(stages) == len(state.workflow.stages) > 1 and (is_series(waves) or state.workflow.says_walltime):
-        # with what those have more that ran out of theirs
+        # with the longer walltime of stages that ran out of it
         walltime = sum(stage.walltime_s for stage in stages) + state.workflow.walltime_s
         walltime -= sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")
-    together = _in_one_piece(stages, per_node) if is_series(waves) else cores  # on one node
+    together = _in_one_piece(stages, per_node) if is_series(waves) else cores  # cores on one node
     return Demand(
         widths[0] if widths else _in_tasks(cores, together, nodes),
         _nodes_for(cores, per_node, nodes),
@@ -128,13 +129,13 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
 
 
 def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
-    """Give the stages of a job as it asks for them: a stage by itself as one of its jobs does, where it has several."""
+    """Return the stages of a job; a stage alone, as one of its jobs asks for it."""
     stages = [state.stages[name].stage for name in names]
     return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
 
 
 def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> tuple[str, ...] | None:
-    """Give the words in which a stage asks for its job, where that is for it alone and in no width that was chosen."""
+    """Return a stage's own size options, if the job is for this stage alone, in no chosen width."""
     if len(stages) > 1 or planned.widths:
         return None
     [stage] = stages
@@ -143,7 +144,7 @@ def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> t
 
 
 def token_of(state: RunState, planned: PlannedJob) -> str:
-    """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
+    """Return the token of a planned job; if asked for again while in doubt, it keeps its token."""
     return state.units.planned(planned, state.stages).token(state, planned)
 
 
@@ -153,16 +154,16 @@ def _called(state: RunState, planned: PlannedJob, own: Mapping[str, Any]) -> str
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
-    """Return the tokens of stages' completion markers, except of settled ones: a job that fails later writes none."""
+    """Return the tokens of unsettled stages' completion markers; a job that fails after its stage writes none."""
     return tuple(dict.fromkeys(state.post(name) for name in before if not state.stages[name].phase.is_settled))
 
 
 def _max_await_s(
     state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float, handover_s: float
 ) -> float | None:
-    """Return how long a job may wait inside its allocation for what it follows: its walltime less its stages' own.
+    """Return how long a job may idle in its allocation until it may begin: its walltime without its stages' own.
 
-    `handover_s`: additional time for its host to hand it over.
+    `handover_s`: additional time for the host to hand its stages over.
     """
     idle_s = local_before(state, before)
     is_early = planned.keep is Keep.AWAIT or (planned.keep is not Keep.NOTHING and bool(idle_s))
@@ -174,7 +175,7 @@ def _max_await_s(
 
 
 def releases_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
-    """Name what a job waits for until its stages are handed over, by those that are not yet."""
+    """Return, by stage not yet handed over, the release that its job waits for."""
     if not state.host.unclaimed:
         return {}
     token = token_of(state, planned)
@@ -182,7 +183,7 @@ def releases_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
 
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
-    """Name the jobs that were to run some stages before, also those that may yet turn up."""
+    """Return the tokens of earlier jobs of some stages, also of those that may yet turn up."""
     former = {
         token: (state.jobs.intents[token].planned, state.jobs.intents[token].spec) for token in state.jobs.doubtful
     }
@@ -192,7 +193,7 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
         }
     stages, token = set(planned.stages), token_of(state, planned)
     races = {state.units.racing.race_of(state, name) for name in planned.stages} if planned.racer else set[str]()
-    own = state.token_of(planned.stages)  # the round of all that share the stage with it
+    own = state.token_of(planned.stages)  # the round of all jobs that share the stage
     return tuple(
         t
         for t, (one, spec) in former.items()
@@ -209,7 +210,7 @@ def _own(releases: Mapping[str, str], stage: str) -> tuple[str, ...]:
 
 
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: Waves) -> tuple[Step, ...]:
-    """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
+    """Return the steps of stages that share a job, each with the cores that the job keeps from it on."""
     if not is_series(waves):
         side_by_side = {stage.name for wave in waves for stage in wave[1:]}
         return tuple(
@@ -240,13 +241,13 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
 
 
 def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
-    """Count the tasks of a stage that has a job of its own; 0 if they take all of its cores."""
+    """Count the tasks of a stage that is alone in its job; 0 if they use all of its cores."""
     tasks = -(-stage.payload_cores_on(state.capabilities.cores_per_node) // stage.cpus_per_task)
     return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
 
 def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[str, Any], walltime_s: float) -> str:
-    """Write what a job runs of a stage, as it asks for it; `own`: what its kind of unit asks for."""
+    """Return the text that a job runs for a stage; `own`: what its kind of unit adds to the request."""
     cores = stage.payload_cores_on(state.capabilities.cores_per_node)
     turn = state.units.planned(planned, state.stages).turn(state, planned, walltime_s)
     in_doubt = tuple(job.spec.token for job in state.jobs.of_stage(stage.name) if job.status.in_doubt)
@@ -255,9 +256,10 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[st
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
-    """Return the jobs that must complete before some stages have.
+    """Return the ids of the jobs that must complete before some stages have.
 
-    A local stage has no job in the queue: its predecessors' jobs take its place, and the payload itself waits for it.
+    A local stage has no job in the queue: the jobs of its predecessors count instead, and the payload itself waits for
+    the local stage.
     """
     jobs, to_see, seen = set[str](), list(before), set[str]()
     while to_see:
@@ -274,13 +276,13 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
 
 
 def _with_others(state: RunState, jobs: Iterable[str]) -> list[str]:
-    """Add the others that run the stage of any of some jobs, and live."""
+    """Add the unended jobs that run the same stages."""
     found = [state.jobs[job_id] for job_id in jobs]
     return sorted({job.status.job_id for one in found for job in (one, *state.units.of(one).others(one))})
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:
-    """Let a job wait for another's end; a leg that takes over, for a time after its start, if that comes first."""
+    """Return the dependency on a job; a leg that takes over may also start a given time after that job's start."""
     if planned.delay_s:
         return Dependency(job_id, DependencyType.AFTER, planned.delay_s, or_end=True)
     return Dependency(job_id, state.units.of(state.jobs[job_id]).awaited_end(state.jobs[job_id]))
@@ -298,7 +300,7 @@ def _job_of(state: RunState, stage: str) -> str:
 
 
 def local_before(state: RunState, before: Iterable[str]) -> float:
-    """Say for how many seconds an allocation may idle since the client has yet to run local stages."""
+    """Return how many seconds an allocation may idle because the client must first run local stages."""
     known: dict[str, float] = {}
 
     def idle_s(names: Iterable[str]) -> float:
@@ -311,7 +313,7 @@ def local_before(state: RunState, before: Iterable[str]) -> float:
 
 
 def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
-    """Name local stages that have not ended, of those given and those right before such, in order."""
+    """Name the local stages that must run first: those given, and local stages right before them, in order."""
     found, to_see = set[str](), list(before)
     while to_see:
         name = to_see.pop()
@@ -323,18 +325,18 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
 
 
 def _nodes_of(state: RunState, demand: Demand) -> int:
-    """Return the lower bound of a job's nodes."""
+    """Return a lower bound of a job's nodes."""
     per_node = state.capabilities.cores_per_node
     return max(demand.nodes, -(-demand.cores // per_node) if per_node else 1, 1)
 
 
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
-    """Say how many nodes to ask for, if any stage asks for some: one that asks for cores may need more."""
+    """Return how many nodes to ask for, if a stage asks for nodes: stages that ask for cores may need more."""
     return max(nodes, -(-cores // per_node)) if nodes and per_node else nodes
 
 
 def _in_one_piece(stages: Sequence[Stage], cores_per_node: int) -> int:
-    """Say how many cores a job asks for together, so that each of its stages finds its own: the widest one's first."""
+    """Return the cores of a task, so that each stage fits; where tasks do not divide a node, the widest stage's."""
     most = max(stage.cpus_per_task for stage in stages)
     if cores_per_node % most == 0 if cores_per_node else len(stages) == 1:
         return most
@@ -342,7 +344,7 @@ def _in_one_piece(stages: Sequence[Stage], cores_per_node: int) -> int:
 
 
 def _in_tasks(cores: int, together: int, nodes: int) -> int:
-    """Count the cores of as many tasks as fit: on whole nodes none is split, and else the last gets its cores, too."""
+    """Round cores to whole tasks: down on given nodes, where tasks are not split, and else up."""
     if nodes:
         return nodes * max(cores // nodes // together, 1) * together
     return -(-cores // together) * together

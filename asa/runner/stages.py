@@ -1,4 +1,4 @@
-"""The state of each stage of a run, and the consequences for others: which may run, and which will not."""
+"""The state of each stage of a run, and what follows for others: which may run, and which will not."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _KINDS = ("open", "out", "bad", "conditional")
 
 
 class Stages(Mapping[str, StageView]):
-    """The stages of a run by name; only `put` changes one, and updates those that follow it.
+    """The stages of a run by name; only `put` changes a stage, and updates those that follow it.
 
-    A stage is settled once it is done, has failed for good, or will not run. A stage after a failure will not, unless
-    it says otherwise (`asa.workflow.Stage.when`). A change costs O(stages that follow).
+    A stage is settled once it is done, has failed for good, or will not run. A stage does not run after a failure,
+    unless its `when` says otherwise (`asa.workflow.Stage.when`). A change costs O(stages that follow).
 
-    A stage that may begin before the end of those that it follows counts as independent of them once it may begin.
+    A stage that may begin before its predecessors end no longer depends on them once it may begin.
 
-    `workflow`: their graph.
-    `has_released`: given the stages, an array among them, and the name of another array whose elements it follows one
-    by one: whether some of its elements can run already; or, if the other array has ended, whether any can at all.
+    `workflow`: the graph of the stages.
+    `has_released`: called with the stages, an array among them, and the name of another array that it follows element
+    by element; returns whether some of its elements can run already or, once the other array has ended, whether any
+    ever can.
     """
 
     def __init__(
@@ -45,14 +46,15 @@ class Stages(Mapping[str, StageView]):
                 self._after[one].append(name)
         self._views = {name: StageView(workflow.stages[name]) for name in self._order}
         self._may_be_early = {name: view.stage for name, view in self._views.items() if view.stage.may_be_early}
-        self._counts = {name: [len(before), 0, 0, 0] for name, before in self._before.items()}  # of `_KINDS`
+        # in the order of `_KINDS`
+        self._counts = {name: [len(before), 0, 0, 0] for name, before in self._before.items()}
         self._ready = {name for name, before in self._before.items() if not before}
         self._turn: set[str] = set()
         self._left, self._first = len(self._views), 0
         self._left_out: set[str] = set()
         self._paused: set[str] = set()
-        self._delayed: dict[str, Stage] = {}  # that begin a while after others have, as their workflow has them
-        self._pauses_s: dict[str, float] | None = None  # as they were found; None since something changed
+        self._delayed: dict[str, Stage] = {}  # stages with a `start_delay`, as in their workflow
+        self._pauses_s: dict[str, float] | None = None  # cached; None after any change
         self._ahead: set[str] = set()
         self._kept_back: set[str] = set()
         for name in self._ready:
@@ -69,13 +71,13 @@ class Stages(Mapping[str, StageView]):
         return len(self._views)
 
     def showing(self, views: Iterable[tuple[str, StageView]]) -> Stages:
-        """Give a copy that shows something else of some stages; it is for reading only."""
+        """Return a copy for reading, with other views of some stages."""
         shown = copy(self)
         shown._views = {**self._views, **dict(views)}  # noqa: SLF001
         return shown
 
     def copy(self) -> dict[str, StageView]:
-        """Give all views as they are now."""
+        """Return all views as they are now."""
         return dict(self._views)
 
     @property
@@ -85,19 +87,19 @@ class Stages(Mapping[str, StageView]):
 
     @property
     def turn(self) -> frozenset[str]:
-        """Stages that wait to be asked for, and may run at once."""
+        """Stages that may run at once, and have no job yet."""
         return frozenset(self._turn)
 
     @property
     def first(self) -> int:
-        """Where in the workflow's order the first stage is that is not settled."""
+        """Index, in the workflow's order, of the first unsettled stage."""
         while self._first < len(self._order) and self._views[self._order[self._first]].phase.is_settled:
             self._first += 1
         return self._first
 
     @property
     def are_settled(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether all stages are settled."""
         return not self._left
 
     @property
@@ -107,13 +109,13 @@ class Stages(Mapping[str, StageView]):
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Stages that will not run, for how those that they follow ended."""
+        """Stages that will not run because of how their predecessors ended."""
         return frozenset(self._left_out)
 
     # ------------------------------------------------------------------ open runs
 
     def extend(self, workflow: Workflow) -> None:
-        """Take in what was added to the workflow, behind all that was there before."""
+        """Append the stages that were added to the workflow."""
         self._pauses_s = None
         for name in workflow.order[len(self._order) :]:
             stage = workflow.stages[name]
@@ -137,35 +139,35 @@ class Stages(Mapping[str, StageView]):
         self._order = workflow.order
 
     def position(self, name: str) -> int:
-        """Say the how-manieth of the workflow's order a stage is, from 1 on."""
+        """Return a stage's number in the workflow's order, from 1 on."""
         return self._positions[name]
 
     def at(self, position: int) -> str:
-        """Name the stage of a place in the workflow's order."""
+        """Return the stage with a number in the workflow's order."""
         return self._order[position - 1]
 
     def keep_back(self, name: str) -> None:
-        """Keep a stage's turn from it until `release`, however those end that it follows."""
+        """Keep a stage back until `release`, however its predecessors end."""
         self._kept_back.add(name)
         self._ready.discard(name)
         self._note_turn(name)
 
     @property
     def ready_but_kept_back(self) -> frozenset[str]:
-        """Stages whose predecessors are all settled, but that are kept from their turn."""
+        """Stages that are kept back although their predecessors are all settled."""
         return frozenset(name for name in self._kept_back if not self._counts[name][0])
 
     def release(self, name: str) -> None:
-        """Let a stage have its turn."""
+        """Stop keeping a stage back."""
         self._kept_back.discard(name)
         if not self._counts[name][0]:
             self._ready.add(name)
         self._note_turn(name)
 
-    # ------------------------------------------------------------------ whose turn it is
+    # ------------------------------------------------------------------ which stages may run
 
     def put(self, name: str, view: StageView) -> None:
-        """Let something else be true of a stage, and what follows from that."""
+        """Change a stage's view, and decide on the stages that follow."""
         to_tell = [name] if self._put(name, view) else []
         if view.phase in _ASKABLE:
             self._decide(name)
@@ -173,7 +175,7 @@ class Stages(Mapping[str, StageView]):
             to_tell += [one for one in tuple(self._after[to_tell.pop()]) if self._decide(one)]
 
     def settle_anew(self) -> None:
-        """Decide again which stages will not run, or depend on how others end, after some were resumed."""
+        """Decide again, after stages were resumed, which stages will not run, and which are conditional."""
         for name in self._order:
             view = self._views[name]
             if view.phase in _ASKABLE or view.phase in _LEFT_OUT:
@@ -186,14 +188,14 @@ class Stages(Mapping[str, StageView]):
             self._decide(name)
 
     def note_release(self, name: str) -> None:
-        """Give those their turn that wait for elements of a stage, as more of these have completed."""
+        """Decide on the stages whose elements wait for elements of a stage, since more of these have completed."""
         followers = [one for one in self._after[name] if name in self._views[one].stage.after_matching]
         self._count_early(followers)
         for one in followers:
             self._decide(one)
 
     def _put(self, name: str, view: StageView) -> bool:
-        """Change one stage, and what is counted of it; say whether its phase changed."""
+        """Change one view and the counts that depend on it; return whether the phase changed."""
         was, self._views[name], self._pauses_s = self._views[name], view, None
         if view.not_before_s > -math.inf:
             self._paused.add(name)
@@ -227,13 +229,13 @@ class Stages(Mapping[str, StageView]):
         (self._turn.add if is_turn else self._turn.discard)(name)
 
     def _decide(self, name: str) -> bool:
-        """Give a stage its turn, or mark it as not to run, if its predecessors decide; return whether it changed."""
+        """Let a stage run, or mark that it will not, if its predecessors decide that; return whether it changed."""
         view = self._views[name]
         if view.phase.is_settled or view.phase is Phase.RUNNING:
             return False
         n_open, n_out, n_bad, n_conditional = self._counts[name]
         if view.stage.when in {"success", "any"} or not self._before[name]:
-            if n_out and (n_bad or not n_open):  # what is left open may yet fail, which counts for those that clean up
+            if n_out and (n_bad or not n_open):  # an open predecessor may yet fail, which matters to clean-up stages
                 phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
                 return self._put(name, replace(view, phase=phase, reason=self._why(name)))
             takes_turn = not n_conditional and not n_out and not self._waits_for_more(name)
@@ -252,7 +254,7 @@ class Stages(Mapping[str, StageView]):
     # ------------------------------------------------------------------ stages that may begin before others end
 
     def _count_early(self, names: Iterable[str]) -> bool:
-        """Count anew what stages follow that may begin before that has ended; return whether there are such."""
+        """Recount the predecessors of stages that may begin early; return whether there are such stages."""
         early = [name for name in names if name in self._may_be_early]
         for name in early:
             self._counts[name] = self._counted_early(self._views[name].stage)
@@ -260,7 +262,7 @@ class Stages(Mapping[str, StageView]):
         return bool(early)
 
     def _counted_early(self, stage: Stage) -> list[int]:
-        """Count what keeps a stage from its turn: what `_KINDS` says of those that have not done their part."""
+        """Count the predecessors that keep a stage back, by the kinds of `_KINDS`."""
         parts = [self._part_of(stage, before) for before in dict.fromkeys(stage.after)]
         if stage.when == "any":
             if any(not any(part) for part in parts):
@@ -270,7 +272,7 @@ class Stages(Mapping[str, StageView]):
         return list(map(sum, zip(*parts, strict=True))) if parts else [0, 0, 0, 0]
 
     def _part_of(self, stage: Stage, before: str) -> tuple[int, int, int, int]:
-        """Count one that a stage follows; nothing if it has done its part."""
+        """Count one predecessor of a stage; all zero if it no longer keeps the stage back."""
         view = self._views[before]
         counted = _counted(view.phase)
         if before in stage.after_any:
@@ -281,7 +283,7 @@ class Stages(Mapping[str, StageView]):
         return (0, 0, 0, 0) if has_released else counted
 
     def _freed(self, view: StageView) -> StageView:
-        """Have a stage follow no longer what need not end first."""
+        """Remove from a stage's predecessors those that need not end before it begins."""
         stage = view.stage
         if stage.start_delay_s:
             self._delayed[stage.name] = stage
@@ -301,11 +303,11 @@ class Stages(Mapping[str, StageView]):
         return replace(view, stage=freed)
 
     def _kinds_of(self, name: str, before: str) -> range:
-        """Say what is counted for a stage of one before it: only that it is open, if it only has to end."""
+        """Return which counts a predecessor affects: only the open ones, if it merely has to end."""
         return range(1 if before in self._views[name].stage.after_any else len(_KINDS))
 
     def _waits_for_more(self, name: str) -> bool:
-        """Whether it waits for stages that only have to end, or to begin, or for one of several, or for elements."""
+        """Whether a stage still waits for an end or a begin, for one of several predecessors, or for elements."""
         stage = self._views[name].stage
         if name not in self._may_be_early:
             return any(not self._views[one].phase.is_settled for one in stage.after_any)
@@ -315,7 +317,7 @@ class Stages(Mapping[str, StageView]):
         return any(any(self._part_of(stage, one)) for one in others)
 
     def _why(self, name: str) -> str:
-        """Say what keeps a stage from running: the first failure on the way."""
+        """Say why a stage will not run, by the first failure before it."""
         however = self._views[name].stage.after_any
         out = [one for one in self._before[name] if self._views[one].phase in _OUT and one not in however]
         cause = next((one for one in out if self._views[one].phase in _BAD), out[0])
@@ -325,7 +327,7 @@ class Stages(Mapping[str, StageView]):
     # ------------------------------------------------------------------ times
 
     def pauses_s(self) -> Mapping[str, float]:
-        """Say until when stages without a job pause, or those that they follow do; O(stages + edges) if any does."""
+        """Return until when stages without a job pause, or their predecessors do; O(stages + edges) if any pauses."""
         if self._pauses_s is None:
             self._pauses_s = self._find_pauses_s()
         return self._pauses_s
@@ -345,7 +347,7 @@ class Stages(Mapping[str, StageView]):
         return pauses
 
     def _since_s(self, stage: Stage) -> float:
-        """Say from when a stage may run that others must have begun so long before; endless if they begin anew."""
+        """Return from when a stage with a `start_delay` may run; infinity while one of the others has not begun."""
         starts_s, others = [], [one for one in stage.after if one not in stage.after_start]
         for view in (self._views[before] for before in stage.after_start):
             begun_s = math.inf if view.started_s is None else view.started_s + stage.start_delay_s
@@ -357,30 +359,31 @@ class Stages(Mapping[str, StageView]):
     def in_order(self, name: str, at_s: float) -> float:
         """Shift a stage's time so that it is consistent with the stages before and after it.
 
-        A batch system may report an end late, after jobs have begun that waited for it; clocks differ, and seconds are
-        rounded. It is certain that a stage begins only when those before it have ended.
+        A batch system may report an end late, after the jobs that waited for it have begun; clocks differ, and seconds
+        are rounded. But a stage certainly begins only when those before it have ended.
         """
         for began_s, ended_s in self._nearest(name, self._before):
             at_s = max(at_s, began_s if ended_s is None else ended_s)
         asked_s = self._views[name].submit_s
         later = (
             began_s for began_s, _ in self._nearest(name, self._after)
-        )  # unless it was before this was tried again
+        )  # a follower that began before this stage was tried again does not count
         return min([at_s, *(began_s for began_s in later if asked_s is None or began_s >= asked_s)])
 
     def note_times(self, name: str, start_s: float, end_s: float | None) -> tuple[float, float]:
-        """Note when a stage began and ended, in the workflow's order; give what was noted."""
+        """Record when a stage began and ended, consistent with its neighbours; return the recorded times."""
         start_s = self.in_order(name, start_s)
         known_end_s = None if end_s is None else max(start_s, self.in_order(name, end_s))
         view = self._views[name]
-        asked_s = view.submit_s if view.submit_s is None else min(view.submit_s, start_s)  # before a requeue, perhaps
+        # the stage may have begun before a requeue
+        asked_s = view.submit_s if view.submit_s is None else min(view.submit_s, start_s)
         self.put(name, replace(view, started_s=start_s, ended_s=known_end_s, submit_s=asked_s))
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
-        """Return begin and end of the nearest stages in one direction that have begun; beyond them, times are in order.
+        """Yield begin and end of the nearest begun stages in one direction; the stages beyond are already in order.
 
-        Stages after one that has not begun are looked at only if some stage began before one that it follows.
+        Followers of an unbegun stage matter only if some stage began before one of its predecessors.
         """
         to_see, seen = list(neighbours[name]), set[str]()
         while to_see:
@@ -393,7 +396,7 @@ class Stages(Mapping[str, StageView]):
                 to_see.extend(neighbours[one])
 
     def _note_order(self, name: str) -> None:
-        """Remember which stages have begun, as far as is known, before one that they follow has."""
+        """Update which stages are known to have begun before a predecessor."""
         for one in (name, *self._after[name]):
             has_begun = self._views[one].started_s is not None
             if has_begun and any(_is_open(self._views[before]) for before in self._before[one]):
@@ -411,5 +414,5 @@ def _is_open(view: StageView) -> bool:
 
 
 def _counted(phase: Phase) -> tuple[int, int, int, int]:
-    """Count a stage for those that follow it: as not settled, without a result, failed or blocked, conditional."""
+    """Return how a stage counts for its followers: unsettled, without a result, failed or blocked, conditional."""
     return (int(not phase.is_settled), int(phase in _OUT), int(phase in _BAD), int(phase is Phase.CONDITIONAL))

@@ -1,4 +1,4 @@
-"""What a run knows of itself, and how news from the batch system changes it; nothing here touches the world."""
+"""The state of a run, and how news from the batch system changes it; nothing here has side effects."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ _HARMLESS = (
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A job's wait became known, which is something to learn."""
+    """A job's wait became known, and can be learned."""
 
-    record: Observed  # of it, for observers of the run
+    record: Observed  # for observers of the run
     job: Job
-    observation: WaitObservation  # what is known of it
+    observation: WaitObservation  # the wait
 
 
 News = Record | Observation
@@ -84,12 +84,12 @@ News = Record | Observation
 
 @dataclass(slots=True)
 class RunState(RunCourse):
-    """One workflow's run: its course, which entries of its journal change, and nothing else does."""
+    """The state of one workflow's run; only entries of its journal change it."""
 
-    units: UnitsOfRun = field(default_factory=UnitsOfRun)  # what jobs run of the stages
-    accounts: Accounts = field(init=False)  # of what the jobs held and idled
+    units: UnitsOfRun = field(default_factory=UnitsOfRun)
+    accounts: Accounts = field(init=False)  # core-hours allocated and idled
     deferrals: Deferrals = field(default_factory=Deferrals)  # jobs that were not accepted yet
-    # what the strategy meant to submit when it was last asked; for show, and in no journal
+    # the latest plan's submissions; only for display, in no journal
     planned: tuple[PlannedJob, ...] = ()
 
     def __post_init__(self) -> None:
@@ -98,11 +98,11 @@ class RunState(RunCourse):
         self.accounts = Accounts(self.line_of, self.units)
 
     def has_released(self, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
-        """Whether a stage may run some of its units, since those of others that they need have completed."""
+        """Whether a stage may run some of its units, because the units that they need have completed."""
         return self.units.of_stage(stage).has_released(self, stages, stage, before)
 
     def has_unknown_end(self, name: str) -> bool:
-        """Whether it is not known yet which job of a stage is the last: what follows it is submitted after that."""
+        """Whether a stage's last job is still unknown; what follows the stage is submitted only after that job."""
         view = self.stages[name]
         if view.phase.is_settled:
             return False
@@ -117,11 +117,11 @@ class RunState(RunCourse):
         yield from RunCourse.end_if_settled(self, at_s)
 
     def line_of(self, job: Job) -> list[Job]:
-        """Give a job, or the one whose cores it joins, and behind it all that join that one."""
+        """Return a job, or the one that it joins, followed by all jobs that join that one."""
         return self.units.line(self, job)
 
     def view(self, now_s: float) -> RunView:
-        """Show what is true now to a strategy."""
+        """Return the view of the run for a strategy."""
         return RunView(
             self.workflow,
             self.stages.copy(),
@@ -136,7 +136,7 @@ class RunState(RunCourse):
         )
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912, PLR0915 - one case an entry
-        """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
+        """Apply an entry; yield what follows from it, in order. The iterator must be exhausted."""
         self.may_have_lost |= not isinstance(entry, _HARMLESS)
         self.deferrals.heard(entry, self)
         match entry:
@@ -199,7 +199,7 @@ class RunState(RunCourse):
                 yield from self._hosted(entry)
 
     def _hosted(self, entry: Extended | Claimed | Dropped | Closed) -> Iterator[News]:
-        """Take in what the host of an open run wants."""
+        """Apply a request of an open run's host."""
         match entry:
             case Extended(stages=stages, impossible=impossible):
                 self.workflow = self.workflow.with_more(stages)
@@ -218,7 +218,7 @@ class RunState(RunCourse):
                 yield from self.end_if_settled(at_s)
 
     def _claimed_in_vain(self, entry: Claimed) -> Iterator[News]:
-        """Take in that a stage was handed over of which a job could never start."""
+        """Apply the handover of a stage whose job could never start."""
         name = entry.stage
         self.host.unreleased[name] = None
         if entry.may_come_again:
@@ -229,10 +229,10 @@ class RunState(RunCourse):
         self.stages.release(name)
         yield from self.fail([name], entry.impossible, entry.at_s)
 
-    # ------------------------------------------------------------------ jobs that are asked for
+    # ------------------------------------------------------------------ submitted jobs
 
     def _refused(self, intent: Intended, reason: str, at_s: float) -> Iterator[Record]:
-        """Take in that the batch system will never take a job."""
+        """Apply that the batch system refused a job for good."""
         stages = intent.planned.stages
         if self.jobs.falls_back(stages):
             yield Deferred(time_s=at_s, run=self.name, stages=stages, reason=reason)
@@ -289,10 +289,10 @@ class RunState(RunCourse):
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
         return Cancelled(time_s=at_s, run=self.name, stages=planned.stages, job_id=job_id, reason=reason)
 
-    # ------------------------------------------------------------------ when a run that has ended goes on
+    # ------------------------------------------------------------------ when an ended run continues
 
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
-        """Let every stage that has not completed wait for another job, and those that are to be run once more."""
+        """Let every uncompleted stage, and those that are to run again, wait for another job."""
         self.ending.outcome, self.ending.reason = None, ""
         self.jobs.settled()
         self.jobs.substitutes.clear()
@@ -300,7 +300,7 @@ class RunState(RunCourse):
         self.ending.failures.clear()
         self.nodes.anew()
         once_more = self.workflow.with_followers(stages)
-        for name in once_more:  # its earlier completion markers and notes do not count any more
+        for name in once_more:  # their earlier completion markers and records no longer count
             self.generations[name] = self.generations.get(name, 0) + 1
         self.stages = self.taken_up(stages)
         for units in self.units.kinds:
@@ -312,7 +312,7 @@ class RunState(RunCourse):
         return RunResumed(time_s=at_s, run=self.name, anew=anew)
 
     def taken_up(self, stages: Sequence[str]) -> Stages:
-        """Say what would be true of the stages were the run tried again, and some stages run once more."""
+        """Return the stages as they would be if the run were retried and some stages run again."""
         once_more, taken_up = self.workflow.with_followers(stages), Stages(self.workflow, self.has_released)
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
@@ -378,28 +378,28 @@ class RunState(RunCourse):
             yield from self.units.of(job).ended(self, job, end_s)
 
     def _revive(self, job: Job, status: JobStatus) -> None:
-        """Note that a job that had ended was requeued by hand: it no longer belongs to the run."""
+        """Record that an ended job was requeued by hand: it no longer belongs to the run."""
         if not status.state.is_final and job.planned.has_payload:
             self.jobs.revived(job, status)
             self.nodes.follow(job)
             self.may_have_lost = True
 
     def _note_end(self, job: Job) -> None:
-        """Keep count of jobs that have ended, or that others can no longer depend on."""
+        """Update the sets of jobs that have ended, or that others can no longer depend on."""
         self.may_have_lost |= job.is_void or job.status.reason == HOPELESS
         if job.status.state.is_final:
             self.jobs.ended(job)
             self.accounts.ended(job)
 
     def lost_jobs(self) -> list[tuple[str, str]]:
-        """Name live jobs that are of no use any more, and say why; looked for only after something went wrong."""
+        """Return unended jobs that are useless, and why; searched only after something went wrong."""
         live = [self.jobs[one] for one in self.jobs.live()] if self.may_have_lost else []
         lost = [(job.status.job_id, why) for job in live if (why := self.units.of(job).why_lost(self, job))]
         self.may_have_lost = bool(lost)
         return lost
 
     def _requeued(self, job: Job, was: JobStatus) -> Iterator[News]:
-        """Note that the batch system put a job that had started back into the queue: its stages have not begun."""
+        """Record that the batch system requeued a job that had started: its unfinished stages have not begun."""
         yield Requeued(
             time_s=max(job.status.submit_s, was.start_s or 0.0),
             run=self.name,
@@ -407,7 +407,8 @@ class RunState(RunCourse):
             job_id=job.status.job_id,
             reason=job.status.reason,
         )
-        job.observed = True  # its first wait was reported, or is not known; what it waits now began in the middle
+        # its first wait is already observed or unknown, and the new one did not begin with a submission
+        job.observed = True
         job.resized = 0
         if not job.given_up and job.planned.has_payload:
             self.accounts.requeued(job, was)
@@ -438,13 +439,13 @@ class RunState(RunCourse):
         )
 
     def _resized(self, job: Job) -> Iterator[Record]:
-        """Tell of the cores that were given back since the last report: a job's own, and those that joined it."""
+        """Record cores given back since the last report, by the job itself and by jobs that joined it."""
         line = self.line_of(job)
         widths_by_job = self.accounts.widths_in(line)
         for one in line if line[0] is job else [job]:
             changes = widths_by_job.get(one.status.job_id, [])[1:]
             for at_s, cores in changes[one.resized :]:
-                if cores:  # else it has ended
+                if cores:  # else the job has ended
                     yield Resized(
                         time_s=at_s,
                         run=self.name,

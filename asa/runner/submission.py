@@ -1,4 +1,4 @@
-"""What a run has its batch system do, each thing written down before it is done; see `asa.exactly_once`."""
+"""Has the batch system do what a run decides, each step recorded before it is done; see `asa.exactly_once`."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from asa.runner.specs import demand_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob, Substitute
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
-_MAX_STUCK_S = 900.0  # nor so long after that was decided, whichever client sent it
+_MAX_STUCK_S = 900.0  # the same limit since the decision, whichever client sent the cancellation
 _STRANDED = "the nodes that it may run on are away, and one that it is kept off may be tried again"
-_STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
+_STUCK_S = 120.0  # how long an ended run waits for a cancelled job to end
 
 
 def cancel(
     one: Active, reasons: Mapping[str, str], substitutes: Mapping[str, Substitute | None] = MappingProxyType({})
 ) -> set[str]:
-    """Decide to cancel jobs, each for a reason, unless they have ended meanwhile; return those decided.
+    """Decide to cancel jobs, each for a reason, unless they have ended meanwhile; return the ids of those decided.
 
-    `substitutes`: the jobs that take the place of some, once these are gone.
+    `substitutes`: the jobs that replace some of them, once these are gone.
 
-    While the run goes on, a job whose payload has not begun is first kept from beginning it: else it might begin
-    between the look and the cancellation, and complete just as it is killed. If the batch system cannot be asked now
-    nothing is decided, since what is known may be old.
+    While the run continues, a job whose payload has not begun is first prevented from beginning it: else the payload
+    might begin between look and cancellation, and complete just as it is killed. If the batch system cannot be asked
+    now, nothing is decided, since the known states may be outdated.
     """
     had_begun = {job_id for job_id in reasons if one.state.jobs[job_id].status.payload_start_s is not None}
     one.ask(reasons)
@@ -52,10 +52,10 @@ def cancel(
         if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
             continue
         if not job.giving_up:
-            # that decision was for an idle job
+            # it was to be cancelled because it was idle
             begins = job.status.payload_start_s is not None and job_id not in had_begun
             if not is_over and (begins or not one.withdraw(job_id)):
-                one.ask([job_id])  # where it has begun just now
+                one.ask([job_id])  # in case it has just begun
                 continue
             given_up.append(GivingUp(job_id, reason, one.backend.now(), substitute=substitutes.get(job_id)))
         decided.add(job_id)
@@ -66,7 +66,7 @@ def cancel(
 
 
 def tell_cancellations(one: Active) -> float | None:
-    """Send cancellations, and note those that have taken effect; return when to try again.
+    """Send cancellations, and record those that took effect; return when to try again.
 
     A job is given up only once it has ended: until then it may complete, and its stages must not get another job.
     """
@@ -88,7 +88,7 @@ def tell_cancellations(one: Active) -> float | None:
 
 
 def sweep(one: Active) -> float | None:
-    """Once a run has ended, cancel jobs of it that it does not know; return when to look again."""
+    """After the end of a run, cancel jobs of it that it does not know; return when to look again."""
     if one.swept or one.state.outcome is None or one.state.jobs.open_intent is not None:
         return None
     if one.run.journal is not None:
@@ -102,7 +102,7 @@ def sweep(one: Active) -> float | None:
 
 
 def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
-    """Write down in which shapes a job's stages are asked for; of what may yet turn up it stays as it was."""
+    """Record the shapes in which a job's stages are asked for; a job that may yet turn up keeps its shapes."""
     if planned.is_addition or token_of(one.state, planned) in one.state.jobs.doubtful:
         return
     for name in planned.stages:
@@ -111,11 +111,11 @@ def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> No
 
 
 def submit(one: Active, planned: PlannedJob) -> None:
-    """Submit a job: what is intended is written down before, what became of it after."""
-    # nodes that were bad when it was due may be tried again by now
+    """Submit a job; its intent is recorded before, the result after."""
+    # nodes that were bad when the job became due may be usable by now
     late = replace(planned, submit_s=max(planned.submit_s, one.backend.now())) if planned.has_payload else planned
     spec, attempt = spec_of(one.state, late), one.attempts.at(planned)
-    # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
+    # earlier jobs of the same stages must not run, such as one that was requeued by hand
     if not (are_over := one.end_all(spec.supersedes)):
         (one.attempts.away if are_over is None else attempt).again_s = one.backend.now() + AGAIN_S[0]
         return
@@ -137,7 +137,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
         else:
             _is_refused_by_now(one, planned, spec.token)
         return
-    if _came_to_nothing(one, spec):  # what becomes of that decides what becomes of this
+    if _came_to_nothing(one, spec):  # the refusal follows from another job's, which decides what to do
         one.defer(spec.token, attempt, str(refusal))
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
@@ -145,7 +145,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
 
 
 def _is_refused_by_now(one: Active, planned: PlannedJob, token: str) -> bool:
-    """Say whether a job is refused, as it has got the same unknown answer for so long; note that."""
+    """Record a job as refused if it has got the same unknown answer for too long; return whether it was."""
     if not (lasting := one.state.deferrals.refusal_of(token, target_of(one.state, planned))):
         return False
     one.commit(Refused(token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
@@ -161,7 +161,7 @@ def can_submit(one: Active, now_s: float) -> bool:
 
 
 def missing_jobs(one: Active, now_s: float) -> Iterator[PlannedJob]:
-    """Plan one more of the jobs that share a stage of which one was accepted; for each such stage that lacks some."""
+    """Plan one more job for each stage that several jobs run, has an accepted job, and lacks some."""
     state = one.state
     for name in state.workflow.shared:
         lead = state.jobs.get(state.stages[name].job_id or "")
@@ -170,7 +170,7 @@ def missing_jobs(one: Active, now_s: float) -> Iterator[PlannedJob]:
 
 
 def give_back(one: Active) -> float | None:
-    """Have others take what jobs that are no more had taken; return when to try what cannot be written now."""
+    """Return what ended jobs had taken, such as tasks; return when to retry what cannot be written now."""
     is_done = [units.give_back(one.state, one.given_back) for units in one.state.units.kinds]
     return None if all(is_done) else one.backend.now() + AGAIN_S[0]
 
@@ -178,8 +178,8 @@ def give_back(one: Active) -> float | None:
 def release_claimed(one: Active) -> float | None:
     """Release jobs whose stages were handed over; give up those that are too small, or whose stages were dropped.
 
-    A job is released by a file that is made once, whatever the job does at that moment. Return when to try again if
-    that fails.
+    A file releases a job; it is created once, whatever the job does at that moment. Return when to try again if that
+    fails.
     """
     state, again = one.state, None
     for name in list(state.host.unreleased):
@@ -197,11 +197,11 @@ def release_claimed(one: Active) -> float | None:
 
 
 def _unfit(one: Active, name: str, token: str) -> str:
-    """Say why a stage cannot run in the job of a token; empty if it can."""
+    """Say why a stage cannot run in a token's job; empty if it can."""
     view, spec = one.state.stages[name], one.state.jobs.intents[token].spec
     if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
-    if name in one.state.host.unclaimed:  # what it asked for could never start
+    if name in one.state.host.unclaimed:  # its new request could never start
         return one.state.host.attempts_failed.get(name, "")
     asked, stage = demand_of(one.state, (name,)), view.stage
     fits = (
@@ -218,7 +218,7 @@ def _unfit(one: Active, name: str, token: str) -> str:
 
 
 def _post(one: Active, token: str) -> bool:
-    """Write a token's marker for jobs that wait for it, in the backend's folder; return whether it is there."""
+    """Write the marker of a token, for which jobs wait, in the backend's folder; return whether it exists."""
     if not one.run.place:
         return True
     posts = Path(one.run.place) / "posts"
@@ -233,7 +233,7 @@ def _post(one: Active, token: str) -> bool:
 def _site_estimate_s(one: Active, spec: JobSpec) -> float | None:
     """Ask the batch system how long a job would wait, to learn how accurate its estimates are.
 
-    Only if that is stored, and if the queue is hidden: an estimator that sees the queue does not need it.
+    It is asked only if the answer is stored and the queue is hidden: an estimator that sees the queue does not need it.
     """
     bank = one.run.bank
     if bank is None or bank.store is None or bank.sees_queue or not isinstance(one.forecast, LearnedForecast):
@@ -249,12 +249,12 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
     except (*NOT_ACCEPTED, SubmitInDoubtError):
         raise
     except BackendError as error:
-        one.ask([d.job_id for d in spec.dependencies])  # what its cores were to join has ended, perhaps
+        one.ask([d.job_id for d in spec.dependencies])  # the job that it was to join may have ended
         raise SubmitDeferredError(str(error)) from error
 
 
 def _submitted(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
-    """Submit a job; where it is too large for what it runs, note that, so that the next time less is asked for."""
+    """Submit a job; if it is too large, record that less is to be asked for next time."""
     try:
         return _submitted_somewhere(one, spec)
     except (SubmitRejectedError, SubmitDeferredError) as error:
@@ -266,7 +266,7 @@ def _submitted(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
 
 
 def _submitted_somewhere(one: Active, spec: JobSpec) -> str:
-    """Submit a job; one that could not run without the nodes that it is to avoid is submitted for any node."""
+    """Submit a job; if it could not run without the nodes that it avoids, submit it for any node."""
     try:
         return one.backend.submit(spec)
     except SubmitRejectedError:
@@ -276,7 +276,7 @@ def _submitted_somewhere(one: Active, spec: JobSpec) -> str:
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:
-    """Say whether a job is refused since one that it depends on failed, or gave way to another, as it was sent."""
+    """Whether a refusal follows from a job that this one depends on: that job failed, or was replaced, meanwhile."""
     needed = [d.job_id for d in spec.dependencies if d.job_id in one.state.jobs]
     one.ask(needed)
     ended = (one.state.jobs[job_id].status.state for job_id in needed)
@@ -291,14 +291,14 @@ def _stages(planned: PlannedJob) -> str:
 
 
 def clear_up(one: Active) -> float | None:
-    """Find out whether the job of an open intent was accepted; return when to go on."""
+    """Find out whether the job of the open submission was accepted; return when to continue."""
     if (intent := one.state.jobs.open_intent) is None:
         return None
     return one.clear_up(intent.token, one.attempts.at(intent.planned))
 
 
 def look_for_duplicates(one: Active) -> float | None:
-    """Cancel second jobs of tokens that were sent again, and follow those that run the payload; say when to go on."""
+    """Cancel second jobs of tokens that were sent again; follow those that run the payload; return when to go on."""
     wakes = [one.look_for_duplicates(one.state.jobs.doubtful)]
     for job in [job for job in one.state.jobs.duplicates if not job.given_up]:
         if one.state.outcome is not None:
@@ -312,12 +312,12 @@ def look_for_duplicates(one: Active) -> float | None:
 
 
 def give_up_orphans(one: Active) -> float | None:
-    """Cancel jobs that can never start, or are no longer needed; return when to go on.
+    """Cancel jobs that can never start or are no longer needed; return when to continue.
 
     Their stages that may still run are submitted again, and so are all stages that depend on them.
     """
     if one.state.outcome not in (None, "completed"):
-        return None  # all are cancelled
+        return None  # `clean_up` cancels all
     now = one.backend.now()
     again = {i: at_s for i in one.state.jobs.live() if (at_s := one.state.nodes.tried_again_s(one.state.jobs[i]))}
     while orphans := dict(one.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
@@ -330,13 +330,13 @@ def give_up_orphans(one: Active) -> float | None:
 
 
 def clean_up(one: Active) -> None:
-    """Cancel what is left of a run that ended without its result."""
+    """Cancel the remaining jobs of a run that ended without its result."""
     why = f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}"
     cancel(one, dict.fromkeys(one.state.jobs.live(), why))
 
 
 def catch_up(one: Active) -> bool:
-    """Ask what became of the jobs of a run that was left; before that nothing may be done for it."""
+    """Ask for the states of a resumed run's jobs; return whether they are known, before which nothing may be done."""
     if one.is_behind:
         one.is_behind = not one.ask(one.state.jobs.unfinished())
     return not one.is_behind

@@ -1,4 +1,4 @@
-"""What of a plan may be submitted, and when: not before a pause is over, nor behind what the client has yet to run."""
+"""Decides which jobs of a plan may be submitted when: after pauses, and after local stages that the client must run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from asa.runner.state import RunState
 from asa.strategies.base import Keep, Phase, Plan, PlannedJob
 from asa.units import core_hours
 
-_MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the client runs what is local
+_MAX_IDLE = 0.25  # share of a workflow's core-hours that jobs may idle while the client runs local stages
 
 
 def with_substitutes(state: RunState, plan: Plan) -> Plan:
-    """Have a plan ask for what jobs were cancelled for, and for nothing else that would run the stages of these.
+    """Put the substitutes of cancelled jobs into a plan, in place of other jobs for the same stages.
 
-    Until that is accepted nothing is asked for that is to follow other jobs: the next plan is made with it.
+    Until they are accepted, no job that depends on others is submitted: the next plan is made with the substitutes.
     """
     waiting = [
         one
@@ -39,8 +39,8 @@ def with_substitutes(state: RunState, plan: Plan) -> Plan:
 def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
     """Change a planned job if some of its stages are in a job whose submission is in doubt.
 
-    That job may turn up after all, so these stages are submitted again only together, exactly as in that job: else they
-    would run twice. Stages before them in the planned job are submitted first.
+    That job may yet turn up. So that these stages do not run twice, they are submitted again only together, exactly as
+    in that job. Stages before them in the planned job are submitted first.
     """
     if planned.is_addition or not state.jobs.doubtful:
         return planned
@@ -54,7 +54,7 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
 
 def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
-    """Ask by itself for what its host has handed over, where stages share its job that are to be handed over first."""
+    """Split jobs: stages that the host has handed over do not wait for stages that it must hand over first."""
     ready_but_kept_back = state.stages.ready_but_kept_back if state.host.max_jobs is not None else frozenset[str]()
     for planned in plan:
         shared = planned.stages if state.host.unclaimed and not planned.is_addition else ()
@@ -73,7 +73,7 @@ def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[Plann
 
 
 def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
-    """Return jobs in doubt that were not sent again but may be: those of which no stage is settled."""
+    """Return the jobs in doubt that may be submitted again: none of their stages is settled."""
     sent = {job.spec.token for job in state.jobs.values()}
     for token in state.jobs.doubtful.keys() - sent:
         planned = state.jobs.intents[token].planned
@@ -88,15 +88,16 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 
 
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
-    """Return when to submit each job of a plan; infinity also for those that depend on a deferred one."""
+    """Return when to submit each job of a plan; infinity if it, or a job before it, cannot be submitted yet."""
     plan = list(plan)
     times, not_yet, left = list[float](), set[str](), None
-    asked_s: dict[str, float] = {}  # when stages of jobs before it are asked for, whose jobs it is to depend on
+    # by stage of an earlier job: when that is submitted, so that other jobs can depend on it
+    asked_s: dict[str, float] = {}
     free = _free_for_host(state, plan)
     undecided = _undecided(state, free)
     for job in plan:
         time_s = max(job.submit_s, earliest_s(state, job))
-        if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may come first
+        if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may be submitted before its predecessors
             time_s = max(time_s, _last_s(asked_s, before(state, job.stages)))
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
@@ -116,19 +117,20 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
                 time_s = math.inf
             elif left is not None:
                 left -= idle
-            is_local = state.stages[job.stages[0]].stage.local  # then what follows it depends on the jobs before it
+            # what follows a local stage depends on the jobs before it
+            is_local = state.stages[job.stages[0]].stage.local
             asked_s |= dict.fromkeys(job.stages, _last_s(asked_s, before(state, job.stages)) if is_local else time_s)
         times.append(time_s)
     return times
 
 
 def _last_s(asked_s: Mapping[str, float], names: Iterable[str]) -> float:
-    """Return when the last of some stages is asked for, of those that are."""
+    """Return when the last of some stages is submitted, as far as known."""
     return max((asked_s[name] for name in names if name in asked_s), default=-math.inf)
 
 
 def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
-    """Count the jobs that may be asked for before the host of an open run hands their stages over."""
+    """Count the jobs that may be submitted before the host of an open run hands their stages over."""
     if not state.host.may_add:
         return 0
     if state.host.max_jobs is None:
@@ -138,19 +140,19 @@ def _free_for_host(state: RunState, plan: Sequence[PlannedJob]) -> float:
 
 
 def _undecided(state: RunState, free: float) -> frozenset[str]:
-    """Name stages that may begin, where they are more than their host hands over: which are first is for it to say."""
+    """Name ready stages, if there are more than the host hands over: the host decides which are first."""
     ready = state.stages.ready_but_kept_back if state.host.may_add and free < math.inf else frozenset()
     return ready if len(ready) > free else frozenset()
 
 
 def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
-    """Whether a stage is no more asked for before it is handed over: an allocation for it came to nothing."""
+    """Whether a stage is submitted only after its handover, since an earlier allocation was in vain."""
     view = state.stages[name]
     return name in state.host.unclaimed and (view.resubmissions > 0 or name in state.host.attempts_failed)
 
 
 def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
-    """Count the core-hours that a job may idle while the client runs what is local; endless if one did before."""
+    """Return the core-hours that a job may idle while the client runs local stages; infinity if one did in vain."""
     if not (idle_s := local_before(state, before(state, planned.stages))):
         return 0.0
     if any(state.stages[name].resubmissions for name in planned.stages):
@@ -159,27 +161,27 @@ def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
 
 
 def _idle_left_behind_local(state: RunState) -> float:
-    """Count the core-hours that jobs may yet idle in this run while the client runs what is local."""
+    """Return the core-hours that jobs of this run may yet idle while the client runs local stages."""
     idle = state.accounts.idled_behind_local()
     return _MAX_IDLE * state.workflow.stage_core_hours(state.capabilities.cores_per_node) - idle
 
 
 def before(state: RunState, stages: Sequence[str]) -> list[str]:
-    """Name the predecessors of some stages, except these themselves."""
+    """Name the predecessors of some stages, without these stages themselves."""
     inside = set(stages)
     return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
 
 
 def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
-    """Whether some stages follow one of which it is not known yet which job is the last, for whose end to wait."""
+    """Whether some stages follow a stage whose last job is not known yet."""
     return any(state.has_unknown_end(name) for name in before(state, stages))
 
 
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
     """Return the earliest time to submit a planned job; infinity while that depends on other jobs.
 
-    A local job is submitted when the stages before it have ended. A job that failed is submitted again after a pause;
-    those that depend on it are not submitted before that.
+    A local job is submitted when the stages before it have ended. A failed job is submitted again after a pause; jobs
+    that depend on it are not submitted before that.
     """
     if planned.is_addition:
         return -math.inf

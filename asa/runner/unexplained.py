@@ -1,10 +1,9 @@
-"""Unknown answers to submissions: treated as a passing fault until they have lasted long.
+"""Unknown answers to submissions: they count as passing faults until they have lasted long.
 
-A batch system refuses in its own words, and a new release has new ones. An unknown answer may be a refusal, or a
-passing fault, which must not end the job. So the job is sent again, with growing pauses, and counts as refused only
-once the same answer has come for a quarter of an hour. That other jobs are accepted meanwhile is a sign of a refusal,
-not against it. The journal has the time of a job's first such answer, so that other clients of the run count from
-there.
+An unknown answer may be a refusal in the words of a new release, or a passing fault, which must not end the job. So the
+job is submitted again, with growing pauses, and counts as refused only once the same answer has come for a quarter of
+an hour. That other jobs are accepted meanwhile speaks for a refusal. The journal has the time of a job's first such
+answer, from which every client of the run counts.
 """
 
 from __future__ import annotations
@@ -19,40 +18,40 @@ from asa.runner.entries import Unexplained, Unsent
 UNEXPLAINED_S = 900.0
 """For so long the same unknown answer is taken for a fault that passes."""
 
-_NUMBERS = re.compile(r"\d+")  # times, jobs, attempts: these differ where the answer is the same
+_NUMBERS = re.compile(r"\d+")  # times, ids, attempts: they differ between equal answers
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a job is answered, in the same words since the first of them."""
+    """An unknown answer to a job's submissions, and since when it has been the same."""
 
-    said: str  # without its numbers
-    text: str  # in full, the last time
+    said: str  # without numbers, to compare
+    text: str  # the latest, in full
     since_s: float
     last_s: float
-    is_new: bool = True  # whether the submission that it answered is not over yet
+    is_new: bool = True  # whether the submission that it answered is still under way
 
 
 @dataclass(slots=True)
 class UnknownAnswers:
-    """The unknown answers that jobs get now, by their tokens."""
+    """The latest unknown answers, by token."""
 
     _answers: dict[str, _Answer] = field(default_factory=dict)
 
     def heard(self, entry: Unexplained) -> None:
-        """Take in an answer."""
+        """Record an answer."""
         said, was = _NUMBERS.sub("#", entry.words), self._answers.get(entry.token)
         since_s = was.since_s if was is not None and was.said == said else entry.at_s
         self._answers[entry.token] = _Answer(said, entry.words, since_s, entry.at_s)
 
     def is_new(self, token: str) -> bool:
-        """Whether it is an unknown answer for which a job that was just sent is not submitted."""
+        """Whether the submission under way got an unknown answer."""
         return token in self._answers and self._answers[token].is_new
 
     def unsent(self, entry: Unsent) -> None:
-        """Note that a job was not submitted.
+        """Record that a job was not submitted.
 
-        Unless the reason is an unknown answer, earlier unknown answers to this job are forgotten. They are kept if the
+        Unless that was because of an unknown answer, the token's unknown answers are forgotten. They are kept if the
         answer was lost, which leaves the submission in doubt: then the next answer decides.
         """
         if self.is_new(entry.token):
@@ -61,18 +60,18 @@ class UnknownAnswers:
             self.forget(entry.token)
 
     def forget(self, token: str) -> None:
-        """Forget what a job was answered: it was accepted, or refused."""
+        """Forget the answers to a job that was accepted or refused."""
         self._answers.pop(token, None)
 
     def clear(self) -> None:
-        """Forget all: the run begins anew."""
+        """Forget all answers, since the run is tried anew."""
         self._answers.clear()
 
     def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
-        """Return a job's answer if it has been the same for so long that it is a refusal; else empty.
+        """Return a job's answer if it has been the same for so long that it counts as a refusal; else empty.
 
-        `others`: further jobs to the same target, none of which was accepted since. Time counts from the first of all
-        these answers that is the same.
+        `others`: tokens of further jobs to the same target, none of which was accepted since; the time counts from the
+        first of these equal answers.
         """
         if (own := self._answers.get(token)) is None:
             return ""

@@ -1,8 +1,8 @@
-"""Units of stages: what jobs run, how jobs get it, and what becomes of a stage when a job has ended.
+"""Units of stages: what jobs run, how jobs get it, and what happens to a stage when a job has ended.
 
-A single stage is one unit, and so is each of several in one job. Other stages have many units: tasks, which jobs take
-from one bag; elements of an array, which a job gets at its submission; legs, one after the other. Each kind of unit is
-a class, with one instance for each run, which keeps the state of that kind.
+A single stage is one unit, and so is each of several stages in one job. Other stages have many units: tasks, which jobs
+take from one bag; elements of an array, which a job gets at its submission; and legs, one after the other. Each kind of
+unit is a class, with one instance per run, which keeps the state of that kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from asa.workflow import Stage, Workflow
 
 @dataclass(slots=True)
 class UnitsOfRun:
-    """The units of a run's stages, by their kinds."""
+    """The units of a run's stages, one attribute for each kind."""
 
     whole: Units = field(default_factory=Units)
     tasks: TaskUnits = field(default_factory=TaskUnits)
@@ -37,35 +37,35 @@ class UnitsOfRun:
 
     @property
     def kinds(self) -> tuple[Units, ...]:
-        """All of them."""
+        """All kinds."""
         return self.whole, self.tasks, self.elements, self.legs, self.growth, self.racing
 
     @staticmethod
     def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
-        """Have elements of arrays take turns where the batch system has no arrays."""
+        """Let the elements of arrays take turns if the batch system has no arrays."""
         return workflow if site.arrays else workflow.in_turn(site.max_cores, site.cores_per_node)
 
     def of(self, job: Job) -> Units:
-        """Give the kind of what a job runs."""
+        """Return the kind of a job's units."""
         return self.asked(job.planned, job.spec)
 
     def line(self, run: RunCourse, job: Job) -> list[Job]:
-        """Give the job in which a job's stages run, and behind it all that only make that one wider."""
+        """Return the job in which a job's stages run, followed by the jobs whose cores join it."""
         return self.growth.line(run, job)
 
     def shown(self, run: RunCourse) -> dict[str, Any]:
-        """Give what a strategy is shown of jobs that represent no stage: fields of `RunView`."""
+        """Return the jobs that represent no stage, as fields of a strategy's `RunView`."""
         return {"growths": tuple(self.growth.views()), "racers": tuple(self.racing.views(run))}
 
     @staticmethod
     def widths(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
-        """Give the cores that a job keeps from each of its stages on, which follow each other; 0 for all."""
+        """Return the cores that a job keeps from each of its consecutive stages on; 0 for all."""
         return widths_of(run, planned, stages)
 
-    # ------------------------------------------------------------------ the one place where it is chosen
+    # ------------------------------------------------------------------ the only place that chooses a kind
 
     def asked(self, planned: PlannedJob, spec: JobSpec) -> Units:
-        """Give the kind of what a job is to run, as it was asked for: a stage may have been another then."""
+        """Return the kind of a job's units as it was submitted: the stage may have changed since."""
         if planned.joins:
             return self.growth
         if spec.race:
@@ -77,7 +77,7 @@ class UnitsOfRun:
         return self.tasks if spec.bag else self.whole
 
     def planned(self, planned: PlannedJob, stages: Mapping[str, StageView]) -> Units:
-        """Give the kind of what a job that is planned is to run."""
+        """Return the kind of a planned job's units."""
         if planned.joins:
             return self.growth
         if planned.racer:
@@ -85,7 +85,7 @@ class UnitsOfRun:
         return self.whole if len(planned.stages) > 1 else self.of_stage(stages[planned.stages[0]].stage)
 
     def of_stage(self, stage: Stage) -> Units:
-        """Give the kind of units of a stage that has jobs to itself."""
+        """Return the kind of units of a stage that shares no job."""
         if stage.continues is not None:
             return self.legs
         if stage.array is not None and not stage.takes_turns:

@@ -1,8 +1,8 @@
-"""The interface of kinds of units; and single stages, each of which is one unit.
+"""The interface of all kinds of units; its defaults are those of single stages, each of which is one unit.
 
-Stages in one job run one after the other, or side by side in waves: each is an attempt of its own, with its own end.
+Stages in one job run one after the other, or side by side in waves; each ends by itself.
 """
-# ruff: noqa: ARG002 - a kind says only what is otherwise with it
+# ruff: noqa: ARG002 - a subclass overrides only what differs
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _OUT_FOR_GOOD = frozenset({Phase.BLOCKED, Phase.NOT_WANTED})
 
 @dataclass(slots=True)
 class Units:
-    """Units of one kind. By default each is a stage by itself, which its job has alone or with other such stages."""
+    """Units of one kind. By default a unit is a whole stage, alone in its job or together with other stages."""
 
     # ------------------------------------------------------------------ what is asked for
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
-        """Name the job that a plan asks for. Asked for again after a doubt, it is the same."""
+        """Return the token of a planned job; a job that is asked for again while in doubt keeps its token."""
         return run.token_of(planned.stages)
 
     def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec | None:
-        """Write a job that runs nothing of its stages; None for one that runs them."""
+        """Return the spec of a job that runs none of its stages; None for a job that runs them."""
         return None
 
     def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
-        """Submit a job; return its number."""
+        """Submit a job; return its id."""
         return backend.submit(spec)
 
     def resubmissions(self, run: RunCourse, planned: PlannedJob) -> int:
@@ -54,127 +54,127 @@ class Units:
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
         """Return what a job asks for in addition to its stages: fields of `JobSpec`.
 
-        A job that is only a part of its stage has `posts` among them; any other posts the markers of all its stages.
+        A job that is only a part of its stage sets `posts`; other jobs post the completion markers of all their stages.
         """
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
-        """Return what a job's script gets of the jobs before and after it; None if it is alone."""
+        """Return what a leg's script needs to know of the legs before and after it; None for other jobs."""
         return None
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
-        """Name the jobs for which a job waits; `before`: those of the stages that it follows."""
+        """Return the ids of the jobs that a job waits for; `before`: the jobs of the stages that it follows."""
         return before
 
     def awaited_end(self, job: Job) -> DependencyType:
-        """Return for which end of a job others wait; their payloads also wait for their predecessors."""
+        """Return the type of dependency on a job; payloads also wait for completion markers themselves."""
         return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next job to submit in addition to one that represents its stage."""
+        """Plan the next job that a stage lacks, besides the one that represents it."""
         yield from ()
 
     def followers(
         self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
     ) -> Iterator[tuple[PlannedJob, float]]:
-        """Plan the jobs that go on where running ones stop, each with when to look again."""
+        """Plan the jobs that continue the work of running ones, each with the time to look again."""
         yield from ()
 
     def fewer(
         self, planned: PlannedJob, spec: JobSpec, error: BackendError, at_s: float
     ) -> tuple[Narrowed, str] | None:
-        """Say that less is asked for at a time from now on, as a job was not accepted, and why; None if it is not."""
+        """After a job was not accepted, return a smaller size to ask for, and why; None if the size stays."""
         return None
 
     def narrowed(self, entry: Narrowed) -> None:
-        """Note that less is asked for at a time."""
+        """Record the smaller size."""
 
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
-        """Whether less is asked for at once, now that a job was not accepted."""
+        """Whether to ask for a smaller job at once, instead of waiting."""
         return False
 
     def is_wanted(self, run: RunCourse, planned: PlannedJob) -> bool:
-        """Whether a job that is planned in addition to others is still to be submitted."""
+        """Whether an additional planned job is still to be submitted."""
         return True
 
     def reason(self, run: RunCourse, job: Job) -> str:
-        """Say why a job was asked for."""
+        """Say why a job was submitted."""
         return job.planned.reason
 
     def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
-        """Whether a stage may run some of its units, since those of others that they need have completed."""
+        """Whether a stage may run some of its units, because the units that they need have completed."""
         return False
 
     def has_unknown_end(self, run: RunCourse, stage: Stage) -> bool:
-        """Whether it is not known yet which of a stage's jobs is the last: what follows it is submitted after that."""
+        """Whether a stage's last job is still unknown; what follows the stage is submitted only after that job."""
         return stage.has_unknown_last_job
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
-        """Decide what becomes of stages that waited for more units of others, of which none will complete now."""
+        """Decide on stages that waited for units of other stages that will not complete any more."""
         yield from ()
 
     def left_to_run(self, run: RunCourse, stage: Stage) -> Stage:
-        """Say what is asked for of a stage that has not completed, when the run that has ended goes on."""
+        """Return what to ask for of an uncompleted stage, when an ended run continues."""
         return stage
 
     def anew(self, run: RunCourse) -> None:
-        """Forget what failed, as all of it is to be tried again."""
+        """Forget failures: all units are to be tried again."""
 
-    # ------------------------------------------------------------------ jobs that there are
+    # ------------------------------------------------------------------ accepted jobs
 
     def recorded(self, job: Job) -> dict[str, Any]:
-        """Return what observers of the run get to know of a job of this kind: fields of `Submitted`."""
+        """Return additional fields of a job's `Submitted` record."""
         return {}
 
     def ran_s(self, job: Job) -> float | None:
-        """Return for how long parts of a job held their cores, each for itself; None if it held them as a whole."""
+        """Return the total time for which parts of a job were allocated; None if it was allocated as a whole."""
         return None
 
     def accepted(self, run: RunCourse, job: Job) -> None:
-        """Note that the batch system has a job."""
+        """Record that a job was accepted."""
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job that was accepted represents its stages; `former`: the job that its token had before."""
+        """Whether an accepted job represents its stages; `former`: the job that its token had before."""
         return True
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
-        """Whether a stage is run all the same though one of its jobs was refused for good; note that."""
+        """Record that one of a stage's jobs was refused for good; return whether the stage runs without it."""
         return False
 
     def others(self, job: Job) -> list[Job]:
-        """Give the other jobs that run the same and may yet do something, those first that are furthest."""
+        """Return the other jobs that run the same units and have not ended, the most advanced first."""
         return []
 
     # ------------------------------------------------------------------ news of a job
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Take in a report; `is_anew`: that the job was put back into the queue."""
+        """Take in a report on a job; `is_anew`: the job was requeued."""
 
     def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Note that a job's payload began."""
+        """Record that a job's payload began."""
         set_running(run, job)
         yield from run.began(job, at_s)
 
     def went_on(self, run: RunCourse, job: Job, reported: Sequence[StepTimes]) -> Iterator[Record]:
-        """Note what began and ended inside a job; stages are done only when it ends, except those side by side."""
+        """Record which steps of a job began and ended; only a job with waves completes stages before it ends."""
         known = set(reported)
         for step in job.status.steps if len(job.planned.stages) > 1 else ():
-            view = run.stages[step.name]  # earlier reports remain valid
+            view = run.stages[step.name]  # times of earlier reports stay
             is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING
             if is_its and step not in known and view.ended_s is None:
                 run.stages.note_times(step.name, step.start_s, step.end_s)
-        if job.spec.has_waves:  # what follows a short one is not to wait for the others
+        if job.spec.has_waves:  # the followers of a short stage need not wait for the rest of its wave
             yield from self._steps_done(run, job)
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Decide what becomes of the stages of a job."""
+        """Decide what happens to the stages of a job that has ended."""
         status = job.status
         if status.state is JobState.COMPLETED and status.payload_start_s is not None:
             yield from run.stages_done(job, status.payload_start_s, end_s)
             return
         yield from self._steps_done(run, job)
         left = run.left_of(job)
-        for name in ended_in(job, left) if len(job.planned.stages) > 1 else ():  # the others' began before
+        for name in ended_in(job, left) if len(job.planned.stages) > 1 else ():  # the others' begin is reported already
             if (began_s := run.stages[name].started_s) is not None:
                 yield StageStarted(time_s=began_s, run=run.name, stages=(name,), job_id=status.job_id)
         if not left:
@@ -183,55 +183,55 @@ class Units:
             yield from cut_short(run, job, left, end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Ask for what is left of a job that was cancelled."""
+        """Ask again for what is left of a cancelled job."""
         yield from self._steps_done(run, job)
         run.ask_again(job)
 
     def _steps_done(self, run: RunCourse, job: Job) -> Iterator[Record]:
-        """Note what completed in a job of several stages that did not run to its end."""
+        """Record the stages that completed in a job that did not complete."""
         steps = {step.name: step for step in job.status.steps if step.end_s is not None}
         for name in run.left_of(job) if len(job.planned.stages) > 1 else ():
             step, view = steps.get(name), run.stages[name]
             if step is not None and step.end_s is not None:
                 yield from run.stage_done(job, name, step.start_s, step.end_s)
-            elif view.started_s is not None and view.ended_s is not None:  # as it was reported before
+            elif view.started_s is not None and view.ended_s is not None:  # completed by an earlier report
                 yield from run.stage_done(job, name, view.started_s, view.ended_s)
 
-    # ------------------------------------------------------------------ what jobs leave in the folder of the run
+    # ------------------------------------------------------------------ files that jobs leave in the run's folder
 
     def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
-        """Add to what the batch system says of a job what the job itself has left."""
+        """Add what the job's own files say to the batch system's report."""
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Settle what ended jobs left open, as tasks that they took and did not end; return whether that succeeded.
+        """Settle what ended jobs left open, as tasks that they took but did not end; return whether that succeeded.
 
-        `given_back`: names of what was settled before; what is settled now is added.
+        `given_back`: names of what has been settled already; this call adds to it.
         """
         return True
 
-    # ------------------------------------------------------------------ jobs of no use
+    # ------------------------------------------------------------------ useless jobs
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Say why a job that has not begun its payload is of no use any more; empty if it is."""
+        """Say why a job that has not begun its payload is useless; empty if it is not."""
         if job.giving_up or job.status.payload_start_s is not None:
             return ""
         return self.why_useless(run, job) or why_stranded(run, job)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say that the stages of a job have another, if so."""
+        """Say so if the stages of a job have another job."""
         has_own = any(run.stages[name].job_id == job.status.job_id for name in job.planned.stages)
         return "" if has_own or job.status.reason == DUPLICATE else "its stages have another job"
 
 
 def set_running(run: RunCourse, job: Job) -> None:
-    """Note that what is left of a job runs."""
+    """Record that the unsettled stages of a job run."""
     for name in run.left_of(job):
         run.stages.put(name, replace(run.stages[name], phase=Phase.RUNNING))
 
 
 def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
-    """Decide what becomes of stages whose job ended before they did: of those that ended with it, and of all others."""
+    """Decide what happens to the stages that a job left uncompleted: those that ended it, and the others."""
     if idled_out(job):
         run.ask_again(job)
     elif run.outcome is not None:
@@ -239,7 +239,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
     elif job.status.start_s is None and (
         job.status.reason == NUMBER_LOST or any(is_void_for(run, job, one) for one in run.jobs.needed(job))
     ):
-        run.ask_again(job)  # the batch system lost it, or cancelled what could never start
+        run.ask_again(job)  # the batch system lost it, or cancelled it as it could never start
     elif len(culprits := ended_in(job, left)) > 1 or culprits != left[:1]:
         yield from _cut_short_in_wave(run, job, left, culprits, end_s)
     else:
@@ -247,7 +247,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
 
 
 def ended_in(job: Job, left: Sequence[str]) -> list[str]:
-    """Name the stages that a job's end ended: the first that is left, or those of its wave that ran or failed."""
+    """Name the stages that ended a job: the first that is left, or those of the running wave that failed or ran."""
     if len(job.planned.stages) == 1 or not job.spec.has_waves:
         return list(left[:1])
     steps = {step.name: step for step in job.status.steps if step.name in left}
@@ -256,7 +256,7 @@ def ended_in(job: Job, left: Sequence[str]) -> list[str]:
 
 
 def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
-    """Decide what becomes of stages one after the other in a job, when the first ended with it."""
+    """Decide what happens to consecutive stages of a job, the first of which ended it."""
     status, first = job.status, left[0]
     if node := run.nodes.moves(run.stages[first].stage, status, job):
         run.ask_again(job)
@@ -271,7 +271,7 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
         run.ask_again(job)
         yield from run.hand_back(first, why(status), end_s, status.job_id)
     else:
-        # cancelling a job cancels all that is left in it
+        # whoever cancels a job cancels all its stages
         failed = left if status.state is JobState.CANCELLED and not run.host.may_add else left[:1]
         one = f"stage {failed[0]!r}" if len(failed) == 1 else f"the job of {len(failed)} stages"
         run.ask_again(job, but=failed)
@@ -281,7 +281,7 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
 def _cut_short_in_wave(
     run: RunCourse, job: Job, left: Sequence[str], culprits: Sequence[str], end_s: float
 ) -> Iterator[Record]:
-    """Decide what becomes of stages that ran side by side in a job: of each that failed, and of all others."""
+    """Decide what happens to stages side by side in a job: each that failed, and the others."""
     status = job.status
     steps = {step.name: step for step in status.steps}
     ends = {name: _as_of_step(status, steps.get(name)) for name in culprits}
@@ -309,20 +309,20 @@ def _cut_short_in_wave(
 
 
 def _ends(job: Job) -> list[End]:
-    """Give how a job ended, and how the elements did that had their turn in it and did not complete."""
+    """Return how a job ended, and how the elements that took turns in it ended without completing."""
     reported = job.status.elements
     return [job.status, *(reported.ended if reported is not None else ())]
 
 
 def _as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:
-    """Give the end of a job as that of one of its steps, where that is known."""
+    """Return a job's end as the end of one of its steps, if that is known."""
     if step is None or (code := step.exit_code) is None:
         return status
     return replace(status, state=JobState.FAILED, exit_code=code, outcome=step.outcome, reason=f"exit code {code}")
 
 
 def why_stranded(run: RunCourse, job: Job) -> str:
-    """Say why a job can never run its stages; empty if it may."""
+    """Say why a job can never run its stages; empty if it can."""
     own = (view for name in job.planned.stages if (view := run.stages[name]).job_id == job.status.job_id)
     if why := next((view.reason for view in own if view.phase in _OUT_FOR_GOOD), ""):
         return why
@@ -334,7 +334,7 @@ def why_stranded(run: RunCourse, job: Job) -> str:
 
 
 def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
-    """Whether one job can do no more for another: of several that share a stage, if none that is left can."""
+    """Whether a job that another needs is useless to it; of several jobs that share a stage, whether all are."""
     if not needed.round:
         return needed.is_void and not _has_done_its_part(run, needed, job)
     if run.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
@@ -344,7 +344,7 @@ def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
 
 
 def _has_done_its_part(run: RunCourse, needed: Job, job: Job) -> bool:
-    """Whether of a job that failed those stages completed, of several side by side, that another's follow."""
+    """Whether all stages that another job follows completed in a job of waves that failed."""
     if not needed.spec.has_waves:
         return False
     followed = {before for name in job.planned.stages for before in run.stages[name].stage.after}

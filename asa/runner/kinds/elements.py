@@ -1,9 +1,9 @@
-"""Elements of arrays: which are submitted together, and what became of each.
+"""Elements of arrays: which are submitted together, and how each ended.
 
 A stage's elements are submitted in rounds: a new round begins each time that the stage is submitted again. A round has
-as many jobs, its *parts*, as the batch system's limits require. No element is in two parts of a round, and only
-elements that did not complete are submitted again. If each element depends only on the one with the same number in
-another array, a part has those whose counterparts have completed. The round then goes on until that array has ended.
+as many jobs, its *parts*, as the batch system's limits require. Each element is in one part of a round, and only
+uncompleted elements are submitted again. If an element depends only on the one with the same number in another array,
+a part has the elements whose counterparts have completed. The round then goes on until that other array has ended.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ from asa.workflow import Stage
 
 _GATHER_S = 30.0
 """For how long those are gathered that may run as their counterparts complete, from one submission to the next."""
-_UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # reasons of elements that ran nothing
+_UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # ends of elements that ran nothing
 
 
 @dataclass(slots=True)
 class ElementUnits(RoundUnits):
-    """Elements of a run's arrays, and what became of them; an array is named by the token of its completion marker."""
+    """The elements of a run's arrays, and how they ended; keys are the arrays' completion markers."""
 
-    done: dict[str, Elements] = field(default_factory=dict)  # that completed
-    failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how elements ended last that did not
-    sizes: dict[str, int] = field(default_factory=dict)  # elements that the batch system takes at a time, by stage
-    compact: set[str] = field(default_factory=set)  # stages whose elements are to be numbered from 0 on
+    done: dict[str, Elements] = field(default_factory=dict)  # completed elements
+    failures: dict[str, dict[int, ElementEnd]] = field(default_factory=dict)  # how the others last ended
+    sizes: dict[str, int] = field(default_factory=dict)  # by stage: how many elements to submit at a time
+    compact: set[str] = field(default_factory=set)  # stages whose elements must be numbered from 0
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Return the elements of a part."""
+        """Return the elements of the next part."""
         return RoundUnits.asks(self, run, planned) | {"array": self._next_part(run, planned.stages[0])}
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
-        """Name the parts, too, that are to have ended before the next one begins, where few may run at once."""
+        """Add the earlier parts that must end first, if only some elements may run at the same time."""
         array = run.stages[planned.stages[0]].stage.array
         own = self.live(run.token_of(planned.stages)) if array is not None and array.at_once else []
         return before + [job.status.job_id for job in own]
 
     def accepted(self, run: RunCourse, job: Job) -> None:
-        """Note a part; the next one may be larger."""
+        """Record a part; the next one may be twice as large."""
         RoundUnits.accepted(self, run, job)
         if (stage := job.planned.stages[0]) in self.sizes and job.spec.array is not None:
             self.sizes[stage] = 2 * len(job.spec.array.elements)
 
     def recorded(self, job: Job) -> dict[str, Any]:
-        """Say of which elements a part is."""
+        """Name the elements of a part."""
         return RoundUnits.recorded(self, job) | {"array": str(job.spec.array)}
 
     def ran_s(self, job: Job) -> float | None:
-        """Return for how long elements held their cores."""
+        """Return the total time for which elements were allocated cores."""
         reported = job.status.elements
         return reported.ran_s if reported is not None else 0.0
 
     def fewer(
         self, planned: PlannedJob, spec: JobSpec, error: BackendError, at_s: float
     ) -> tuple[Narrowed, str] | None:
-        """Ask for half as many elements, or number them from 0 on, where a part is too large."""
+        """If a part is too large, ask for half as many elements, or number them from 0."""
         is_refused = is_no_array(error)
         if spec.array is None or (isinstance(error, SubmitRejectedError) and not is_refused):
             return None
@@ -85,13 +85,13 @@ class ElementUnits(RoundUnits):
         return fewer, f"{count} elements are too many at a time"
 
     def narrowed(self, entry: Narrowed) -> None:
-        """Note how many elements to ask for at a time, as more were refused, or ones of such numbers."""
+        """Record how many elements to submit at a time, and whether to number them from 0."""
         self.sizes[entry.stage] = entry.size
         if entry.is_compact:
             self.compact.add(entry.stage)
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Take in what a part's elements did."""
+        """Take in how a part's elements ended."""
         if (reported := job.status.elements) is not None:
             bag = job.spec.bag
             done = self.completed_of(bag) | reported.completed
@@ -106,22 +106,22 @@ class ElementUnits(RoundUnits):
         RoundUnits.heard(self, run, job, is_anew=is_anew)
 
     def anew(self, run: RunCourse) -> None:
-        """Forget how elements failed, as they are all to be tried again."""
+        """Forget failures: all elements are to be tried again."""
         for name in run.workflow.arrays:
             self.failures.pop(run.post(name), None)
 
     def left_to_run(self, run: RunCourse, stage: Stage) -> Stage:
-        """Ask for those elements alone that have not completed."""
+        """Ask only for the elements that have not completed."""
         assert stage.array is not None
         left = self.open(run.post(stage.name), stage.array)
         return replace(stage, array=stage.array.only(left)) if left else stage
 
     def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:  # noqa: ARG002
-        """Take what the batch system says of a part, which knows of its elements."""
+        """Return the batch system's report, which has the elements."""
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Post what arrays have completed whose last elements did not see each other's end."""
+        """Write the completion markers of arrays whose last elements ended at the same time, so that none wrote it."""
         for name in run.workflow.arrays if run.folder and run.capabilities.arrays else ():
             post = run.post(name)
             if run.stages[name].phase is not Phase.DONE or post in given_back:
@@ -134,11 +134,11 @@ class ElementUnits(RoundUnits):
         return True
 
     def completed_of(self, bag: str) -> Elements:
-        """Give the elements of an array that have completed."""
+        """Return the completed elements of an array."""
         return self.done.get(bag, NONE)
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Have the next part asked for; after the last one, those elements again that did not complete."""
+        """Let the next part be submitted; after the last part, ask again for the uncompleted elements."""
         name = job.planned.stages[0]
         view, bag = run.stages[name], job.spec.bag
         run.may_have_lost = True
@@ -147,7 +147,7 @@ class ElementUnits(RoundUnits):
         never = self._never(run, run.stages, name)
         can_go_on = not job.giving_up or not self._released(run, run.stages, name, self.open(bag, array))
         if self.unasked(job.round, array) - never and can_go_on and run.outcome is None:
-            return  # the next part is to be asked for
+            return  # the next part follows
         parts = [one.status for one in self.parts(job.round)]
         end_s = max((one.end_s for one in parts if one.end_s is not None), default=job.status.submit_s)
         view = replace(view, job_id=job.status.job_id)
@@ -176,7 +176,7 @@ class ElementUnits(RoundUnits):
     # ------------------------------------------------------------------ elements that need those of other arrays
 
     def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
-        """Whether some of a stage's elements may run, as the same ones of others have completed; or may yet."""
+        """Whether some of a stage's elements may run since their counterparts completed, or may yet."""
         if stage.array is None:
             return False
         if stages[before].phase.is_settled:
@@ -184,14 +184,14 @@ class ElementUnits(RoundUnits):
         return bool(self._released(run, stages, stage.name, stage.array.elements))
 
     def _released(self, run: RunCourse, stages: Mapping[str, StageView], stage: str, elements: Elements) -> Elements:
-        """Give those of a stage's elements whose counterparts in other arrays have completed."""
+        """Return those of a stage's elements whose counterparts in other arrays have completed."""
         for before in run.workflow.stages[stage].after_matching:
             if stages[before].phase is not Phase.DONE:
                 elements &= self.completed_of(run.post(before))
         return elements
 
     def _never(self, run: RunCourse, stages: Mapping[str, StageView], stage: str) -> Elements:
-        """Give those of a stage's elements whose counterparts will not complete any more."""
+        """Return those of a stage's elements whose counterparts will never complete."""
         array, never = stages[stage].stage.array, NONE
         for before in run.workflow.stages[stage].after_matching:
             if array is not None and stages[before].phase.is_settled and stages[before].phase is not Phase.DONE:
@@ -199,14 +199,14 @@ class ElementUnits(RoundUnits):
         return never
 
     def has_unknown_end(self, run: RunCourse, stage: Stage) -> bool:
-        """Whether it has elements that wait for their counterparts: it is not known which of its jobs is the last."""
+        """Whether elements still wait for their counterparts, so that the stage's last job is unknown."""
         if stage.array is None or stage.name not in run.workflow.by_element:
             return False
         left = self.unasked(run.token_of([stage.name]), stage.array)
         return bool(left - self._released(run, run.stages, stage.name, left) - self._never(run, run.stages, stage.name))
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
-        """Decide what becomes of stages that waited for more elements of others, of which none will complete now."""
+        """Decide on stages that waited for counterparts that will not complete any more."""
         for name in run.workflow.by_element:
             lead = run.jobs.get(run.stages[name].job_id or "")
             if lead is None or run.stages[name].phase.is_settled or self.live(lead.round):
@@ -217,16 +217,16 @@ class ElementUnits(RoundUnits):
     # ------------------------------------------------------------------ parts
 
     def parts(self, number: str) -> list[Job]:
-        """Give the parts of a round that were accepted."""
+        """Return the accepted parts of a round."""
         return self.jobs.get(number, [])
 
     def unasked(self, number: str, array: Array) -> Elements:
-        """Give the elements of a round that are in no part yet."""
+        """Return the elements of a round that are in no part yet."""
         asked = {n for job in self.parts(number) if job.spec.array is not None for n in job.spec.array.elements}
         return Elements.of(n for n in array.elements if n not in asked) if asked else array.elements
 
     def _next_part(self, run: RunCourse, stage: str) -> Array | None:
-        """Give what the next part of a stage's round asks for."""
+        """Return the elements of the next part of a stage's round, with their numbering."""
         if (array := run.stages[stage].stage.array) is None:
             return None
         site, unasked = run.capabilities, self.unasked(run.token_of([stage]), array)
@@ -239,7 +239,8 @@ class ElementUnits(RoundUnits):
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
         """Whether to submit smaller parts, since one was not accepted.
 
-        Not while other parts of the round are queued or running: they may be the cause, and so are waited for.
+        While other parts of the round are queued or running, these may be the cause: the part then waits for them
+        instead.
         """
         if (array := spec.array) is None:
             return False
@@ -248,7 +249,7 @@ class ElementUnits(RoundUnits):
         return self.sizes.get(stage, len(array.elements)) < len(array.elements) and (is_first or is_to_be_compact)
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next part of a round, unless all its elements are asked for."""
+        """Plan the next part of a round, if some elements are in no part."""
         name = lead.planned.stages[0]
         array = run.stages[name].stage.array
         is_leaving = lead.giving_up and not lead.status.state.is_final
@@ -263,10 +264,10 @@ class ElementUnits(RoundUnits):
                 more = replace(more, submit_s=max(now_s, latest_s + _GATHER_S))
             yield more
 
-    # ------------------------------------------------------------------ what is to be done about those that failed
+    # ------------------------------------------------------------------ what to do about failed elements
 
     def open(self, bag: str, array: Array) -> Elements:
-        """Give all elements of a stage that have not completed."""
+        """Return all uncompleted elements of a stage."""
         return array.all - self.completed_of(bag)
 
     def again(
@@ -284,11 +285,11 @@ class ElementUnits(RoundUnits):
         return Elements.of((*unrun, *retried)), _grouped(retried)
 
     def failed(self, bag: str) -> list[ElementEnd]:
-        """Give how elements ended last that have not completed, put together by how."""
+        """Return how the uncompleted elements last ended, grouped by the way."""
         return _grouped(self.failures.get(bag, {}))
 
     def why(self, bag: str, array: Array) -> str:
-        """Say how those ended that have not completed."""
+        """Describe how the uncompleted elements ended."""
         left = self.open(bag, array)
         known = {n: end for n, end in self.failures.get(bag, {}).items() if n in left}
         how = how_they_ended(_grouped(known)) or short(left)
@@ -296,7 +297,7 @@ class ElementUnits(RoundUnits):
 
 
 def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[ElementEnd, str]) -> str:
-    """Say why elements are asked for again: those that failed, or were moved, or the rest."""
+    """Say why elements are submitted again: they failed, are moved to another node, or were not run."""
     if failed:
         count = sum(len(one.elements) for one in failed)
         return f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}"
@@ -306,19 +307,19 @@ def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[
 
 
 def _ran_nothing(end: ElementEnd) -> bool:
-    """Whether elements ended in which nothing of theirs ran: they are asked for again, and that is no failure."""
+    """Whether elements ended before anything of theirs ran: they are submitted again, and that is no failure."""
     return end.reason in _UNCOUNTED or (end.state is JobState.FAILED and outcome_of(end) is JobOutcome.GAVE_BACK)
 
 
 def _may_retry(end: ElementEnd) -> bool:
-    """Whether elements that ended so may be tried again: not if they were cancelled, or would end so again."""
+    """Whether elements that ended in this way may be retried: not if cancelled, or if they would end so again."""
     if end.state is JobState.CANCELLED:
         return False
     return not (end.state is JobState.FAILED and would_end_so_again(end))
 
 
 def _grouped(ends: Mapping[int, ElementEnd]) -> list[ElementEnd]:
-    """Put elements together that ended alike."""
+    """Group elements that ended in the same way."""
     found: dict[ElementEnd, list[int]] = {}
     for number, end in ends.items():
         found.setdefault(replace(end, elements=NONE), []).append(number)

@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 - nothing depends on it
-"""Cores that join another job: they run nothing of their own, so no stage depends on what becomes of them."""
+# ruff: noqa: ARG002 - overrides ignore most arguments
+"""Jobs whose cores join another job: they run nothing of their own, so no stage depends on their ends."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from asa.workflow import Stage
 
 @dataclass(slots=True)
 class GrowthUnits(Units):
-    """Jobs without a unit of their own."""
+    """Jobs without a unit of their own, whose cores join another job."""
 
     _all: list[Job] = field(default_factory=list)
-    _joining: dict[tuple[str, str], list[Job]] = field(default_factory=dict)  # by number and token of what they join
+    _joining: dict[tuple[str, str], list[Job]] = field(default_factory=dict)  # by id and token of the joined job
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
-        """Name them by the job that they join, the place of their stage, and how often they were asked for."""
+        """Return a token made of the joined job's token, the stage's position, and the number of the attempt."""
         position, count = run.stages.position(planned.stages[0]), self.resubmissions(run, planned)
         return f"{run.jobs[planned.joins].spec.token}-g{position}-{count}"
 
     def spec(self, run: RunCourse, planned: PlannedJob) -> JobSpec | None:
-        """Write their job: what the other job's stage has more than the one before it."""
+        """Return a spec that asks for the cores that the stage needs beyond the stage before it."""
         job, [stage] = run.jobs[planned.joins], planned.stages
         cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
         if cores < 1:
@@ -55,11 +55,11 @@ class GrowthUnits(Units):
         )
 
     def recorded(self, job: Job) -> dict[str, Any]:
-        """Say what they join."""
+        """Name the joined job."""
         return {"joins": job.planned.joins}
 
     def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
-        """Ask for them; return their job's number."""
+        """Ask for the cores; return the id of the job that has them."""
         if not isinstance(backend, Growing):
             raise SubmitRejectedError(
                 "no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`."
@@ -67,24 +67,24 @@ class GrowthUnits(Units):
         return backend.grow(planned.joins, spec.cores, token=spec.token)
 
     def accepted(self, run: RunCourse, job: Job) -> None:
-        """Note what they join."""
+        """Record a job that joins another."""
         self._all.append(job)
         self._joining.setdefault(_key(run.jobs[job.planned.joins]), []).append(job)
 
     def resubmissions(self, run: RunCourse, planned: PlannedJob) -> int:
-        """Count the jobs that were to join the same one for the same stage, and have ended, or are about to."""
+        """Count the ended or cancelled jobs that were to join the same job for the same stage."""
         former = self._joining.get(_key(run.jobs[planned.joins]), [])
         return sum(
             one.planned.stages == planned.stages and bool(one.status.state.is_final or one.giving_up) for one in former
         )
 
     def line(self, run: RunCourse, job: Job) -> list[Job]:
-        """Give a job, or the one that it joins, and behind it all that join that one."""
+        """Return a job, or the one that it joins, followed by all jobs that join that one."""
         first = run.jobs[job.planned.joins] if job.planned.joins else job
         return [first, *self._joining.get(_key(first), ())]
 
     def views(self) -> Iterator[GrowthView]:
-        """Show all to a strategy."""
+        """Yield what a strategy sees of each such job."""
         for job in self._all:
             status, [stage] = job.status, job.planned.stages
             phase = Phase.QUEUED if status.state is JobState.PENDING else Phase.ALLOCATED
@@ -99,44 +99,44 @@ class GrowthUnits(Units):
             )
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether such a job represents the stage that it is for: never."""
+        """Return False: such a job never represents a stage."""
         return False
 
     def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Note that they are there."""
+        """Record nothing: no stage begins with it."""
         yield from ()
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Note that they are gone."""
+        """Record nothing: no stage ends with it."""
         yield from ()
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Have them planned anew."""
+        """Let the cores be planned anew."""
         run.ask_again(job)
         yield from ()
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Say why they are of no use: a strategy decides that."""
+        """Return an empty text: the strategy decides whether such a job is useless."""
         return ""
 
     why_useless = why_lost
 
 
 def widths_of(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
-    """Say how wide a job is during each of its stages, one after the other: as planned, or as is still needed.
+    """Return the width of a job from each of its consecutive stages on: as planned, or as wide as it must still be.
 
-    Returns: cores; 0 for all that the job has.
+    Returns: cores; 0 to keep all that the job has.
     """
     if planned.widths:
         widths = dict(zip(planned.stages, planned.widths, strict=True))
         return [widths[stage.name] for stage in stages]
     site = run.capabilities
     by, needs = site.shrink_by if planned.shrinks else 0, [stage.cores_on(site.cores_per_node) for stage in stages]
-    if not by or max(needs) % by:  # then what it gets of which node is not known
+    if not by or max(needs) % by:  # then it is not known on which nodes it has how many cores
         return [0] * len(stages)
     left = list(accumulate(reversed(needs), max))[::-1]
     return [-(-need // by) * by for need in left]
 
 
 def _key(job: Job) -> tuple[str, str]:
-    return job.status.job_id, job.spec.token  # another job may have the number later
+    return job.status.job_id, job.spec.token  # the batch system may reuse the id

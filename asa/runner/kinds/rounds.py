@@ -1,9 +1,8 @@
-"""Units of one stage that several jobs run: which job represents the stage, and which are missing.
+"""Units of one stage that several jobs run: which job represents the stage, and which jobs are missing.
 
-One job represents the stage in its view: the first that is submitted, then the first to begin; if it ends before the
-stage does, another takes its place. A strategy knows only this job: the others are submitted with the same request as
-soon as it is accepted. All jobs of one *round* run the same units; a new round begins when the stage is submitted
-again.
+One job represents the stage in its view: the first one submitted, then the first to begin; if it ends before the stage
+does, another takes its place. A strategy knows only this job: the others are submitted with the same request as soon as
+it is accepted. All jobs of one *round* run the same units; a new round begins when the stage is submitted again.
 """
 
 from __future__ import annotations
@@ -38,29 +37,29 @@ Also how often the jobs of a round may follow each other.
 
 @dataclass(slots=True)
 class RoundUnits(Units):
-    """The jobs of one run that share their stages, by their rounds."""
+    """The jobs that together run a stage, by round."""
 
-    jobs: dict[str, list[Job]] = field(default_factory=dict)  # by round, in order of submission
-    begun_s: dict[str, float] = field(default_factory=dict)  # by round, when the first of its jobs began
+    jobs: dict[str, list[Job]] = field(default_factory=dict)  # by round, in the order of submission
+    begun_s: dict[str, float] = field(default_factory=dict)  # by round: when its first job began
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
-        """Name a job of a round: after the first one, by its number."""
+        """Return the round's name, with a number for each job after the first."""
         return f"{run.token_of(planned.stages)}{f'm{planned.mate}' if planned.mate else ''}"
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Say what the jobs of a round have in common."""
+        """Return what the jobs of a round have in common."""
         return {"bag": run.post(planned.stages[0])}
 
     def recorded(self, job: Job) -> dict[str, Any]:  # noqa: ARG002
-        """Say that others do the same."""
+        """Record that the job is one of several."""
         return {"shares": True}
 
     def awaited_end(self, job: Job) -> DependencyType:  # noqa: ARG002
-        """Return for which end of a job others wait: any, as one job's end need not be the stage's."""
+        """Return AFTERANY: one job's end need not be the stage's."""
         return DependencyType.AFTERANY
 
     def leads(self, run: RunCourse) -> Iterator[Job]:
-        """Give the jobs that represent stages that several jobs run now."""
+        """Yield the jobs that represent the stages which several jobs run now."""
         for name in run.workflow.shared:
             view = run.stages[name]
             lead = run.jobs.get(view.job_id or "")
@@ -68,36 +67,36 @@ class RoundUnits(Units):
                 yield lead
 
     def accepted(self, run: RunCourse, job: Job) -> None:  # noqa: ARG002
-        """Note a job of a round."""
+        """Add a job to its round."""
         self.jobs.setdefault(job.round, []).append(job)
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job represents its stage: not where another of its round does already."""
+        """Whether a job represents its stage: not if another of its round does already."""
         leads = run.stages[job.planned.stages[0]].job_id
         return leads is None or (former is not None and former.status.job_id == leads)
 
     def others(self, job: Job) -> list[Job]:
-        """Give the other jobs of its round that may yet do something, those first that are furthest."""
+        """Return the other unended jobs of a job's round, the most advanced first."""
         live = [one for one in self.live(job.round) if one is not job]
         return sorted(live, key=_progress)
 
     def live(self, number: str) -> list[Job]:
-        """Give the jobs of a round that have not ended."""
+        """Return the unended jobs of a round."""
         return [one for one in self.jobs.get(number, ()) if not (one.status.state.is_final or one.given_up)]
 
     def count(self, lead: Job) -> tuple[int, int]:
-        """Count the jobs of a round that run, and those that are pending."""
+        """Count the running and the pending jobs of a round."""
         live = [lead.status, *(one.status for one in self.others(lead))]
         running = sum(one.state is JobState.RUNNING for one in live)
         return running, sum(one.state is JobState.PENDING for one in live)
 
     def another(self, run: RunCourse, lead: Job, further: int, reason: str, now_s: float) -> PlannedJob:
-        """Plan a further job of a round, as the one that represents the stage."""
+        """Plan another job of a round, with the same request as the one that represents the stage."""
         keep = Keep.NOTHING if lead.planned.stages[0] in run.stages.ready else lead.planned.keep
         return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=further)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say that nothing is left to do, if so."""
+        """Say so if nothing is left to do."""
         return "" if is_of_its_round(run, job) else "no tasks are left"
 
     # ------------------------------------------------------------------ which job represents the stage
@@ -116,7 +115,7 @@ class RoundUnits(Units):
             run.allocated(job, start_s)
 
     def hand_over(self, run: RunCourse, job: Job) -> bool:
-        """Let another of its round represent the stage in place of a job; say whether there is one."""
+        """Let another job of the round represent the stage; return whether there is one."""
         if not is_of_its_round(run, job):
             return False
         others, view = self.others(job), run.stages[job.planned.stages[0]]
@@ -128,19 +127,19 @@ class RoundUnits(Units):
         return bool(others)
 
     def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Note that a job of a round began, with which the stage began if it is the first."""
+        """Record that a job of a round began; if it is the first, the stage begins."""
         set_running(run, job)
         view = run.stages[job.planned.stages[0]]
         began_s = self.begun_s.setdefault(job.round, at_s)
         if began_s >= at_s and view.started_s is None:
             yield from run.began(job, at_s)
-        elif view.job_id == job.status.job_id and view.started_s is None:  # another job began the stage
+        elif view.job_id == job.status.job_id and view.started_s is None:  # another job was the first to begin
             run.stages.put(view.stage.name, replace(view, started_s=began_s))
 
-    # ------------------------------------------------------------------ what jobs leave in the folder of the run
+    # ------------------------------------------------------------------ files that jobs leave in the run's folder
 
     def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
-        """Say of a job that completed whether it left some to others, and of one that did not what became of them."""
+        """Mark a completed job that left work to others, and add to other ended jobs how their elements ended."""
         if status.in_doubt:
             status = _doubted(run, job, status)
         if status.state is JobState.COMPLETED and self.left_some(run, job):
@@ -150,9 +149,9 @@ class RoundUnits(Units):
         return status
 
     def left_some(self, run: RunCourse, job: Job) -> bool:
-        """Whether a completed job left units to others: its script says when all have ended."""
+        """Whether a completed job left units to others: its script marks when all have ended."""
         if job.status.state.is_final:
-            return job.status.reason == NOTHING_LEFT  # as it was heard
+            return job.status.reason == NOTHING_LEFT  # as already reported
         posts = Path(run.folder) / "posts"
         if not run.folder or not posts.is_dir():
             return False
@@ -160,28 +159,28 @@ class RoundUnits(Units):
         return not all(quote(post, safe="") in there for post in job.spec.posts)
 
     def elements_of(self, run: RunCourse, job: Job) -> ElementsStatus | None:  # noqa: ARG002
-        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
+        """Describe how elements of an array that take turns in jobs ended; None for other jobs."""
         return None
 
-    # ------------------------------------------------------------------ when one of them has ended
+    # ------------------------------------------------------------------ when one of the jobs has ended
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Decide what becomes of a stage when one of the jobs of its round has ended."""
+        """Decide what happens to a stage when one of the jobs of its round has ended."""
         if is_of_its_round(run, job):
             yield from self.left(run, job, end_s)
         else:
             yield from run.end_if_settled(end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Decide what becomes of a stage when one of its jobs was cancelled: as of any that has ended."""
+        """Decide the same for a cancelled job."""
         yield from self.ended(run, job, at_s)
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Decide what becomes of a stage when one of its jobs has ended, and the stage has not."""
+        """Decide what happens to an uncompleted stage when one of its jobs has ended."""
         yield from cut_short(run, job, [*job.planned.stages], end_s)
 
     def completed(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Note that a stage completed in one of its jobs."""
+        """Record that a stage completed in one of its jobs."""
         name, began_s = job.planned.stages[0], job.status.payload_start_s
         run.stages.put(name, replace(run.stages[name], job_id=job.status.job_id))
         run.may_have_lost = True
@@ -189,9 +188,9 @@ class RoundUnits(Units):
 
 
 def _doubted(run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
-    """Say how a job ended that ran out of memory: if it saw which of its tasks did, each has its own end."""
+    """Judge a job that ran out of memory: if its files show which tasks were killed, each task has its own end."""
     if job.status.state.is_final:
-        return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as it was heard
+        return replace(status, outcome=job.status.outcome, in_doubt=job.status.in_doubt)  # as already reported
     tasks = run.tasks_of(job.planned.stages[0])
     if tasks and Bag(Path(tasks)).saw_kills(number_of(job), job.spec.token):
         return replace(status, in_doubt=False)
@@ -199,7 +198,7 @@ def _doubted(run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
 
 
 def number_of(job: Job) -> int:
-    """Say how often the stage of a job had been asked for before its round."""
+    """Return how often the stage of a job was asked for before the job's round."""
     return int(job.round.rpartition("-")[2])
 
 
@@ -211,19 +210,19 @@ def has_completed(job: Job) -> bool:
 
 
 def is_of_its_round(run: RunCourse, job: Job) -> bool:
-    """Whether a job's stage has not ended, nor was asked for anew since."""
+    """Whether a job's round is still its stage's current one, and the stage has not ended."""
     view = run.stages[job.planned.stages[0]]
     current = run.jobs.get(view.job_id or "")
     return not view.phase.is_settled and current is not None and current.round == job.round
 
 
 def ran_out(status: JobStatus) -> bool:
-    """Whether a job's walltime was over while its payload ran."""
+    """Whether a job's walltime ended while its payload ran."""
     return status.state is JobState.TIMEOUT and status.payload_start_s is not None
 
 
 def handed_to(job: Job, view: StageView) -> StageView:
-    """Let a job represent a stage."""
+    """Return the view of a stage that a job represents from now on."""
     status, planned = job.status, job.planned
     as_running = status.payload_start_s is not None
     handed = replace(view, job_id=status.job_id, keep=planned.keep, hold_until_s=None, limit_s=None)

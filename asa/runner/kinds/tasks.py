@@ -1,4 +1,4 @@
-"""Tasks of a stage that several jobs take from one bag, and elements of an array that take turns likewise."""
+"""Tasks that several jobs take from one bag, and elements of an array that take turns in the same way."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from asa.strategies.base import PlannedJob, StageView
 
 @dataclass(slots=True)
 class TaskUnits(RoundUnits):
-    """Tasks that several jobs share: another job follows each whose walltime is over."""
+    """Tasks in bags; a job whose walltime has ended is followed by another."""
 
-    drained: set[str] = field(default_factory=set)  # rounds in which nothing is left to take
-    moved: set[str] = field(default_factory=set)  # jobs that a bad node has ended, each followed by another
-    full: set[str] = field(default_factory=set)  # rounds that get no more jobs: one was refused
+    drained: set[str] = field(default_factory=set)  # rounds whose bag is empty
+    moved: set[str] = field(default_factory=set)  # jobs that ended because of a bad node, each followed by another job
+    full: set[str] = field(default_factory=set)  # rounds that get no more jobs, since one was refused
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Say which bag a job takes from, and how many do at a time."""
+        """Return the bag that a job takes from, and how many jobs do at a time."""
         return RoundUnits.asks(self, run, planned) | {"sharing": run.stages[planned.stages[0]].stage.job_count}
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:  # noqa: ARG002
-        """Whether it was a further job of a round that was refused for good: those that there are run it."""
+        """After an additional job was refused for good, let the accepted ones run the stage."""
         if intent.planned.mate:
             self.full.add(round_of(intent.spec))
         return bool(intent.planned.mate)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say that no tasks are left that a job could take, if so; one that had begun may have some."""
+        """Say so if a job that has not begun would find no tasks; a requeued job may have tasks of its own."""
         is_drained = job.round in self.drained and not job.status.restarts
         return "no tasks are left" if is_drained else RoundUnits.why_useless(self, run, job)
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Leave it to others to go on; once none is left, ask for more while tasks are, or have the stage end."""
+        """Leave the rest to other jobs; if there is none, ask for more jobs while tasks are left, or end the stage."""
         if _tells_of_nothing_left(job.status) and job.round not in self.drained:
             self.drained.add(job.round)
             run.may_have_lost = True
@@ -65,7 +65,7 @@ class TaskUnits(RoundUnits):
             yield from cut_short(run, last, [name], end_s)
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next job of a round that has yet to be asked for: one more for each whose walltime was over."""
+        """Plan the next job of a round; each job whose walltime has ended is followed by one more."""
         number, count = lead.round, lead.spec.sharing
         if lead.giving_up or number in self.drained | self.full:
             return
@@ -78,7 +78,7 @@ class TaskUnits(RoundUnits):
                 return
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Have others take the tasks of jobs that have ended otherwise than by themselves."""
+        """Return the tasks of failed jobs to the bag."""
         is_done = True
         for lead in self.leads(run) if run.outcome is None and run.folder else ():
             bag = Bag(Path(run.tasks_of(lead.planned.stages[0])))
@@ -91,20 +91,20 @@ class TaskUnits(RoundUnits):
         return is_done
 
     def elements_of(self, run: RunCourse, job: Job) -> ElementsStatus | None:
-        """Say how the elements of an array ended that take turns in jobs; None of other jobs."""
+        """Describe how elements of an array that take turns in jobs ended; None for other jobs."""
         name = job.planned.stages[0]
         if not (run.stages[name].stage.takes_turns and run.folder):
             return None
         return in_turn(Bag(Path(run.tasks_of(name))).ends())
 
     def _is_doubted(self, job: Job) -> bool:
-        """Whether tasks may have failed that exited with 0 in a job of its round."""
+        """Whether tasks that exited with 0 in some job of the round may have failed."""
         return any(one.status.in_doubt for one in self.jobs.get(job.round, ()))
 
     def _decisive(self, job: Job) -> Job:
         """Return the ended job of a round that decides how the stage ended: the one that saw all tasks end.
 
-        If there is a job in which tasks that exited with 0 may have failed, that one decides.
+        A job whose tasks may have failed though they exited with 0 takes precedence.
         """
         jobs = self.jobs.get(job.round, [])
         if self._is_doubted(job):
@@ -126,6 +126,6 @@ def _may_go_on(job: Job, view: StageView) -> bool:
     """Whether a stage whose jobs have all ended is submitted again for the remaining tasks."""
     status = job.status
     if status.in_doubt:
-        return False  # it has failed
+        return False  # the stage has failed
     is_left = status.reason == NOTHING_LEFT or outcome_of(status) is JobOutcome.PART_DONE or bool(job.giving_up)
     return (is_left or ran_out(status)) and view.resubmissions < MAX_ROUNDS
