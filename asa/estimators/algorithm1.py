@@ -39,7 +39,7 @@ class LearningRate:
     Parameters
     ----------
     initial
-        Gamma of round 1, above 0.
+        The value of round 1, above 0.
     decay
         The exponent of the round, at least 0; 0 for a constant gamma.
 
@@ -57,7 +57,7 @@ class LearningRate:
             raise InputError("gamma must be positive and must not increase", hint="Give initial > 0 and decay >= 0.")
 
     def at(self, round_number: int) -> float:
-        """Give gamma of a round; rounds count from 1."""
+        """Return gamma of a round, counted from 1."""
         return float(self.initial / round_number**self.decay)
 
 
@@ -80,7 +80,7 @@ class Asa:
     learning_rate
         The sequence gamma_t.
     seed
-        Of the random generator; the same seed and observations give the same predictions on any machine.
+        Seed of the random generator; the same seed and observations give the same predictions on any machine.
 
     Attributes
     ----------
@@ -128,8 +128,9 @@ class Asa:
         self.rounds = 0
         self.observations = 0
         self._log_weights = np.full(m, -np.log(m))
-        self._round_losses: dict[int, float] = {}  # l_t: the open round, which may stay open for long; others lost 0
-        self._total_losses = [0.0] * m  # over all rounds; what the greedy policy looks at
+        # l_t of the open round, which may stay open for long; 0 for alternatives that are not in it
+        self._round_losses: dict[int, float] = {}
+        self._total_losses = [0.0] * m  # over all rounds; the greedy policy chooses by these
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._cumulative = self._cumulate()
 
@@ -145,7 +146,7 @@ class Asa:
         return Prediction(float(self.alternatives_s[chosen]), chosen)
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
-        """Score a prediction with the observed wait (line 5), and update the weights when the round is full (7).
+        """Score a prediction with the observed wait (line 5); update the weights if the round is full (line 7).
 
         O(m) for default and greedy; O(repetitions log m) for tuned, and O(m) for each round that it ends.
 
@@ -173,7 +174,7 @@ class Asa:
             self._replay(losses)
 
     def distribution(self) -> Distribution:
-        """Return what `predict` draws from: p over the alternatives, or the greedy policy's one choice."""
+        """Return the distribution of `predict`: p over the alternatives, or the single choice of the greedy policy."""
         if self.policy == "greedy":
             certain = np.zeros(len(self.alternatives_s))
             certain[self._best()] = 1.0
@@ -181,7 +182,7 @@ class Asa:
         return Distribution(self.alternatives_s, np.exp(self._log_weights))
 
     def quantiles_s(self, levels: Sequence[float]) -> tuple[float, ...]:
-        """Give the shortest alternatives that are not exceeded with these probabilities, in seconds. O(log m) each."""
+        """Return the smallest alternatives not exceeded with these probabilities, in seconds. O(log m) each."""
         if self.policy == "greedy":
             return (float(self.alternatives_s[self._best()]),) * len(levels)
         return tuple(self.alternatives_s[self._cumulative.searchsorted(levels)].tolist())
@@ -199,7 +200,7 @@ class Asa:
             "log_weights": self._log_weights.tolist(),
             "round_losses": [self._round_losses.get(index, 0.0) for index in range(len(self.alternatives_s))],
             "total_losses": list(self._total_losses),
-            # 128-bit integers, as text because other readers of JSON round them
+            # 128-bit integers as text, because other readers of JSON round them
             "generator": {"state": str(generator["state"]), "inc": str(generator["inc"])},
         }
 
@@ -242,16 +243,16 @@ class Asa:
         return made
 
     def _best(self) -> int:
-        """Tell which alternative has the least loss, the first among equals."""
+        """Return the alternative with the smallest loss, the first of equal ones."""
         return self._total_losses.index(min(self._total_losses))
 
     def _cumulate(self) -> NDArray[np.float64]:
         total: NDArray[np.float64] = np.add.accumulate(np.exp(self._log_weights))
-        total /= total[-1]  # so that the last is exactly 1, and no number drawn is beyond it
+        total /= total[-1]  # so that the last is exactly 1, and no drawn number exceeds it
         return total
 
     def _suffer(self, chosen: Sequence[int], losses: Sequence[float]) -> int:
-        """Charge alternatives with their losses in turn, until that ends the round; return how many were charged."""
+        """Add losses to alternatives in turn, until this ends the round; return how many were added."""
         open_round, total = self._round_losses, self._total_losses
         for index, alternative in enumerate(chosen):
             loss = losses[alternative]
@@ -275,7 +276,7 @@ class Asa:
         self._cumulative = self._cumulate()
 
     def _replay(self, losses: Sequence[float]) -> None:
-        """Draw `repetitions` alternatives from p and update each; p changes whenever a round ends on the way."""
+        """Draw `repetitions` alternatives from p, and update each. p changes whenever a round ends meanwhile."""
         uniforms = self._rng.random(self.repetitions)
         done = 0
         while done < len(uniforms):

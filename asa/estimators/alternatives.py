@@ -42,7 +42,7 @@ def validated(alternatives_s: tuple[float, ...]) -> NDArray[np.float64]:
 
 
 def nearest(alternatives_s: NDArray[np.float64], wait_s: float) -> int:
-    """Return the index of the alternative closest to a wait, in seconds as in the paper; of a tie, the shorter.
+    """Return the index of the alternative closest to a wait, in seconds as in the paper; the shorter if two tie.
 
     O(log m).
 
@@ -69,8 +69,8 @@ def nearest(alternatives_s: NDArray[np.float64], wait_s: float) -> int:
 def closest_losses(alternatives_s: NDArray[np.float64], observation: WaitObservation) -> NDArray[np.float64]:
     """Return the loss of each alternative for an observed wait: 0 for the closest, 1 for all others (equation 3).
 
-    For a censored observation only certain losses count: with an upper bound, alternatives above the one closest to it
-    are wrong, and those up to it may be right, so they lose nothing; with a lower bound it is the other way round.
+    For a censored observation only certain losses count. With an upper bound, alternatives above the one closest to it
+    are wrong; those up to it may be right, so they lose nothing. With a lower bound it is the other way round.
     """
     losses = np.ones(len(alternatives_s))
     best = nearest(alternatives_s, observation.wait_s)

@@ -1,4 +1,4 @@
-"""What a client knows of queue waits: an estimator a system, fed by its own jobs, by the queue, and by a store."""
+"""The learned queue waits of a client: an estimator for each system, fed by its own jobs, the queue, and a store."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class OwnJob:
     job
         The job.
     forecast
-        The one that was used, if any.
+        The forecast that was used, if any.
     ticket
-        The estimator's.
+        The estimator's identifier of the job.
     """
 
     job: QueuedJob
@@ -63,7 +63,7 @@ class OwnJob:
 
 
 class Outcome(NamedTuple):
-    """A forecast, and the wait that came true."""
+    """A forecast, and the observed wait."""
 
     job: QueuedJob
     forecast: WaitForecast
@@ -78,13 +78,13 @@ class WaitBank:
     estimator
         Name of an installed estimator (`asa list`), or a function that makes one.
     seed
-        Of the estimators' random numbers.
+        Seed of the estimators' random numbers.
     machine_cores
         Cores of the machine, for estimators that simulate it; 0 if not known.
     user
-        Owner of this client's jobs. If not given: the login name with a store, as that may be shared.
+        Owner of this client's jobs. By default the login name if there is a store, since users may share it.
     store
-        Where observations are stored, and those of other processes read; the latest 20,000, or 3000 without numba, are
+        Where observations are stored, and those of other processes are read. The latest 20,000 (3000 without numba) are
         learned at once.
 
     Attributes
@@ -134,11 +134,11 @@ class WaitBank:
             self.take(store.read(max_records()))
 
     def __iter__(self) -> Iterator[str]:
-        """Systems that something was learned of."""
+        """Iterate over the systems of which waits were learned."""
         return iter(sorted(self._estimators))
 
     def __getitem__(self, system: str) -> WaitEstimator:
-        """Return the estimator of a system, making it if there is none yet."""
+        """Return the estimator of a system; make it at first use."""
         estimator = self._estimators.get(system)
         if estimator is None:
             digest = hashlib.sha256(f"{self.seed} {system}".encode()).digest()
@@ -147,18 +147,19 @@ class WaitBank:
         return estimator
 
     def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0, *, store: WaitStore | None = None) -> None:
-        """Use an estimator of a system that has already learned.
+        """Use an estimator that has already learned waits of a system.
 
         Parameters
         ----------
         system
-            Which.
+            The system.
         estimator
             The estimator; it will be changed.
         learned
-            How many waits it has learned.
+            Number of waits that it has learned.
         store
-            The store from which it has learned them, read so far; new observations go there.
+            The store from which it has learned them, at the position up to which it was read. New observations go
+            there.
         """
         if store is not None:
             self.store = store
@@ -198,12 +199,12 @@ class WaitBank:
         return together(self[_the_one(systems, "requests")], [self._as_kept(job) for job in jobs], samples)
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
-        """Sample when the jobs of several plans have their cores, in the same futures; see `PlanEstimator`.
+        """Sample when the jobs of several plans start, in the same sampled futures; see `PlanEstimator`.
 
         Parameters
         ----------
         plans
-            The plans, of which one will be followed; all on one system.
+            The plans, one of which will be followed; all on one system.
         samples
             Upper bound of the number of futures.
 
@@ -218,7 +219,7 @@ class WaitBank:
 
     @contextmanager
     def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
-        """Predict, inside this context, as if a pending job of this client were withdrawn; see `ReplacingEstimator`.
+        """Within this context, predict as if a pending job of this client were withdrawn; see `ReplacingEstimator`.
 
         Yields None if the job is not pending, or the estimator does not see the queue.
         """
@@ -230,16 +231,16 @@ class WaitBank:
             yield None if sampled is None else lambda one, other: sampled(self._as_kept(one), self._as_kept(other))
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
-        """Note that a job of this client waits from now on."""
+        """Record that a job of this client is pending from now on."""
         job = self._as_kept(job)
         return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
 
     def observe(
         self, own: OwnJob, observation: WaitObservation, *, token: str = "", word_s: float | None = None
     ) -> None:
-        """Learn the observation of a wait of this client's, and store it; with a token, only once.
+        """Learn and store the observation of a wait of this client; with a token, only once.
 
-        `word_s`: the batch system's own estimate when the job was submitted.
+        `word_s`: the batch system's own estimate of the wait at submission.
         """
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
@@ -252,7 +253,7 @@ class WaitBank:
         waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]],
         words_s: Mapping[str, float] = MappingProxyType({}),
     ) -> int:
-        """Store waits of this client's, each with its token, unless they are there; return how many were not.
+        """Store waits of this client, each with its token, unless they are stored; return how many were added.
 
         For use after a crash, when an observation may or may not have reached the store.
         `words_s`: by token, the batch system's own estimates.
@@ -281,15 +282,15 @@ class WaitBank:
         return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=name, word_s=word_s)
 
     def ended(self, own: OwnJob, run_s: float) -> None:
-        """Note that a started job of this client ended."""
+        """Record that a started job of this client has ended."""
         self[own.job.system].ended(own.ticket, run_s)
 
     # ------------------------------------------------------------------ everybody's
 
     def follow(self, events: Iterable[QueueEvent]) -> int:
-        """Learn from a site's events of all users' jobs; return how many waits became known.
+        """Learn from a site's events of the jobs of all users; return how many waits became known.
 
-        A job whose submission was never reported is skipped.
+        A job is skipped if its submission was not reported.
         """
         known = 0
         for event in events:
@@ -297,7 +298,8 @@ class WaitBank:
                 if event.job is not None:
                     job = self._as_kept(event.job)
                     if (before := self._queue.pop(event.key, None)) is not None:
-                        self[before[0].system].withdrawn(before[1])  # requeued, or its number was given out again
+                        # it was requeued, or another job has its number now
+                        self[before[0].system].withdrawn(before[1])
                     self._queue[event.key] = job, self[job.system].submitted(job)
             elif event.what == "ended":
                 if (ran := self._running.pop(event.key, None)) is not None:
@@ -313,7 +315,7 @@ class WaitBank:
         return known
 
     def lose_sight(self) -> None:
-        """Forget which jobs wait in the queue that was followed, as when another is looked at, not what was learned."""
+        """Forget the pending jobs of the queue that was followed, but not learned waits; for a change of the queue."""
         for job, ticket in self._queue.values():
             self[job.system].withdrawn(ticket)
         for job, ticket, _ in self._running.values():
@@ -329,7 +331,7 @@ class WaitBank:
         history
             The jobs.
         most
-            Upper bound; the latest are taken.
+            Upper bound of the number of jobs; the latest are taken.
         """
         records = list(history_records(history, most=most))
         if self.store is not None:
@@ -338,23 +340,23 @@ class WaitBank:
         return len(records)
 
     def refresh(self) -> int:
-        """Learn what other processes have put into the store since the last look; return how many waits."""
+        """Learn the waits that other processes have stored since the last call; return how many."""
         news = self.store.news() if self.store is not None else []
         self.take(news)
         return len(news)
 
     def outcomes(self, system: str) -> Sequence[Outcome]:
-        """Return a system's latest forecasts with the observed waits, oldest first; at most 1000."""
+        """Return a system's latest forecasts with the observed waits, the oldest first; at most 1000."""
         return tuple(self._outcomes.get(system, ()))
 
     def _as_kept(self, job: QueuedJob) -> QueuedJob:
-        """Name a job's user as the store does, so that what is read from it is known to be the same user's."""
+        """Give a job's user the name that the store uses, so that stored jobs of this user are recognized."""
         if self.store is None or not job.user:
             return job
         return replace(job, user=user_in_store(job.user))
 
     def take(self, records: Sequence[WaitRecord], *, until_s: float = math.inf) -> None:
-        """Learn a store's records, in order of time until `until_s`, in addition to what was learned before."""
+        """Learn records of a store, in order of time until `until_s`, besides those learned before."""
         systems: dict[str, list[WaitRecord]] = {}
         for record in records:
             systems.setdefault(record.job.system, []).append(record)
@@ -375,20 +377,20 @@ class WaitBank:
 
 
 def login_name() -> str:
-    """Name the user of this process."""
+    """Return the login name of this process's user."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name on this host
+    except (OSError, KeyError):  # the user has no name on this host
         return OWN_USER
 
 
 def max_records() -> int:
-    """Say how many observations of a store are learned at once: what takes about a second, or some without numba."""
+    """Return how many stored observations are learned at once: about a second's worth; fewer without numba."""
     return _MAX_RECORDS if find_spec("numba") is not None else _MAX_IF_SLOW
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> Iterator[WaitRecord]:
-    """Make records of a history's jobs, one by one: of very many there is no memory for all."""
+    """Yield records of a history's jobs one by one, since very many would not fit into memory."""
     first = 0 if most is None else max(0, len(history) - most)
     place = system or history.system
     users, partitions = [*history.users, ""], [*history.partitions, ""]
@@ -413,20 +415,20 @@ def replay(
     until_s: float = math.inf,
     run_s: Sequence[float] = (),
 ) -> list[WaitForecast]:
-    """Replay waits to an estimator in order of time; each becomes known only when it is over.
+    """Feed waits to an estimator in order of time; each becomes known only when it is over.
 
     Parameters
     ----------
     estimator
-        It is changed.
+        The estimator; it learns the waits.
     jobs
-        In order of submission.
+        The jobs, in order of submission.
     observations
         The observation of each.
     until_s
-        Later events are left out: jobs that were pending then stay pending.
+        Later events are left out: jobs that are pending at this time stay pending.
     run_s
-        How long each ran, for estimators that see the queue; negative if not known.
+        How long each job ran, for estimators that see the queue; negative if not known.
 
     Returns
     -------
@@ -439,7 +441,8 @@ def replay(
     runs = np.array(run_s, dtype=np.float64)
     ran = np.flatnonzero((runs >= 0) & np.array([o.kind == "exact" for o in observations])) if len(runs) else _NONE
     times = np.concatenate([submits, submits + waits, (submits + waits)[ran] + runs[ran]])
-    kinds = np.repeat([0, 1, 2], [count, count, len(ran)])  # what starts at once was not known before
+    # of events at the same time, submissions come first, then starts, then ends
+    kinds = np.repeat([0, 1, 2], [count, count, len(ran)])
     order = np.lexsort((kinds, times))
     forecasts: list[WaitForecast] = [WaitForecast((), 0.0)] * count
     tickets = [0] * count
@@ -457,7 +460,7 @@ def replay(
 
 
 def _the_one(systems: set[str], what: str) -> str:
-    """Give the system that all of them are on; `what` they are, for the message."""
+    """Return the single system of all items; raise otherwise. `what`: the items' name in the message."""
     if len(systems) != 1:
         raise InputError(
             f"{what} on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."

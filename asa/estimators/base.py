@@ -1,4 +1,4 @@
-"""The port of what learns the wait of one job geometry, and the values that cross it."""
+"""The port of estimators that learn the wait of one job geometry, and its values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Distribution(NamedTuple):
     waits_s
         Seconds, ascending, shape (m,).
     probabilities
-        Of each, shape (m,); they add up to 1.
+        The probability of each, shape (m,); they add up to 1.
     """
 
     waits_s: NDArray[np.float64]
@@ -49,8 +49,8 @@ class WaitLearner(Protocol):
     """Learns the waits of one job geometry.
 
     `predict` may be called at any time, also before the first observation. Several predictions may be open at the same
-    time: each is passed to `observe` with its observation. State is plain data, which can be stored and shared; an
-    estimator made from another's state continues exactly where that one was.
+    time: each is passed to `observe` with its observation. The state is plain data, which can be stored and shared. An
+    estimator made from the state of another continues exactly from there.
     """
 
     def predict(self) -> Prediction:
@@ -58,11 +58,11 @@ class WaitLearner(Protocol):
         ...
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
-        """Learn a wait; `prediction` is the one that was acted upon, if there was one."""
+        """Learn a wait. `prediction`: the one that was used for the job, if any."""
         ...
 
     def distribution(self) -> Distribution:
-        """Say what is believed now."""
+        """Return the present distribution of the wait."""
         ...
 
     def state(self) -> dict[str, Any]:

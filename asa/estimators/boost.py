@@ -1,10 +1,4 @@
-"""asa's estimators, blended with boosted trees as a second opinion.
-
-Within the mixture of `asa.estimators.contextual` one more opinion among fifty has no effect. Outside of it, trees with
-its inputs and outputs as features are about as accurate, with other errors: the average of both in the logarithm is
-better than either. Constants were chosen on some logs and confirmed on others; see "Trees as a second opinion" in
-docs/research/forecasts.md.
-"""
+"""asa's estimators, averaged with boosted trees."""
 
 from __future__ import annotations
 
@@ -25,34 +19,35 @@ from asa.estimators.trees import Fitting, Trees, library
 from asa.waits import LEVELS, JobAhead, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
 _VERSION = 2
-_WINDOW = 10_000  # waits that trees are fitted to, the latest
-_FIRST_FIT, _GROWTH, _MORE, _MAX_BETWEEN = 200, 1.15, 50, 1000  # waits known at the first fit, and from one to the next
-_HAND_OVER = 20  # waits that become known between a fit's beginning and the first prediction by it
-_MAX_DECADES = 7.0  # what trees may say
-_SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # of the trees, in blends that compete
-_KEEP = 0.9995  # of what a wait counts for, at each later one
-_AT_FIRST = 200.0  # waits in which trees are taken to have been further off than the estimator, by the following
-_DOUBT, _DOUBT_OF_LEVELS = 0.3, 0.12  # decades of the point prediction, and of the pinball loss of a quantile
-_SHARPNESS = 30.0  # a blend weighs exp(-sharpness x its mean error in decades)
-_SHARPNESS_OF_LEVELS = 100.0  # likewise of a quantile, by its mean pinball loss
-_AT_ONCE = 0.3  # decades: of jobs that the estimator says start at once, blends that are no further say so, too
-_PACE = 0.002  # decades that a quantile moves by for an error of 1 in its coverage
-_WIDEST = 1.0  # decades
+_WINDOW = 10_000  # number of latest waits that trees are fitted to
+# number of waits at the first fit; how it grows until the next
+_FIRST_FIT, _GROWTH, _MORE, _MAX_BETWEEN = 200, 1.15, 50, 1000
+_HAND_OVER = 20  # waits that become known between the beginning of a fit and its first use
+_MAX_DECADES = 7.0  # upper bound of a prediction of the trees
+_SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # weights of the trees in the blends that compete
+_KEEP = 0.9995  # factor on the weight of an error with each later wait
+_AT_FIRST = 200.0  # prior: so many waits at which trees were further off than the estimator by the doubts below
+_DOUBT, _DOUBT_OF_LEVELS = 0.3, 0.12  # in decades, for the point prediction; and in pinball loss, for a quantile
+_SHARPNESS = 30.0  # the weight of a blend is exp(-sharpness x its mean error in decades)
+_SHARPNESS_OF_LEVELS = 100.0  # the same for a quantile, with its mean pinball loss
+_AT_ONCE = 0.3  # in decades: if the estimator predicts an immediate start, blends nearer than this predict it, too
+_PACE = 0.002  # decades by which an offset of a quantile moves for an error of 1 in its coverage
+_WIDEST = 1.0  # in decades: upper bound of these offsets
 _FLOOR = math.log10(FLOOR_S)
-_LOWEST = math.log10(2.0 * FLOOR_S)  # of a wait at the floor, where quantiles are moved
+_LOWEST = math.log10(2.0 * FLOOR_S)  # quantiles are moved in log10(wait + floor); this is the value at the floor
 _LEVELS: Final = np.array(LEVELS)
-_SAID = 2 + 2 * len(LEVELS)  # numbers kept of what was said of a waiting job
-_OF_FORECAST = len(LEVELS) + 3  # features of the trees in addition to the estimator's inputs
+_SAID = 2 + 2 * len(LEVELS)  # numbers kept of the prediction of a pending job
+_OF_FORECAST = len(LEVELS) + 3  # features of the trees besides the estimator's inputs
 
 
 class _Look(NamedTuple):
-    """A job as it was predicted."""
+    """The prediction of a job, with its parts."""
 
-    numbers: NDArray[np.float32]  # what the trees are given
-    of_base: float  # decades
-    of_trees: float  # likewise; nan while there are none
-    of_base_s: tuple[float, ...]  # quantiles
-    stated_s: tuple[float, ...]  # likewise
+    numbers: NDArray[np.float32]  # the features of the trees
+    of_base: float  # of the estimator, in decades
+    of_trees: float  # of the trees, in decades; nan while there are none
+    of_base_s: tuple[float, ...]  # quantiles of the estimator
+    stated_s: tuple[float, ...]  # quantiles that were predicted in the end
 
 
 class BoostedAsa:
@@ -62,24 +57,26 @@ class BoostedAsa:
     quantiles, and the job's request. They predict the median of the wait's logarithm. They are fitted in a thread to
     the last 10,000 waits: first to 200, then again after some tens of further waits, later after 1000. A fit is used
     from the twentieth wait on that becomes known after it began. So predictions depend on the order of events, and not
-    on how long a fit takes: `predict` never waits for one, and `observe` only if these twenty waits come before it
-    ends, as when past jobs are learned.
+    on how long a fit takes. `predict` never waits for a fit; `observe` waits only if these twenty waits come before the
+    fit ends, as when past jobs are learned.
 
     Five blends of the two, from the estimator alone to the trees alone, are averaged with exponential weights by their
-    mean errors over about the last two thousand waits. The estimator's quantiles are shifted towards the trees as well,
-    but each by a share of its own, which is found likewise by the pinball loss of that quantile; then by what each
-    lacked in coverage. Trees that are closer in the middle need not know how long the longest waits are: in deep bursts
-    they do not. Until the first fit, at 200 waits, the result is the estimator's, and it remains near that until it is
-    known how far off trees are, which takes long in a deep burst. Only the estimator learns from censored observations.
+    mean errors over about the last two thousand waits. The estimator's quantiles are shifted towards the trees, too.
+    Each has its own share of the trees, found in the same way from the pinball loss of that quantile. Then each is
+    shifted by its lack of coverage. Each quantile has its own share because trees with a better median may
+    underestimate the longest waits, as they do in deep bursts. Until the first fit, at 200 waits, the result is the
+    estimator's. It stays near that until the errors of the trees are known, which takes long in a deep burst. Only the
+    estimator learns from censored observations.
 
     Notes
     -----
-    A prediction takes 80 microseconds more than the estimator's, a fit of 10,000 waits half a second. A wait takes 0.6
-    KB, all of them at most 6 MB. The same calls give the same forecasts with the same build of LightGBM.
+    A prediction takes 80 microseconds more than the estimator's; a fit of 10,000 waits takes half a second. A wait
+    takes 0.6 KB of memory, all of them at most 6 MB. The same calls give the same forecasts with the same build of
+    LightGBM.
     """
 
     def __init__(self, base: ContextualAsa | QueueAwareAsa, seed: int = 0) -> None:
-        library()  # what is missing is said at once
+        library()  # raises now if LightGBM is missing
         self.base, self.seed = base, seed
         learner = base.learner if isinstance(base, QueueAwareAsa) else base
         self._learner = learner
@@ -102,17 +99,17 @@ class BoostedAsa:
 
     @property
     def sees_queue(self) -> bool:
-        """Whether it wants to know when jobs end."""
+        """Whether it needs to know when jobs end."""
         return isinstance(self.base, QueueAwareAsa)
 
     @property
     def share(self) -> float:
-        """What the trees count for now, from 0 to 1."""
+        """Current weight of the trees in the point prediction, from 0 to 1."""
         return float(_weighed(self._losses, self._judged, _SHARPNESS, _DOUBT))
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """What the trees count for in each of the quantiles."""
+        """Current weights of the trees in the quantiles."""
         return _weighed(self._losses_of_levels, self._judged_levels, _SHARPNESS_OF_LEVELS, _DOUBT_OF_LEVELS)
 
     # ------------------------------------------------------------------ the port
@@ -122,31 +119,32 @@ class BoostedAsa:
         return self._look(job)[0]
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of requests of which one will be submitted, without the trees; see `JointEstimator`."""
+        """Predict the waits of requests, one of which will be submitted; without the trees. See `JointEstimator`."""
         self._last = None
         return self.base.predict_together(jobs, samples)
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
-        """Sample when the jobs of plans have their cores, without the trees; see `PlanEstimator`."""
+        """Sample when the jobs of plans start, without the trees; see `PlanEstimator`."""
         self._last = None
         return plans_together(self.base, plans, samples)
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on."""
+        """Learn that a job is pending from now on."""
         last = self._last
         if last is not None and last[0] is job and (forecast is None or forecast is last[1]):
             _, _, of_base, look = last
         else:
             _, of_base, look = self._look(job)
             if forecast is not None:
-                look = look._replace(stated_s=forecast.quantiles_s)  # what was stated is what has to hold
+                # coverage is judged by the quantiles that were used
+                look = look._replace(stated_s=forecast.quantiles_s)
         self._last = None
         ticket = self.base.submitted(job, of_base)
         self._waiting[ticket] = look
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait."""
+        """Learn the observation of a wait."""
         self._last = None
         self.base.observe(ticket, observation)
         look = self._waiting.pop(ticket)
@@ -169,12 +167,12 @@ class BoostedAsa:
         self._remember(look.numbers, truth)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a started job ran for so long."""
+        """Learn how long a started job ran."""
         self._last = None
         self.base.ended(ticket, run_s)
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits or runs, and learn nothing from it."""
+        """Forget a pending or running job, and learn nothing from it."""
         self._last = None
         self._waiting.pop(ticket, None)
         self.base.withdrawn(ticket)
@@ -182,7 +180,7 @@ class BoostedAsa:
     # ------------------------------------------------------------------ what is said
 
     def _look(self, job: QueuedJob) -> tuple[WaitForecast, WaitForecast, _Look]:
-        """Predict: what is stated, what the estimator alone states, and what all that was made from."""
+        """Return the prediction, the estimator's own prediction, and the parts of both."""
         of_base = self.base.predict(job)
         numbers, middle = self._numbers_of(job, of_base), _decades(of_base.wait_s)
         if self._trees is None:
@@ -205,7 +203,7 @@ class BoostedAsa:
         return numbers
 
     def _moved(self, of_base: WaitForecast, middle: float, shifts: NDArray[np.float64]) -> WaitForecast:
-        """Move the quantiles and, by the last of the shifts, the point prediction."""
+        """Shift the quantiles, and the point prediction by the last of the shifts."""
         times = np.power(10.0, shifts[:-1] + self._offsets)
         moved = np.maximum((np.array(of_base.quantiles_s) + FLOOR_S) * times - FLOOR_S, 0.0)
         return WaitForecast(tuple(np.maximum.accumulate(moved).tolist()), math.pow(10.0, middle + float(shifts[-1])))
@@ -213,7 +211,7 @@ class BoostedAsa:
     # ------------------------------------------------------------------ what is learned
 
     def _remember(self, numbers: NDArray[np.float32], truth: float) -> None:
-        """Keep a wait to fit trees to; begin a fit, or go over to the trees of the last one, if it is time."""
+        """Keep a wait for fitting trees. If it is time, begin a fit, or start to use the trees of the last one."""
         place = self._known % _WINDOW
         if place >= len(self._y):
             more = min(max(_FIRST_FIT, len(self._y)), _WINDOW - len(self._y))
@@ -235,7 +233,7 @@ class BoostedAsa:
     # ------------------------------------------------------------------ its state
 
     def state(self) -> dict[str, Any]:
-        """Return the whole state; waits for a fit that is under way."""
+        """Return the whole state; waits for a fit that is running."""
         held, self._fitting = min(self._known, _WINDOW), self._fitted()
         looks = self._waiting.values()
         numbers = np.array([look.numbers for look in looks], dtype=np.float32).reshape(-1, self._numbers)
@@ -278,21 +276,22 @@ class BoostedAsa:
         return made
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        """Take over a state."""
+        """Restore a state."""
         self._known, self._next_fit, self._due = map(int, state["known"])
         self._trees, self._fitting = (
             None if one is None else Trees.from_state(one, self._numbers) for one in state["trees"]
         )
         self._judged, *losses = map(float, state["judged"])
         self._losses, self._offsets = np.array(losses), np.array(state["offsets"], dtype=np.float64)
-        none = [0.0] * (1 + self._losses_of_levels.size)  # what version 1 knew of them
+        none = [0.0] * (1 + self._losses_of_levels.size)  # version 1 has no losses of quantiles
         self._judged_levels, *losses = map(float, state.get("levels", none))
         self._losses_of_levels = np.array(losses).reshape(self._losses_of_levels.shape)
         self._x, self._y = unpacked(state["x"]), unpacked(state["y"])
         waiting = state["waiting"]
         numbers, said = unpacked(waiting["numbers"]), unpacked(waiting["said"])
         if state["version"] == 1:
-            said = np.concatenate([said, said[:, 2:]], axis=1)  # nearly: what was stated was the estimator's, moved
+            # nearly right: the quantiles were the estimator's, shifted
+            said = np.concatenate([said, said[:, 2:]], axis=1)
         held = min(self._known, _WINDOW)
         shapes: list[tuple[NDArray[Any], tuple[int, ...]]] = [
             (self._losses, (len(_SHARES),)),
@@ -315,7 +314,7 @@ class BoostedAsa:
 
 
 def _weighed(losses: NDArray[np.float64], judged: float, sharpness: float, doubt: float) -> NDArray[np.float64]:
-    """Average the shares by exponential weights; of each column of the losses, where there are several."""
+    """Return the mean of the shares with exponential weights; for each column if there are several."""
     off = (losses.T + _AT_FIRST * doubt * _SHARES).T / (judged + _AT_FIRST)
     weights = np.exp(-sharpness * (off - off.min(axis=0)))
     averages: NDArray[np.float64] = np.asarray(_SHARES @ weights / weights.sum(axis=0))
@@ -323,7 +322,7 @@ def _weighed(losses: NDArray[np.float64], judged: float, sharpness: float, doubt
 
 
 def _above_floor(waits_s: Sequence[float]) -> NDArray[np.float64]:
-    """Take the logarithm in which quantiles are moved: it is even where waits are next to nothing."""
+    """Return the logarithms in which quantiles are moved; near 0 they are nearly linear in the wait."""
     above: NDArray[np.float64] = np.log10(np.add(waits_s, FLOOR_S))
     return above
 
@@ -355,4 +354,4 @@ def boosted_queue_asa(surroundings: Surroundings) -> BoostedAsa:
 
 
 def _seed(surroundings: Surroundings) -> int:
-    return surroundings.seed % 2**31  # as large as LightGBM takes
+    return surroundings.seed % 2**31  # upper bound of LightGBM's seeds

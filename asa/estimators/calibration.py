@@ -1,4 +1,4 @@
-"""Whether stated quantiles hold what they say, and moving them until they do."""
+"""Measures whether predicted quantiles have the coverage of their levels, and moves them until they do."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from asa.errors import InputError, StateError
 from asa.waits import LEVELS
 
 FLOOR_S = 10.0
-"""Waits up to so many seconds are all the same: the job started when the scheduler looked next."""
+"""Waits up to this many seconds count as equal: the job started when the scheduler looked next."""
 
 _N = len(LEVELS)
-_SAME = 1e-9  # relative; two ways of computing one wait may differ by so much
+_SAME = 1e-9  # relative difference of two computations of the same wait
 _ALMOST, _HARDLY = 1 - _SAME, 1 + _SAME
 _BETWEEN = [(low + high) / 2 for low, high in zip((0.0, *LEVELS), (*LEVELS, 1.0), strict=True)]
-"""The middle below each level, and the one above the last."""
+"""Midpoints: between 0 and the first level, between successive levels, and between the last level and 1."""
 
 Kind = Literal["exact", "at_most", "at_least"]
 
@@ -34,15 +34,15 @@ def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
     it, and a level ``tau`` covers it with the share ``(tau - lo) / (hi - lo)``: p40 with a sixth, p60 with five sixths.
 
     Nine levels only show between which two of them an atom begins and ends. It is assumed to begin and end in the
-    middle between these, as in the example. Two cases are known better. Nothing is below the floor, so an atom there
-    has ``lo = 0``. And a forecast with nine equal quantiles claims certainty: ``lo = 0``, ``hi = 1``.
+    middle between these, as in the example. In two cases more is known: no wait is below the floor, so an atom there
+    has ``lo = 0``; and a forecast with nine equal quantiles claims certainty, so ``lo = 0`` and ``hi = 1``.
 
     For a perfect forecast, the mean share at a level equals the level: exactly if there are no atoms, or if each begins
-    and ends in the middle between two levels; else on average over the places of atoms. A single atom shifts it by at
-    most 0.05, or by 0.1 if all nine quantiles are on it but other waits occur too.
+    and ends in the middle between two levels; else on average over the positions of atoms. A single atom shifts it by
+    at most 0.05, or by 0.1 if all nine quantiles are on it but other waits occur too.
 
-    `quantiles_s`: predicted quantiles in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits
-    are: 0 s and 7 s are the same.
+    `quantiles_s`: predicted quantiles in seconds at `LEVELS`, ascending in each row. They are floored at `FLOOR_S`, as
+    the waits are: 0 s and 7 s are equal.
     Returns shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
     Raises `InputError`: the shapes do not fit, something is not a number, or a row does not ascend.
 
@@ -82,7 +82,7 @@ def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
 
 
 def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
-    """Share to which each level covers a wait that the levels ``first <= place < after`` equal."""
+    """Return the share to which each level covers a wait that the levels from `first` to before `after` equal."""
     certain = after - first == _N
     low = 0.0 if certain or at_floor else _BETWEEN[first]
     high = 1.0 if certain else _BETWEEN[after]
@@ -91,7 +91,7 @@ def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
 
 
 def _shares_of_at_most(first: int) -> list[float]:
-    """Return the expected shares for an upper bound of a wait; `first` levels are below that.
+    """Return the expected shares for an upper bound of a wait; `first` levels are below the bound.
 
     The forecast's probability above the bound is distributed over waits below it, in proportion.
     """
@@ -100,7 +100,7 @@ def _shares_of_at_most(first: int) -> list[float]:
 
 
 def _shares_of_at_least(first: int) -> list[float]:
-    """Likewise for a right-censored wait (*at least*)."""
+    """Return the expected shares for a lower bound of a wait; `first` levels are below the bound."""
     below = 0.0 if first == 0 else _BETWEEN[first]
     return [max(0.0, (level - below) / (1.0 - below)) for level in LEVELS]
 
@@ -112,11 +112,11 @@ _SHARES = np.array(
         for floor in (False, True)
     ]
 )
-"""Shares by whether the wait is at the floor, the first level that equals it, and the first that is above it."""
+"""Shares, by whether the wait is at the floor, the first level that equals it, and the first that is above it."""
 
 
 def _errors(shares: Sequence[float]) -> tuple[float, ...]:
-    """How far each level fell short of what it says: what it has to be raised by."""
+    """Return each level less its coverage: positive if the quantile has to rise."""
     return tuple(level - share for level, share in zip(LEVELS, shares, strict=True))
 
 
@@ -129,7 +129,7 @@ _ERRORS: dict[tuple[str, int, int], tuple[float, ...]] = {
 
 
 def shortfalls(stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> tuple[float, ...]:
-    """Return each predicted quantile's level less its coverage of a wait; the mean is 0 for calibrated quantiles.
+    """Return each level less the coverage of a wait by its quantile; the mean is 0 for calibrated quantiles.
 
     `coverage` has the rule for quantiles equal to the wait.
     """
@@ -137,16 +137,16 @@ def shortfalls(stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -
 
 
 _EDGES_S = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
-_STEP = 0.03  # decades for an error of 1
-_FIRST_STEP = 1.0  # divided by the root of what was learned, until it is as small as _STEP
+_STEP = 0.03  # in decades, for an error of 1
+_FIRST_STEP = 1.0  # divided by the root of the number of learned waits, down to _STEP
 _SETTLED = round((_FIRST_STEP / _STEP) ** 2)
-_STATED = 0.8  # share of a step that follows the coverage of what was stated
-_CURRENT = 1 - _STATED  # and of what would be stated now
-_FAR = 100.0  # times the wait; quantiles that far beyond it are not carried further for what was once stated
+_STATED = 0.8  # share of a step that follows the coverage by the quantiles at submission
+_CURRENT = 1 - _STATED  # share that follows the coverage by the present quantiles
+_FAR = 100.0  # ratio to the wait: quantiles beyond it do not move further for the former share
 _STEPS_OF_STATED = {key: tuple(10 ** (_STEP * _STATED * error) for error in each) for key, each in _ERRORS.items()}
 _STEPS_OF_CURRENT = {key: tuple(10 ** (_STEP * _CURRENT * error) for error in each) for key, each in _ERRORS.items()}
-_WIDEST = 1e5  # no factor is larger, and none smaller than one over it
-_BELOW_FLOOR = 0.01  # nor does a factor carry a quantile further below the floor than to this share of it
+_WIDEST = 1e5  # upper bound of a factor; the lower bound is one over it
+_BELOW_FLOOR = 0.01  # ratio to the floor: a factor moves no quantile below this
 
 
 class Calibrator:
@@ -155,24 +155,24 @@ class Calibrator:
     Each level has a factor on the point predictions, and another one for each decade of these, because predictions of 0
     s have other errors than those of a day. When a wait becomes known, each factor moves along the subgradient of the
     pinball loss of log seconds: up by a step times the level if the wait was not covered, down by a step times 1 minus
-    the level if it was. So no distribution is assumed, and a change of regime is followed. As each step is an error of
-    coverage, the errors' sum is bounded by the factors' total change (as in Gibbs and Candès, "Adaptive conformal
-    inference under distribution shift", 2021, and in the quantile tracking of Angelopoulos, Candès and Tibshirani,
-    "Conformal PID control for time series prediction", 2023). Steps shrink with the root of the number of waits, down
-    to a constant. The following rules depart from that, so the guarantee holds only approximately; on real logs the
-    coverage of p50 and p90 is within 0.03 of their levels.
+    the level if it was. So no distribution is assumed, and the factors follow a change of regime. As each step is an
+    error of coverage, the errors' sum is bounded by the factors' total change (as in Gibbs and Candès, "Adaptive
+    conformal inference under distribution shift", 2021, and in the quantile tracking of Angelopoulos, Candès and
+    Tibshirani, "Conformal PID control for time series prediction", 2023). Steps shrink with the root of the number of
+    waits, down to a constant. The following rules depart from that, so the guarantee holds only approximately; on real
+    logs the coverage of p50 and p90 is within 0.03 of their levels.
 
     Waits become known late and in bursts. If only the coverage by the present factors counted, errors made in the
     meantime would never be corrected: while a queue grows, too few waits would be covered. If only the coverage by the
     quantiles predicted at submission counted, as in these papers, a burst of a hundred waits with equal predictions
     would move the factors by a hundred steps. So four fifths of each step follow the quantiles predicted at submission,
-    one fifth the present ones; and the former part does not move a quantile further that is already a hundred times the
-    wait, or a hundredth of it.
+    and one fifth follows the present ones. The former part does not move a quantile further that is already a hundred
+    times the wait, or a hundredth of it.
 
-    Coverage is that of `coverage`, so many waits at the floor do not keep quantiles up. Near any other atom the
+    Coverage is computed by `coverage`, so many waits at the floor do not keep quantiles up. Near any other atom the
     quantiles alternate by a step, and those of several levels may be wrong by some hundredths. For a censored wait the
     forecast's own distribution is used: with a lower bound, the probability below it is distributed over waits above
-    it, in proportion; with an upper bound the other way round.
+    it, in proportion; with an upper bound, that above it over waits below it.
 
     `spread`: decades from p10 to p90 around a point prediction before anything is learned, such as 1.6.
 
@@ -196,19 +196,20 @@ class Calibrator:
         self._learned = [0] * len(self._factors)
 
     def around(self, point_s: float) -> tuple[float, ...]:
-        """State quantiles around a point prediction."""
+        """Return quantiles around a point prediction."""
         base = max(point_s, FLOOR_S)
         return tuple(sorted([base * factor for factor in self._factors[bisect_left(_EDGES_S, point_s)]]))
 
     def observe(self, point_s: float, stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> None:
-        """Learn how long the wait was for which quantiles had been stated."""
+        """Learn a wait, given the quantiles that were predicted for it."""
         place = bisect_left(_EDGES_S, point_s)
-        factors = self._factors[place]  # ordered like the quantiles, in place of nine products
+        factors = self._factors[place]  # sorted like the quantiles, so nine products are saved
         base = max(float(point_s), FLOOR_S)
         now = _position(factors, wait_s / base, FLOOR_S / base, kind)
         then = _position(stated_s, wait_s, FLOOR_S, kind)
         learned = self._learned[place] = self._learned[place] + 1
-        apart = then[1] > now[2] or then[2] < now[1]  # some levels missed on one side, and would now on the other
+        # some levels missed on one side at submission, and would miss on the other side now
+        apart = then[1] > now[2] or then[2] < now[1]
         if learned > _SETTLED and not apart:
             pairs = zip(factors, _STEPS_OF_STATED[then], _STEPS_OF_CURRENT[now], strict=True)
             moved = [factor * one * other for factor, one, other in pairs]
@@ -229,7 +230,7 @@ class Calibrator:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Calibrator:
-        """Make one that continues bit for bit where the one that gave `state` stood."""
+        """Return a calibrator that continues bit for bit from the `state` of another."""
         made = cls()
         try:
             factors = [[float(factor) for factor in each] for each in state["factors"]]
@@ -244,7 +245,7 @@ class Calibrator:
 
 
 def _paid(then: tuple[str, int, int], current: Sequence[float], wait: float) -> Sequence[float]:
-    """Errors of what was stated, less those that the quantiles of now have paid for: they are far beyond the wait."""
+    """Return the errors at submission, less those of levels whose present quantiles are far beyond the wait."""
     errors = list(_ERRORS[then])
     for level in range(bisect_right(current, wait * _FAR), then[1]):
         errors[level] = min(errors[level], 0.0)
@@ -262,9 +263,10 @@ def _sound(factors: Sequence[float]) -> bool:
 
 
 def _position(quantiles: Sequence[float], wait: float, floor: float, kind: Kind) -> tuple[str, int, int]:
-    """Return the place of a wait among ascending quantiles, and which equal it: the key of its errors."""
+    """Return the position of a wait among ascending quantiles, and which of them equal it: the key of its errors."""
     if wait <= floor:
         if kind == "at_least":
-            return "at_least", 0, 0  # it says nothing
-        return "floor", 0, bisect_right(quantiles, floor)  # nothing is below the floor, so at most it is exactly it
+            return "at_least", 0, 0  # such a bound gives no information
+        # no wait is below the floor, so an upper bound at the floor is an exact wait
+        return "floor", 0, bisect_right(quantiles, floor)
     return kind, bisect_left(quantiles, wait * _ALMOST), bisect_right(quantiles, wait * _HARDLY)

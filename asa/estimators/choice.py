@@ -1,4 +1,4 @@
-"""Which estimator is best with what is visible of a queue."""
+"""Chooses the best estimator for what a user can see of the queue."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from asa.estimators.stored import user_in_store
 from asa.waits import QueueEvent
 
 AUTO = "auto"
-"""Stands for the best with what is visible."""
+"""Name that means: the best estimator for what is visible."""
 BLIND, SEEING = "asa", "asa-queue"
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatorChoice:
-    """An estimator, and why it was taken."""
+    """An estimator, and why it was chosen."""
 
     name: str
-    why: str  # half a sentence
+    why: str  # a clause
 
 
 def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
-    """Choose an estimator by what a look at the queue showed.
+    """Choose an estimator by the events that a look at the queue returned.
 
-    If others' jobs are visible, simulating the queue is more accurate from the first job on, however little was
-    learned.
+    If jobs of other users are visible, simulating the queue is more accurate from the first job on, even if few waits
+    were learned.
 
-    `own`: the user's name, plain or as a store keeps it. A job without a user's name counts as another's, as a backend
-    leaves out those of its own client.
+    `own`: the user's name, plain or as a store keeps it. A job without a name of a user counts as another user's, since
+    backends leave out the jobs of their own client.
     """
     if not any(user_in_store(event.job.user) != user_in_store(own) for event in events if event.job is not None):
         return EstimatorChoice(BLIND, "the site shows no jobs of other users")

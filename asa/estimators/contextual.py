@@ -1,8 +1,8 @@
 """asa's estimator: exponential weights over alternatives, given a job's features and the queue's state.
 
 Algorithm 1 keeps one weight for each alternative and geometry, learns only the loss of the alternative that it tried,
-and counts all alternatives but the closest as equally wrong. This estimator keeps the idea that an alternative's
-probability is the exponential of its log-weight, which changes by its loss, and improves the rest: see `ContextualAsa`.
+and counts all alternatives but the closest as equally wrong. In this estimator, too, an alternative's probability is
+the exponential of a log-weight, which changes by its loss. The rest is improved: see `ContextualAsa`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate
 _LEARNED = ("net", "top", "profiles", "scalars", "track")
 _PAST = ("past_x", "past_e", "past")
 PARTS: Final = ("own", "experts", "waiting", "users", "network", "ages")
-"""What an ablation can leave out."""
+"""Parts that an ablation can leave out."""
 
 _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.0005, 0.0025, 0.9995, 0.1, 0.01, 0.001
 _LOSS_PER_PLACE = 0.25
-"""What an alternative's log-weight in `alone` loses for each place that it was off."""
+"""Loss of an alternative's log-weight in `alone` for each alternative between it and the true one."""
 _ALONE_SHARE = 0.01
 _MAX_KINDS = 100_000
 
@@ -45,7 +45,7 @@ _TYPES: dict[str, type[np.generic]] = dict.fromkeys(("active", "links", "named",
 
 
 def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
-    """Refuse invalid arrays, since the kernels check nothing.
+    """Refuse invalid arrays, since the kernels do not check indices.
 
     Raises `StateError`: a wrong type, a nan, or an index out of range.
     """
@@ -74,7 +74,7 @@ def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
 
 
 def _is_past(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether the waits that are kept to be learned again are such."""
+    """Whether the waits that are kept for learning again are valid."""
     past, past_e, scalars, own = (arrays[name] for name in ("past", "past_e", "scalars", "own"))
     held = min(int(scalars[k.LEARNED]), k.PAST)
     if past.shape != (held, k.AT_ONCE + 1) or not len(past_e) == len(arrays["past_x"]) == held:
@@ -91,7 +91,7 @@ def _is_past(arrays: Mapping[str, NDArray[Any]]) -> bool:
 
 
 class _Kind:
-    """All jobs of one user that ask for the same: where their groups, and then their own weights, lie in the tables."""
+    """All jobs of one user with the same request: the rows of their groups, and of their own weights, in the tables."""
 
     __slots__ = ("length", "rows", "width")
 
@@ -103,7 +103,7 @@ _CODES: Final = {"exact": k.EXACT, "at_least": k.AT_LEAST, "at_most": k.AT_MOST}
 
 
 def _folded(columns: NDArray[Any], length: int) -> NDArray[Any]:
-    """See the columns of each row as two rows, without a copy."""
+    """Return a view of the columns in which each row is two rows."""
     step, size = columns.strides
     return np.lib.stride_tricks.as_strided(columns, (len(columns), 2, length), (step, length * size, size))
 
@@ -121,24 +121,25 @@ class ContextualAsa:
     - a small *network* whose inputs are the same waits, ages, counts and rates, the job's request and the time of day.
 
     Once a wait is known, all of these take a step down the gradient of the log loss, with full information. Neighbours
-    of the true alternative count as nearly right, so the loss depends on distance; and jobs of a burst, all submitted
-    before anything was learned, have less weight each than single jobs. One step does not learn all from a wait: with
-    each new one, two of the last 4,096, drawn at random, train the profiles and the network once more. All this is
+    of the true alternative count as nearly right, so the loss depends on distance. Jobs of a burst, all submitted
+    before any of their waits was learned, have less weight each than single jobs. One step does not exhaust a wait:
+    with each new one, two of the last 4,096, drawn at random, train the profiles and the network again. All this is
     mixed, by Bayes' rule with a fixed share, with a second learner: exponential weights of the geometry *alone*, under
     a loss that grows with the distance in the logarithm. If each wait is known before the next job is submitted, the
     log loss of the mixture never exceeds that of the better one by more than ``ln 2`` and the cost of the share. As
     waits become known with delay, regret grows with the number of jobs that wait at the same time, as for every such
     learner; `asa evaluate` prints the actual regret.
 
-    Censored observations are used as well, for what is certain: alternatives that are still possible share the credit
-    in proportion to their probabilities. Quantiles are those of the mixture at levels that adapt until each has its
-    coverage (adaptive conformal inference), separately for each class of widths once a hundred of its waits are known.
+    Censored observations are used as well: the alternatives that are still possible share the credit in proportion to
+    their probabilities. Quantiles are those of the mixture at levels that adapt until each has its coverage (adaptive
+    conformal inference), separately for each class of widths once a hundred of its waits are known.
 
-    `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job from
-    outside, such as from a simulation of the visible queue; see `predict`.
-    `closeness`: the reward, in decades of error, if one of the paper's 53 alternatives is the closest both to the point
+    `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), the caller gives with
+    each job, such as from a simulation of the visible queue; see `predict`.
+    `closeness`: the reward, in decades of error, if the same one of the paper's 53 alternatives is closest to the point
     prediction and to the true wait. With 0 the point prediction is the median.
-    `without`: parts of `PARTS` to leave out, for ablations. Without all of them only the geometry alone remains.
+    `without`: parts of `PARTS` to leave out, for ablations. Without all of them, only the learner of the geometry alone
+    remains.
 
     Notes
     -----
@@ -217,7 +218,7 @@ class ContextualAsa:
         self._row(("site",), 0.0, 0.0, 0)
 
     def _prepare(self) -> None:
-        """Make what is neither learned nor kept."""
+        """Make the values that are neither learned nor stored."""
         parts = self._parts_of_model
         parts.rates[:] = _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE, _ALONE_SHARE
         parts.rates[[0, 1, 3]] *= self.learning_rate
@@ -232,11 +233,11 @@ class ContextualAsa:
 
     @property
     def _parts_of_model(self) -> k.Model:
-        """Where things lie in the model; made anew each time, so that a copy of this has none of the original's."""
+        """Views of the model's parts. They are made at each use, so that a copy of this object has its own."""
         return k.model_of(self._model, *self._sizes)
 
     def _kept(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Which of the numbers and experts are used; all, but in an ablation."""
+        """Return which inputs and experts are used: all, except in an ablation."""
         numbers, experts = np.ones(self._sizes[0]), np.ones(self._sizes[1], dtype=np.bool_)
         by_group = numbers[: k.ALIKE].reshape(k.GROUPS, k.PER_GROUP)
         if "users" in self.without:
@@ -255,7 +256,7 @@ class ContextualAsa:
         if "own" in self.without:
             rates[3] = 0.0
         if set(self.without) == set(PARTS):
-            rates[5] = 0.0  # there is no other to share weight with
+            rates[5] = 0.0  # the only learner left shares no weight
         return numbers, experts
 
     def __repr__(self) -> str:
@@ -263,26 +264,26 @@ class ContextualAsa:
 
     @property
     def observations(self) -> int:
-        """Waits known whole that were learned."""
+        """Number of exact waits that were learned."""
         return int(self._model[k.OBSERVED])
 
     @property
     def seen(self) -> NDArray[np.float64]:
-        """What was seen of the job that was predicted last, before anything else happens."""
+        """The inputs of the last predicted job; valid until the next call."""
         seen: NDArray[np.float64] = self._slots[self._free[-1], : self._sizes[0]]
         return seen
 
     @property
     def seen_numbers(self) -> int:
-        """How many numbers are seen of a job."""
+        """Number of a job's inputs."""
         return self._sizes[0]
 
     # ------------------------------------------------------------------ the port
 
     def predict(self, job: QueuedJob, outside: Sequence[float] = ()) -> WaitForecast:
-        """Predict the wait of a job submitted now, that is, at its `submit_s`.
+        """Predict the wait of a job submitted at its `submit_s`, which is the present time.
 
-        `outside`: the opinions in seconds, then the facts, as many as declared at construction.
+        `outside`: the opinions in seconds, then the facts; as many as given to the constructor.
         Raises `InputError`: `outside` has another length, or a number that is not finite.
         """
         if not self._free:
@@ -307,24 +308,25 @@ class ContextualAsa:
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
         """Predict the waits of requests, one of which will be submitted; see `JointEstimator`.
 
-        Forecasts of single requests are made coherent by differences of waits in the same queue, and by the long-run
-        waits of each kind of job; see `asa.estimators.differences`.
+        Forecasts of single requests are made coherent by differences between waits in the same queue, and by the
+        long-run waits of each kind of job; see `asa.estimators.differences`.
         """
         outside = (0.0,) * self._promised
         places = [int(self._kind(job).rows[k.PARTITION]) for job in jobs]
         return self._differences.judge(jobs, [self.predict(job, outside) for job in jobs], places, samples)
 
     def usual_later(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[float, NDArray[np.float64]] | None:
-        """Say when what is known of the queue tells no more, and what is usual then; see `Later`."""
+        """Return when the present queue has no more influence, and the usual waits after that; see `Later`."""
         return self._differences.later(jobs, [int(self._kind(job).rows[k.PARTITION]) for job in jobs], samples)
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None, outside: Sequence[float] = ()) -> int:
-        """Learn that a job waits from now on. Everything that its forecast was made from is kept with it."""
+        """Learn that a job is pending from now on. All inputs of its forecast are kept with it."""
         looked = self._looked
         if looked is None or looked[0] is not job or (forecast is not None and looked[2] is not forecast):
             self.predict(job, outside)
             if forecast is not None:
-                self._model[k.OUT : k.OUT + 9] = forecast.quantiles_s  # what was stated is what has to hold
+                # coverage is judged by the quantiles that were used
+                self._model[k.OUT : k.OUT + 9] = forecast.quantiles_s
         self._looked = None
         kind = self._kind(job)
         slot = self._free.pop()
@@ -334,7 +336,7 @@ class ContextualAsa:
         return self._tickets
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait."""
+        """Learn the observation of a wait."""
         try:
             slot, job, kind = self._waiting.pop(ticket)
         except KeyError:
@@ -350,25 +352,25 @@ class ContextualAsa:
         self._free.append(slot)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Take note of nothing: runs do not matter here."""
+        """Do nothing: run times are not used."""
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits, and learn nothing from it."""
+        """Forget a pending job, and learn nothing from it."""
         if ticket in self._waiting:
-            self.observe(ticket, at_least(0.0))  # which excludes nothing
+            self.observe(ticket, at_least(0.0))  # a bound that excludes nothing
 
     # ------------------------------------------------------------------ its state
 
     def state(self) -> dict[str, Any]:
         """Return the whole state, including pending jobs, as data for JSON.
 
-        Arrays are packed. Before that they take 2 KB a geometry or user, 3 KB a pending job, 0.5 KB for each of the
-        last 4,096 waits, and 90 KB for the rest.
+        Arrays are compressed. Uncompressed they take 2 KB for a geometry or user, 3 KB for a pending job, 0.5 KB for
+        each of the last 4,096 waits, and 90 KB for the rest.
         """
         used, past = len(self._slots) - len(self._free), min(int(self._model[k.LEARNED]), k.PAST)
         slots = {slot: new for new, (slot, _, _) in enumerate(self._waiting.values())}
         order = np.array(list(slots), dtype=np.int64)
-        places = np.full(len(self._slots) + 1, -1, dtype=np.int64)  # the last: nobody
+        places = np.full(len(self._slots) + 1, -1, dtype=np.int64)  # the last entry is for no job
         places[order] = np.arange(used)
         stats = self._stats[: len(self._rows)].copy()
         for column in (k.OLDEST, k.YOUNGEST):
@@ -452,7 +454,7 @@ class ContextualAsa:
         self._waiting = {ticket: (slot, job, self._kind(job)) for slot, (ticket, job) in enumerate(waiting)}
 
     def _waiting_as_kept(self, slots: NDArray[np.float64], tags: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Find the parts of the tables of waiting jobs, under the names by which a state has them."""
+        """Return the parts of the tables of pending jobs, under their names in a state."""
         numbers, experts = self._sizes
         stated = numbers + 2 * k.K
         return {
@@ -471,7 +473,7 @@ class ContextualAsa:
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MAX_KINDS:
-                self._kinds.clear()  # a shortcut to what is in the tables
+                self._kinds.clear()  # it caches row numbers of these tables
             kind = self._kinds[key] = self._new_kind(job)
         return kind
 

@@ -1,6 +1,7 @@
 """The arithmetic of `asa.estimators.contextual`: a job's features, its prediction, and learning.
 
-All is in double precision and a fixed order of operations, so that compiled code and plain Python agree bit for bit.
+All values are in double precision and computed in a fixed order, so that compiled code and plain Python agree bit for
+bit.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from asa.estimators import contextual_plain as plain
 # ------------------------------------------------------------------ the alternatives
 
 K = 64
-"""Alternatives: waits of 10 s, 12 s, 15 s, ... 54 days, in equal steps of the logarithm."""
-FLOOR = 1.0  # log10 of the shortest
+"""Number of alternatives: waits of 10 s, 12 s, 15 s, ... 54 days, in equal steps of the logarithm."""
+FLOOR = 1.0  # log10 of the shortest alternative
 STEP = 0.09
-CELL_EDGES = 52  # between the 53 alternatives of the paper
+CELL_EDGES = 52  # bounds between the 53 alternatives of the paper
 
 # ------------------------------------------------------------------ groups of jobs, and what is kept of each
 
@@ -25,80 +26,82 @@ GROUPS = 8
 SITE, PARTITION, WIDTH, GEOMETRY, USER, USER_WIDTH, USER_GEOMETRY, LENGTH = range(GROUPS)
 
 LAST, FAST, SLOW, STARTED, SUBMITTED, COUNT, OLDEST, YOUNGEST, WIDTH_CLASS, LENGTH_CLASS, IN_PARTITION = range(11)
-# how many wait; seconds from a start to the next, in the mean of the last ten and of the last hundred
+# number of pending jobs; mean seconds from a start to the next, over the last ten and over the last hundred
 QUEUED, GAP, LONG_GAP = range(11, 14)
 STATS = 14
 
 # ------------------------------------------------------------------ what is seen of a job
 
 PER_GROUP = 11
-OF_STARTS, OF_WAITING = 3, 5  # from which column on
-ALIKE = GROUPS * PER_GROUP  # ages and number of what waits and asks for no more
+OF_STARTS, OF_WAITING = 3, 5  # first columns of these inputs
+ALIKE = GROUPS * PER_GROUP  # ages and number of pending jobs that ask for no more
 REQUEST = ALIKE + 3
 CLOCK = REQUEST + 2
 MEDIAN = CLOCK + 3
 CONSTANT = MEDIAN + 1
 SEEN = CONSTANT + 1
-"""Numbers seen of a job; opinions and facts from outside follow."""
+"""Number of a job's inputs; opinions and facts from outside follow."""
 
-DRAINED = 14  # the first of those that count what waits, one for each group
+DRAINED = 14  # the first of the experts that count pending jobs, one for each group
 REPORTS = DRAINED + GROUPS
-"""Experts that name a wait, in the order of `_look`; opinions from outside follow."""
+"""Number of experts that name a wait, in the order of `_look`; opinions from outside follow."""
 REPORTS_OF_WAITING = (3, 6, 10, 12, 13, *range(DRAINED, REPORTS))
 REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10, *range(DRAINED + USER, DRAINED + USER_GEOMETRY + 1))
 ABSENT = -1
-FIRST_GUESS = 20  # about 600 s, until something is known
+FIRST_GUESS = 20  # about 600 s, until a wait is known
 
 # ------------------------------------------------------------------ a job's own numbers while it waits
 
 HIDDEN = 16
-RECENT = 32  # number of waits of a geometry for the median
-# rows of the table of own weights
+RECENT = 32  # number of waits of a geometry that its median is taken of
+# rows for each entry in the table of own weights
 JOINT, ALONE, WINDOW = range(3)
 
 MIN_LEVEL, MAX_LEVEL = 0.005, 0.99
 DECADES = 1.0
-"""Quantiles at levels beyond these are those at them, moved by so many decades for each 1.0 beyond."""
+"""A quantile at a level beyond these bounds is the one at the bound, moved by so many decades per 1.0 of the excess."""
 WINDING = 0.3
 """How far tracked levels may go below 0 or above 1.
 
-After a regime change very many forecasts, made before it, turn out too short at the same time; the lost coverage is
-then compensated slowly, but for no longer than it takes to return from here."""
+After a change of regime very many forecasts made before it turn out too short at the same time. The lost coverage is
+then compensated slowly, but only for as long as a level needs to return from here.
+"""
 
-# scalars
+# indices of scalars
 NOW_ACTIVE = 0
-TRUST = 1  # of the two: all together, and the geometry alone
+TRUST = 1  # weights of the two learners: all together, and the geometry alone
 OBSERVED = 3
-SINCE = 4  # jobs submitted since anything was learned
-LEARNED = 5  # number of last waits, exact and censored, that are kept
-DRAW = 6  # state of the generator that draws from these
+SINCE = 4  # number of jobs submitted since a wait was last learned
+LEARNED = 5  # number of latest waits, exact and censored, that are kept
+DRAW = 6  # state of the random generator that draws from these
 SCALARS = 7
 
-PAST = 4096  # waits that are kept, to be learned again
-AGAIN, AGAIN_WEIGHT = 2, 0.5  # how many of them with each new one, and how much
-# kept of each: the alternatives that may be true, the rows of own weights, and how many jobs were submitted before it
-# since anything was learned
+PAST = 4096  # number of waits that are kept for learning again
+AGAIN, AGAIN_WEIGHT = 2, 0.5  # how many of them are learned again with each new wait, and with which weight
+# for each kept wait: the alternatives that may be true, the row of its own weights, and how many jobs had been
+# submitted before it since a wait was last learned
 LOW, HIGH, OWN, AT_ONCE = 0, 1, 2, 4
-_MULTIPLIER, DRAWS = 16807.0, 2147483647.0  # of Park and Miller's generator, whose products are exact
+_MULTIPLIER, DRAWS = 16807.0, 2147483647.0  # Park and Miller's generator; its products are exact in double precision
 
 WIDTHS = 32
-"""Classes of widths with levels of their own, in rows of the tracked levels; the site's are in a row behind them."""
-LEARNED_OF = 9  # place behind the nine levels: how many waits moved them
+"""Number of classes of widths with their own levels, in the rows of tracked levels; the site's row follows."""
+LEARNED_OF = 9  # index after the nine levels: number of waits that moved them
 ENOUGH = 100
-"""Waits of a width that are needed before its own levels, which move from the first, take the place of the site's."""
+"""Number of waits after which a width's own levels replace the site's; they move from the first wait on."""
 PACE, CLASS_PACE = 0.002, 0.005
-"""Least step of a tracked level, of the site's and of a width's, which sees fewer waits."""
+"""Smallest step of a tracked level: of the site, and of a width, which has fewer waits."""
 
 
 # ------------------------------------------------------------------ where all that lies
 
-# Each array that a compiled function is given costs a tenth of a microsecond, so they lie in a few: `model`, and for
-# each waiting job a row of `slots`, which has what was seen, both parts of the mixture, what was stated and when it was
-# submitted; and a row of `tags`, which has what experts named, and which jobs are before and behind it in its groups.
+# Each array argument of a compiled function costs a tenth of a microsecond, so there are few: `model`, and a row of
+# `slots` and one of `tags` for each pending job. The row of `slots` has its inputs, both parts of the mixture, its
+# quantiles and its submission. The row of `tags` has the alternatives that experts named, and the previous and next job
+# in each of its groups.
 
 EXACT, AT_LEAST, AT_MOST = range(3)
 MAX_S = 1e7
-_STATED = 10  # the quantiles, and how many jobs were submitted before it since anything was learned
+_STATED = 10  # the quantiles, and how many jobs had been submitted before it since a wait was last learned
 _LINKS = 2 * GROUPS
 
 
@@ -110,22 +113,22 @@ _CELLS = _ALTERNATIVES + CELL_EDGES + 1
 _SCRATCH = _CELLS + 2 * (CELL_EDGES + 1)
 OUT = _SCRATCH + 4 * K
 OUTSIDE = OUT + 10
-# where they lie in a model; behind these, places depend on what else is told of a job from outside
+# offsets in a model; later ones depend on the number of inputs from outside
 
 
 class Model(NamedTuple):
-    """What all geometries have in common, as parts of one array."""
+    """The values that all geometries share, as parts of one array."""
 
     scalars: Any
     rates: Any
-    table: Any  # what an alternative's weight is multiplied by, for each place that it was off
-    track: Any  # levels
-    alternatives: Any  # the paper's
-    cells: Any  # these, and the middles between them, in places
+    table: Any  # factors on an alternative's weight, by its distance from the true one
+    track: Any  # the tracked levels
+    alternatives: Any  # those of the paper
+    cells: Any  # positions of these and of the middles between them, in alternatives
     scratch: Any
     out: Any  # the quantiles and the point prediction
     outside: Any
-    kept_x: Any  # 0 for what an ablation leaves out
+    kept_x: Any  # 0 for inputs that an ablation leaves out, else 1
     kept_e: Any
     net: Any
     top: Any
@@ -133,7 +136,7 @@ class Model(NamedTuple):
 
 
 def model_of(model: Any, numbers: int, experts: int) -> Model:
-    """Find the parts of a model."""
+    """Return views of a model's parts."""
     kept_x = OUTSIDE + numbers - SEEN
     kept_e = kept_x + numbers
     net = kept_e + experts
@@ -162,25 +165,25 @@ _model_of = kernel(model_of)
 
 
 def model_size(numbers: int, experts: int) -> int:
-    """Count the numbers of a model."""
+    """Return the length of a model."""
     of_weights = 2 * (numbers * HIDDEN + (HIDDEN + 1) * K + experts * (2 * K + 1))
     return OUTSIDE + (numbers - SEEN) + numbers + experts + of_weights
 
 
 def slot_sizes(numbers: int, experts: int) -> tuple[int, int]:
-    """Say how long a row of `slots` is, and one of `tags`."""
+    """Return the lengths of a row of `slots` and of `tags`."""
     return numbers + 2 * K + _STATED + 1, experts + _LINKS
 
 
 @kernel
 def _log(wait_s: float) -> float:
-    """Take the decimal logarithm of a wait, floored."""
+    """Return the decimal logarithm of a wait, floored."""
     return math.log10(wait_s) if wait_s > 10.0 else FLOOR
 
 
 @kernel
 def _place(log_wait: float) -> int:
-    """Find the alternative nearest to a wait."""
+    """Return the alternative nearest to a wait."""
     return min(K - 1, max(0, int((log_wait - FLOOR) / STEP + 0.5)))
 
 
@@ -240,7 +243,7 @@ def _look(
         else:
             x[at + 6] = -2.0
             x[at + 7] = -2.0
-        # how long it takes until all that wait have started and this job does, at the rate of late
+        # time until all pending jobs and this one have started, at the latest rate of starts
         queued = stats[row, QUEUED] + 1.0
         drained = _log(queued * stats[source, LONG_GAP])
         x[at + 8] = math.log10(queued) - 1.0
@@ -298,7 +301,7 @@ def _look(
     x[CONSTANT] = 1.0
     opinions = e.shape[0] - REPORTS
     for i in range(outside.shape[0]):
-        if i < opinions:  # a wait in seconds
+        if i < opinions:  # an opinion: a wait in seconds
             wait = _log(outside[i])
             e[REPORTS + i] = _place(wait)
             x[SEEN + i] = _centred(wait)
@@ -310,9 +313,10 @@ def _look(
 def _sum_up_by_loops(
     x: Any, e: Any, own_rows: Any, own: Any, net: Any, top: Any, profiles: Any, hidden: Any, p: Any
 ) -> None:
-    """Log-weights of the alternatives, made probabilities: what all parts say, added up.
+    """Sum the contributions of all parts to the log-weights of the alternatives, and turn them into probabilities.
 
-    Several rows are added in one pass, so that a sum is stored once and not once a row; each in the order of the rows.
+    Several rows are added in one pass, so that a sum is stored once instead of once per row; the order is that of the
+    rows.
     """
     units = net.shape[2]
     numbers = x.shape[0]
@@ -333,7 +337,7 @@ def _sum_up_by_loops(
             hidden[i] *= 0.01
     for k in range(K):
         p[k] = top[0, units, k]
-    for i in range(0, units, 4):  # HIDDEN is a multiple
+    for i in range(0, units, 4):  # HIDDEN is a multiple of 4
         h0, h1, h2, h3 = hidden[i], hidden[i + 1], hidden[i + 2], hidden[i + 3]
         for k in range(K):
             p[k] = p[k] + top[0, i, k] * h0 + top[0, i + 1, k] * h1 + top[0, i + 2, k] * h2 + top[0, i + 3, k] * h3
@@ -385,10 +389,10 @@ def predict(
     slots: Any,
     tags: Any,
 ) -> None:
-    """Predict a job: the mixed probabilities of the alternatives are in `scratch`, what is stated is in `out`.
+    """Predict a job: the probabilities of the alternatives go to `scratch`, the quantiles and the wait to `out`.
 
-    Its features and both parts of the mixture are stored in the rows of `slot`, for when its wait becomes known.
-    `rows`: those of its groups, and behind them the two of its own weights.
+    The inputs and both parts of the mixture are stored in the rows of `slot`, for when the wait becomes known.
+    `rows`: those of the job's groups, then the two of its own weights.
     """
     numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
     m = _model_of(model, numbers, experts)
@@ -406,7 +410,7 @@ def predict(
     _sum_up(x, e, own_rows, own, m.net, m.top, m.profiles, scratch[1], both[0])
     row = own_rows[0]
     together, alone = scalars[TRUST], scalars[TRUST + 1]
-    asleep = stats[rows[GEOMETRY], COUNT] == 0.0  # a geometry that was never seen has nothing to say of its own
+    asleep = stats[rows[GEOMETRY], COUNT] == 0.0  # a geometry without waits has no weights of its own to use
     for k in range(K):
         both[1, k] = both[0, k] if asleep else own[row, ALONE, k]
         scratch[0, k] = together * both[0, k] + alone * both[1, k]
@@ -415,14 +419,14 @@ def predict(
 
 @kernel
 def _decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
-    """Compute the quantiles at the tracked levels, and the point prediction, from the probabilities in `scratch`.
+    """Compute the quantiles at the tracked levels and the point prediction from the probabilities in `scratch`.
 
-    The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that one
-    of the paper's alternatives is the closest both to the wait and to the prediction.
+    The point prediction minimizes the expected error in the logarithm, less `closeness` times the probability that the
+    same one of the paper's alternatives is closest to the wait and to the prediction.
     """
     p = scratch[0]
-    before = scratch[2]  # probability below each alternative
-    sums = scratch[3]  # of p times place
+    before = scratch[2]  # cumulative probability below each alternative
+    sums = scratch[3]  # cumulative sum of probability times position
     width_class = min(WIDTHS - 1, int(width))
     row = width_class if levels[width_class, LEARNED_OF] >= ENOUGH else WIDTHS
     total = 0.0
@@ -443,8 +447,9 @@ def _decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: A
             place += 1
         share = (aim - before[place]) / p[place] if p[place] > 0.0 else 0.5
         share = min(1.0, max(0.0, share))
-        beyond = DECADES * (level - certain)  # the tracked level asks for more than the alternatives can say
-        if place == 0 and beyond <= 0.0:  # the floor's alternative represents all shorter waits; they are spread evenly
+        # excess of the tracked level over the levels that the alternatives can express
+        beyond = DECADES * (level - certain)
+        if place == 0 and beyond <= 0.0:  # the lowest alternative includes all shorter waits; they are spread evenly
             out[i] = 10.0 * share
         else:
             out[i] = 10.0 ** max(FLOOR, FLOOR + STEP * (place - 0.5 + share) + beyond)
@@ -452,7 +457,7 @@ def _decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: A
     best, chosen = math.inf, 0
     below = 0.0
     for a in range(cells.shape[1]):
-        edge = cells[1, a]  # in places
+        edge = cells[1, a]  # as a position among the alternatives
         if a == CELL_EDGES:
             mass_below = total
         else:
@@ -479,7 +484,7 @@ def _decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: A
 
 @kernel
 def enqueue(slot: int, now: float, rows: Any, stats: Any, active: Any, model: Any, slots: Any, tags: Any) -> None:
-    """Let a job wait: it becomes the youngest in each of its groups. The quantiles that were stated are kept."""
+    """Enqueue a job: it becomes the youngest in each of its groups. Its quantiles are stored."""
     numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
     m = _model_of(model, numbers, experts)
     scalars = m.scalars
@@ -536,7 +541,7 @@ def _dequeue(slot: int, rows: Any, stats: Any, active: Any, scalars: Any, tags: 
 
 @kernel
 def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row: int) -> None:
-    """Take a wait into the averages of its groups, and into its geometry's median."""
+    """Update the averages of a wait's groups, and the median of its geometry."""
     for group in range(GROUPS):
         row = rows[group]
         count = stats[row, COUNT]
@@ -551,7 +556,7 @@ def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row:
         else:
             stats[row, FAST] += max(0.3, 1.0 / (count + 1.0)) * (wait - stats[row, FAST])
             stats[row, SLOW] += max(0.04, 1.0 / (count + 1.0)) * (wait - stats[row, SLOW])
-        if group == GEOMETRY:  # RECENT latest waits in a ring, and the same in order
+        if group == GEOMETRY:  # a ring of the latest RECENT waits, and the same waits sorted
             held = int(count)
             turn = held % RECENT
             if held >= RECENT:
@@ -574,9 +579,9 @@ def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row:
 
 @kernel
 def _aim(low: int, high: int, p: Any, target: Any) -> None:
-    """Compute the target probabilities, if the alternatives from `low` to `high` may be true.
+    """Compute target probabilities if one of the alternatives from `low` to `high` is the true one.
 
-    An exact wait is spread a little, as its neighbours are nearly right.
+    An exact wait is spread a little, since its neighbours are nearly right.
     """
     for k in range(K):
         target[k] = 0.0
@@ -609,12 +614,12 @@ def _descend_by_loops(
     rates: Any,
     weight: float,
 ) -> None:
-    """Step down the gradient of the log loss: each part by its share, each number by its own usual size (RMSprop)."""
+    """Step down the gradient of the log loss: each part by its rate, each number by its usual size (RMSprop)."""
     units = net.shape[2]
     keep = rates[2]
     new = 1.0 - keep
     rate, profile_rate = rates[0] * weight, rates[1] * weight
-    for i in range(0, units, 4):  # four sums at a time: each waits for its last addition
+    for i in range(0, units, 4):  # four independent sums, since each addition has to wait for the one before in its sum
         t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
         for k in range(K):
             g = gradient[k]
@@ -668,7 +673,7 @@ def _descend_by_loops(
 
 @kernel
 def _weigh_alone_by_loops(low: int, high: int, own: Any, row: int, table: Any, share: float) -> None:
-    """Exponential weights of one geometry: each alternative loses by its distance; then all share a little."""
+    """Update the weights of one geometry: each alternative loses by its distance, then all share a little."""
     total = 0.0
     for k in range(K):
         off = low - k if k < low else (k - high if k > high else 0)
@@ -682,7 +687,7 @@ def _weigh_alone_by_loops(low: int, high: int, own: Any, row: int, table: Any, s
 def _keep(
     x: Any, e: Any, low: int, high: int, own_rows: Any, at_once: float, place: int, past_x: Any, past_e: Any, past: Any
 ) -> None:
-    """Keep what was seen of a job and what became of its wait."""
+    """Keep the inputs of a job and the observation of its wait, for learning again."""
     for j in range(x.shape[0]):
         past_x[place, j] = x[j]
     for m in range(e.shape[0]):
@@ -722,10 +727,9 @@ def learn(
 ) -> None:
     """Learn an observation of `seconds`; its `kind` is `EXACT`, `AT_LEAST` or `AT_MOST`.
 
-    The rows of `slot` hold the job's features and prediction at submission. Some of the `past` are used again to train
-    what all geometries have in common, as one gradient step does not learn all from a wait. An exact wait is also
-    written into row `noted` of `notes`, those of `asa.estimators.differences`, with its submission `since_s` their
-    origin.
+    The rows of `slot` hold the job's inputs and prediction at submission. Some of the kept waits train the shared parts
+    again, since one gradient step does not exhaust a wait. An exact wait is also written into row `noted` of `notes`,
+    those of `asa.estimators.differences`. `since_s`: its submission, relative to their origin.
     """
     numbers, experts = slots.shape[1] - 2 * K - _STATED - 1, tags.shape[1] - _LINKS
     m = _model_of(model, numbers, experts)
@@ -753,7 +757,7 @@ def learn(
     scalars[SINCE] = 0.0
     if low == 0 and high == K - 1:
         return
-    # jobs that were submitted one after the other, before anything was learned, teach one lesson and not as many
+    # jobs that were submitted one after the other before any was learned are not independent
     weight = 1.0 / math.sqrt(1.0 + forecast[9])
     p = scratch[0]
     target = scratch[2]
@@ -775,7 +779,7 @@ def learn(
         _descend(past_x[i], past_e[i], nobody, own, net, top, profiles, scratch[1], p, scratch[3], rates, much)
     _keep(x, e, low, high, own_rows, forecast[9], int(scalars[LEARNED]) % PAST, past_x, past_e, past)
     scalars[LEARNED] += 1.0
-    # the better predictor gains weight, as in Bayes' rule; then both share a little
+    # the better learner gains weight by Bayes' rule; then both share a little
     together, alone = 1e-9, 1e-9
     for k in range(low, high + 1):
         together += both[0, k]
@@ -792,7 +796,7 @@ def learn(
         scalars[OBSERVED] += 1.0
         width_class = min(WIDTHS - 1, int(width))
         # Levels adapt until the quantiles have their coverage (adaptive conformal inference). If a quantile and the
-        # wait are both at the floor, it covers the wait with a share, as in `calibration.coverage`.
+        # wait are both at the floor, the quantile covers the wait partly, as in `calibration.coverage`.
         at_floor = 0
         for i in range(9):
             if wait <= FLOOR and forecast[i] <= 10.0:

@@ -1,8 +1,8 @@
-"""The three longest loops of `asa.estimators.contextual_kernel` in numpy, for use without numba.
+"""The three slowest loops of `asa.estimators.contextual_kernel` in numpy, for use without numba.
 
-Sums are taken in the loops' order, so that the results are equal bit for bit: numpy adds rows, and `cumsum` adds
-elements, one after the other; its other sums use another order. About 30 times faster than the loops in plain Python,
-and 15 times slower than compiled.
+Sums are taken in the same order as in the loops, so that the results are equal bit for bit: numpy adds rows one after
+the other, and so does `cumsum` with elements; numpy's other sums use another order. This is about 30 times faster than
+the loops in plain Python, and 15 times slower than compiled ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _JOINT, _ALONE = 0, 1
 
 
 def sum_up(x: Any, e: Any, own_rows: Any, own: Any, net: Any, top: Any, profiles: Any, hidden: Any, p: Any) -> None:
-    """See `_sum_up` there."""
+    """See `_sum_up` in the kernel."""
     count = len(p)
     units = net.shape[2]
     hidden[:units] = np.add.reduce(net[0] * x[:, None], axis=0)
@@ -49,7 +49,7 @@ def descend(
     rates: Any,
     weight: float,
 ) -> None:
-    """See `_descend` there."""
+    """See `_descend` in the kernel."""
     count = len(gradient)
     units = net.shape[2]
     rate, profile_rate, own_rate, keep = rates[0] * weight, rates[1] * weight, rates[3] * weight, rates[2]
@@ -77,7 +77,7 @@ def descend(
 
 
 def weigh_alone(low: int, high: int, own: Any, row: int, table: Any, share: float) -> None:
-    """See `_weigh_alone` there."""
+    """See `_weigh_alone` in the kernel."""
     weights = own[row, _ALONE]
     places = np.arange(len(weights))
     weights *= table[np.maximum(np.maximum(low - places, places - high), 0)]

@@ -1,10 +1,10 @@
-"""Observed differences between the waits of different requests, and their long-run waits.
+"""Observed differences between waits of different requests, and the long-run waits of requests.
 
-Forecasts that are made one by one are not coherent: the least of several noisy ones is mostly too low, and a rare kind
-of request is predicted from the times at which others chose to submit it. Two quantities are more stable: how much
-longer a wider or longer job waited than another that was submitted within some hours, which compares jobs in the same
-queue; and the wait of each kind of job over months, where a busy hour with hundreds of submissions counts no more than
-another.
+Forecasts that are made one by one are not coherent: the smallest of several noisy ones is mostly too low, and the
+forecast of a rare kind of request depends on when users happened to submit it. Two quantities are more stable. The
+first is how much longer a wider or longer job waited than another that was submitted within some hours, which compares
+jobs in the same queue. The second is the wait of each kind of job over months, where a busy hour with hundreds of
+submissions counts no more than another.
 """
 
 from __future__ import annotations
@@ -24,69 +24,72 @@ from asa.waits import QueuedJob, WaitForecast
 _T = TypeVar("_T")
 
 KEPT = 8192
-"""Waits that are remembered, the latest."""
+"""Number of latest waits that are remembered."""
 
 COLUMNS = 6
-_SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)  # waits in decades; stated is a mean of quantiles
-_ENOUGH = 200  # waits from which anything is fitted
-_AFTER = 64  # it is fitted anew once so many more are known, or an eighth more
-_LAGS = (1, 3, 10, 30)  # how many submissions lie between two that are compared
+# columns: waits in decades; the forecast as the mean of some quantiles
+_SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)
+_ENOUGH = 200  # number of waits needed for a fit
+_AFTER = 64  # fit again after so many further waits, or an eighth more
+_LAGS = (1, 3, 10, 30)  # numbers of submissions between the two that are compared
 _FAR_LAGS = (1, 3, 10, 30, 100, 300, 1000, 3000)
-_GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # within which waits are compared
+_GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # bounds of the time between two waits that are compared
 _SAME_QUEUE_S = 4 * 3600.0
 _DAY_S = 86_400.0
 _RIDGE, _LONG_RIDGE = 0.01, 0.001
-_LIKE = 0.5  # powers of two in cores within which jobs are compared
-_UNSURE = 1.0  # decades that a wait may be longer than fitted, over the root of the days on which such jobs were seen
-_WIDEST = 10  # the tenth widest job is the widest of which anything is known
-_STATED_AT = (1, 4, 7)  # which quantiles represent a forecast: p20, p50, p80; likewise in `contextual_kernel.learn`
+_LIKE = 0.5  # width of the weights by which jobs of similar cores are counted, in powers of two
+_UNSURE = 1.0  # decades that a wait may be longer than fitted, divided by the root of the number of days with such jobs
+_WIDEST = 10  # rank of the job whose width is the widest that counts as known
+_STATED_AT = (1, 4, 7)  # quantiles that represent a forecast: p20, p50, p80; as in `contextual_kernel.learn`
 _MIDDLES = np.arange(0.05, 1.0, 0.1)
 _SEED = 20_261_124
 
 
 class _Fit(NamedTuple):
-    """What was found in the waits of one place."""
+    """The fit of the waits of one partition."""
 
-    largest: float  # cores, of all jobs seen
-    # cores and walltime in seconds, all but the least and longest hundredth: what is beyond is taken to be as the last
+    largest: float  # the most cores of all jobs
+    # ranges of cores and walltime without extremes (1 % of walltimes, at the ends); requests beyond are treated as at
+    # the end
     within: tuple[NDArray[np.float64], NDArray[np.float64]]
-    step: NDArray[np.float64]  # decades by which a wait differs for each of what a request differs in
-    trust: float  # share of a difference between forecasts that was observed in addition to that
-    usual: NDArray[np.float64]  # decades: the long run's wait, and what it rises by for each
-    spread: NDArray[np.float64]  # decades about it, at `_MIDDLES`
-    alike: float  # correlation of how far off two forecasts of one time are
-    seen: NDArray[np.int64]  # quarters of a doubling of cores, and the days on which such jobs were seen
+    step: NDArray[np.float64]  # decades by which a wait rises for each of the features
+    trust: float  # weight of a difference between forecasts besides the difference between the requests
+    usual: NDArray[np.float64]  # in decades: the long-run wait, and its rise for each of the features
+    spread: NDArray[np.float64]  # in decades around it, at `_MIDDLES`
+    alike: float  # correlation of the errors of two forecasts made at the same time
+    seen: NDArray[np.int64]  # cores in quarters of a doubling, and the days with such jobs
 
 
 class _Usual(NamedTuple):
-    """What is usual at a place."""
+    """The long-run waits of one partition."""
 
     largest: float
     within: tuple[NDArray[np.float64], NDArray[np.float64]]
     usual: NDArray[np.float64]
     spread: NDArray[np.float64]
-    hours: NDArray[np.float64]  # decades: by how much waits differ with the hour and the day; see `_hours`
-    fade_s: float  # in which the correlation of two waits with each other falls to 1/e, beyond what is usual
+    hours: NDArray[np.float64]  # in decades, for each column of `_hours`
+    fade_s: float  # time in which the correlation of two waits falls to 1/e, apart from the long-run differences
 
 
 class Differences:
     """Remembers the latest waits with their forecasts, and makes forecasts of alternatives coherent.
 
-    A wait is written into its row by who learns it: see `asa.estimators.contextual_kernel.learn`. Fitting takes some
+    The caller writes a wait into its row: see `asa.estimators.contextual_kernel.learn`. Fitting takes some
     milliseconds, once for many waits.
     """
 
     def __init__(self) -> None:
         self.rows: NDArray[np.float32] = np.zeros((KEPT, COLUMNS), dtype=np.float32)
-        self.origin_s = math.nan  # times are relative to this: single precision has seconds in months, not in decades
+        # times are relative to this, since single precision resolves seconds over months, but not over decades
+        self.origin_s = math.nan
         self.count = 0
         self._fitted: dict[int, tuple[int, _Fit | None]] = {}
         self._usual: dict[int, tuple[int, _Usual | None]] = {}
 
     def next_row(self, submit_s: float) -> tuple[int, float]:
-        """Make room for a wait that was seen from beginning to end.
+        """Reserve a row for a wait that was observed from beginning to end.
 
-        Returns: the row of `rows` that is to be written, and the job's submission, in seconds since `origin_s`.
+        Returns: the index of the row of `rows`, and the job's submission in seconds since `origin_s`.
         """
         if math.isnan(self.origin_s):
             self.origin_s = submit_s
@@ -96,11 +99,11 @@ class Differences:
 
     @property
     def known(self) -> NDArray[np.float32]:
-        """What is remembered; a view."""
+        """View of the remembered rows."""
         return self.rows[: min(self.count, KEPT)]
 
     def restore(self, rows: NDArray[np.float32], origin_s: float, count: int) -> None:
-        """Continue where another stood. Raises `ValueError`: it does not fit."""
+        """Restore a state. Raises `ValueError`: it is not consistent."""
         if rows.dtype != np.float32 or rows.shape != (min(count, KEPT), COLUMNS) or not np.isfinite(rows).all():
             raise ValueError("differences that do not fit")
         if (rows[:, [_CORES, _WALLTIME]] <= 0).any() or (count and not math.isfinite(origin_s)):
@@ -111,7 +114,7 @@ class Differences:
     def judge(
         self, jobs: Sequence[QueuedJob], forecasts: Sequence[WaitForecast], places: Sequence[int], samples: int
     ) -> JointForecast:
-        """Make samples of forecasts that were made one by one."""
+        """Make joint samples of forecasts that were made one by one."""
         noise, doubt = np.empty((samples, len(jobs))), np.zeros(len(jobs))
         usual = np.full((len(_MIDDLES), len(jobs)), math.nan)
         at = np.array(places)
@@ -130,7 +133,7 @@ class Differences:
         levels = ((np.arange(samples) + 0.5) / samples).tolist()
         stated_at = np.array([[_log(forecast.at(level)) for level in levels] for forecast in forecasts]).T
         ascending = monotone(jobs, stated_at)
-        # in which future a request waits long: by its noise, but that none waits less than one that asks for less
+        # rank the futures of each request by its noise, so that no request waits less than one that asks for less
         place_of = noise.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
         likely = monotone(jobs, np.take_along_axis(ascending, place_of, axis=0)) + 1e-9 * noise
         made = np.empty_like(ascending)
@@ -146,11 +149,11 @@ class Differences:
     def later(
         self, jobs: Sequence[QueuedJob], places: Sequence[int], samples: int
     ) -> tuple[float, NDArray[np.float64]] | None:
-        """Say how long it takes until what is known of the present queue tells no more, and what is usual then.
+        """Predict when the present queue has no more influence, and return the usual waits after that.
 
-        `jobs`: each at the time at which it is to be submitted, by which the hour counts.
-        Returns: seconds, the mean of an exponential distribution; and usual waits in seconds, ascending, shape
-        (samples, jobs). None if too little is known.
+        `jobs`: each with its future time of submission; waits depend on its hour.
+        Returns: the mean in seconds of an exponential distribution; and usual waits in seconds, ascending, shape
+        (samples, jobs). None if too few waits are known.
         """
         levels = (np.arange(samples) + 0.5) / samples
         usual, fades_s, at = np.empty((samples, len(jobs))), 0.0, np.array(places)
@@ -170,7 +173,7 @@ class Differences:
     # ------------------------------------------------------------------ what is found in them
 
     def _fit(self, place: int) -> _Fit | None:
-        """Fit what was remembered of a place; of all places where there is little of it."""
+        """Fit the waits of a partition; those of all partitions if it has few."""
         return self._once(self._fitted, place, _fitted)
 
     def _once(self, made: dict[int, tuple[int, _T | None]], place: int, fit: Callable[[Any], _T]) -> _T | None:
@@ -190,25 +193,25 @@ def _log(wait_s: float) -> float:
 
 
 def _stated(quantiles_s: Sequence[float]) -> float:
-    """Say in decades where a forecast lies."""
+    """Return the mean of the quantiles that represent a forecast, in decades."""
     return sum(_log(quantiles_s[place]) for place in _STATED_AT) / len(_STATED_AT)
 
 
 def _features(cores: NDArray[np.float64], walltime_s: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Tell requests apart: doublings of cores and of walltime, and the part of the widest that was ever seen."""
+    """Return the features of requests: log2 of cores, log2 of walltime, and cores relative to the widest job."""
     return np.stack([np.log2(cores), np.log2(walltime_s), 4.0 * cores / largest], axis=-1)
 
 
 def _unsure(fit: _Fit, cores: float) -> float:
-    """Return by how many decades a kind of job known on few days may wait longer."""
+    """Return by how many decades jobs of a width may wait longer, the more the fewer days had such jobs."""
     quarters, days = fit.seen
-    best = np.zeros(int(days.max()) + 1)  # of each day, the job that is most like this one
+    best = np.zeros(int(days.max()) + 1)  # for each day, the similarity of its most similar job
     np.maximum.at(best, days, np.exp(-(((math.log2(cores) - quarters / 4.0) / _LIKE) ** 2)))
     return _UNSURE / math.sqrt(max(float(best.sum()), 0.5))
 
 
 def _fitted(rows: NDArray[np.float64]) -> _Fit:
-    """Fit waits that are in order of submission."""
+    """Fit rows that are sorted by submission."""
     submit, wait, stated = rows[:, _SUBMIT], rows[:, _WAIT], rows[:, _STATED]
     largest = float(rows[:, _CORES].max())
     asked = _features(rows[:, _CORES], rows[:, _WALLTIME], largest)
@@ -220,7 +223,7 @@ def _fitted(rows: NDArray[np.float64]) -> _Fit:
 
 
 def _usual_of(rows: NDArray[np.float64]) -> _Usual:
-    """Fit what is usual to waits that are in order of submission."""
+    """Fit the long-run waits of rows that are sorted by submission."""
     submit, largest = rows[:, _SUBMIT], float(rows[:, _CORES].max())
     asked = _features(rows[:, _CORES], rows[:, _WALLTIME], largest)
     usual, spread, off, weight = _long_run(submit, asked, rows[:, _WAIT])
@@ -230,16 +233,16 @@ def _usual_of(rows: NDArray[np.float64]) -> _Usual:
 
 
 def _within(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the least and the most cores and walltime of which anything is known."""
+    """Return the smallest and largest cores and walltime that count as known."""
     low, high = np.quantile(rows[:, [_CORES, _WALLTIME]], [0.01, 0.99], axis=0)
-    high[0] = np.sort(rows[:, _CORES])[-_WIDEST]  # they are rare, and wait longest
+    high[0] = np.sort(rows[:, _CORES])[-_WIDEST]  # wide jobs are rare and wait longest
     return low, high
 
 
 def _paired(
     submit: NDArray[np.float64], asked: NDArray[np.float64], wait: NDArray[np.float64], stated: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, float]:
-    """Regress the difference of two waits of the same hours on what the requests, and their forecasts, differ in."""
+    """Regress differences between waits of the same hours on those between the requests and between their forecasts."""
     crowd = np.searchsorted(submit, submit + _SAME_QUEUE_S) - np.searchsorted(submit, submit - _SAME_QUEUE_S) + 1
     firsts, seconds = [], []
     for lag in _LAGS:
@@ -264,9 +267,9 @@ def _paired(
 def _long_run(
     submit: NDArray[np.float64], asked: NDArray[np.float64], wait: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Regress waits on what was asked for; jobs of a width that were submitted within a day share one vote.
+    """Regress waits on the features. Jobs of a width that were submitted within a day share one vote.
 
-    Returns: decades for each of `_features`, and of the spread at `_MIDDLES`; how far each wait is off, and its vote.
+    Returns: the coefficients and the spread at `_MIDDLES`, in decades; the residual of each wait, and its vote.
     """
     weight: NDArray[np.float64] = np.empty(len(submit))
     widths = np.round(asked[:, 0])
@@ -283,13 +286,13 @@ def _long_run(
 
 
 def _hours(submit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tell the hours of a day and the days of a week apart."""
+    """Return features of the hour of the day and the day of the week."""
     turns = 2.0 * math.pi * submit[:, None] / np.array([_DAY_S, 7 * _DAY_S])
     return np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
 
 
 def _fading_s(submit: NDArray[np.float64], off: NDArray[np.float64]) -> float:
-    """Find in how many seconds the correlation of waits with each other falls to 1/e."""
+    """Return the time in seconds in which the correlation of waits falls to 1/e."""
     gaps, products = [], []
     for lag in _FAR_LAGS:
         if lag < len(submit):
@@ -301,9 +304,9 @@ def _fading_s(submit: NDArray[np.float64], off: NDArray[np.float64]) -> float:
         return float(_GAPS_S[0])
     total = np.bincount(bins, np.concatenate(products), minlength=len(_GAPS_S) + 1)[1:-1]
     alike = total / np.maximum(count, 1)
-    weight = np.sqrt(count)  # pairs of one hour are alike
+    weight = np.sqrt(count)  # waits of the same hour are not independent
     middles = np.sqrt(_GAPS_S[1:] * _GAPS_S[:-1])
-    falls = np.exp(-middles / _GAPS_S[:, None])  # for each time in which it may fall so far
+    falls = np.exp(-middles / _GAPS_S[:, None])  # for each candidate time
     size = np.maximum((falls * weight) @ alike, 0.0) / ((falls**2) @ weight)
     wrong = (weight * (alike - size[:, None] * falls) ** 2).sum(axis=1)
     return float(_GAPS_S[int(np.argmin(wrong))])
@@ -323,7 +326,7 @@ _NORMAL = NormalDist()
 
 
 def _noise(jobs: Sequence[QueuedJob], samples: int, alike: float) -> NDArray[np.float64]:
-    """Draw each request's wait relative to the usual one in each future; independent of the other requests."""
+    """Draw how much longer or shorter than usual each request waits in each future, independent of the others."""
     common = np.array([_NORMAL.inv_cdf((i + 0.5) / samples) for i in range(samples)])
     own = [
         np.random.Generator(np.random.PCG64([_SEED, crc32(repr(job).encode())])).standard_normal(samples)

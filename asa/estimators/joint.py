@@ -1,4 +1,4 @@
-"""Waits of several alternative requests at one time, in the same sampled futures."""
+"""Waits of several alternative requests at the same time, in the same sampled futures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from asa.errors import InputError
 from asa.waits import AGED, LEVELS, JobAhead, QueuedJob, WaitEstimator, WaitForecast
 
 SAMPLES = 64
-"""Futures that are sampled, if nothing else is asked for."""
+"""Default number of sampled futures."""
 
 FLOOR_S = 10.0
-"""Waits up to so many seconds are all the same."""
+"""Waits up to this many seconds count as equal."""
 
 _USUAL = 0.4  # weight of long-run waits in a choice, relative to the forecast
 _LEVELS = np.array(LEVELS)
@@ -29,21 +29,21 @@ _SEED = 20_261_129
 class JointForecast:
     """The joint forecast of several requests, one of which will be submitted.
 
-    A row is one sampled future, the same for all requests: the same jobs run for the same time, the same cores become
-    free. So differences between requests are more certain than the waits themselves.
+    A row is one sampled future, the same for all requests: the same jobs run for the same time, and the same cores
+    become free. So differences between requests are more certain than the waits themselves.
 
     Parameters
     ----------
     jobs
-        The requests. Their `submit_s` may differ: to submit now or later is a choice as well.
+        The requests. Their `submit_s` may differ: submitting now or later is a choice as well.
     waits_s
         Sampled waits in seconds, shape (samples, requests); rows are equally likely.
     usual_s
-        Long-run waits of such jobs, shape (any, requests), if known and useful in addition to the samples; a choice
-        takes them into account.
+        Long-run waits of such jobs, shape (any, requests), if they are known and add to the samples. A choice takes
+        them into account.
     doubt
-        Factors on the sampled waits in comparisons, shape (requests,): from observed differences between such requests,
-        and larger for rare kinds of jobs, whose predictions are mostly too short.
+        Factors on the sampled waits in comparisons, shape (requests,). They are learned from observed differences
+        between such requests, and are larger for rare kinds of jobs, whose predictions are mostly too short.
 
     Examples
     --------
@@ -67,18 +67,18 @@ class JointForecast:
         Parameters
         ----------
         place
-            Its place among the requests.
+            Index of the request.
         """
         quantiles = np.quantile(self.waits_s[:, place], _LEVELS).tolist()
         return WaitForecast(tuple(quantiles), quantiles[4])
 
     def for_choice(self, place: int) -> WaitForecast:
-        """Return the waits of one request for a choice: the sampled and the usual ones, both with doubt.
+        """Return the waits of one request for a choice: the sampled and the long-run ones, both with doubt.
 
         Parameters
         ----------
         place
-            Its place among the requests.
+            Index of the request.
         """
         waits_s, weights = self.likely_s[:, place], np.full(len(self.waits_s), 1.0 / len(self.waits_s))
         if self.usual_s is not None:
@@ -112,7 +112,7 @@ class JointForecast:
         Parameters
         ----------
         first, second
-            Places of the requests.
+            Indices of the requests.
         run_s
             How long each of all requests runs, in seconds.
         """
@@ -143,19 +143,19 @@ class JointForecast:
         run_s
             How long each runs, in seconds; without it, the one that starts first is chosen.
         own
-            Place of the user's own request: another is chosen only if it is likely to end before it.
+            Index of the user's own request: another is chosen only if it is likely to end before this one.
         sure
             The probability that this requires.
 
         Returns
         -------
         int
-            Its place.
+            Its index.
 
         Raises
         ------
         InputError
-            There is no such place, or a run time is impossible.
+            There is no such index, or a run time is impossible.
         """
         if own is not None and not 0 <= own < len(self.jobs):
             raise InputError(f"there is no request {own} of {len(self.jobs)}", hint="Give its place, from 0 on.")
@@ -170,7 +170,7 @@ class JointForecast:
         Parameters
         ----------
         places
-            Theirs; one may occur several times.
+            Indices of these requests; an index may occur several times.
         """
         chosen = list(places)
         return replace(
@@ -189,7 +189,7 @@ class JointForecast:
         run_s
             How long each is expected to run, in seconds.
         spreads
-            Spreads of these: standard deviations of the logarithms. They are independent.
+            Standard deviations of the logarithms of these run times, which are independent.
         """
         usual_s = self.usual_s
         if usual_s is not None:
@@ -220,7 +220,7 @@ class JointForecast:
 
 
 def _runs_s(samples: int, run_s: Sequence[float], spreads: Sequence[float]) -> NDArray[np.float64]:
-    """Give samples of run times, log-normal about what is expected, each request's in a fixed order of its own."""
+    """Return samples of run times: log-normal around the expected ones, each request's in its own fixed order."""
     normal = np.array([NormalDist().inv_cdf((number + 0.5) / samples) for number in range(samples)])
     orders = [np.random.Generator(np.random.PCG64(index)).permutation(samples) for index in range(len(run_s))]
     strays = np.stack([normal[order] for order in orders], axis=1)
@@ -235,15 +235,15 @@ def _mean_log(ends_s: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @runtime_checkable
 class JointEstimator(WaitEstimator, Protocol):
-    """An estimator that judges several requests in the same futures."""
+    """An estimator that predicts several requests in the same futures."""
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of requests, one of which will be submitted; nothing changes.
+        """Predict the waits of requests, one of which will be submitted. The state does not change.
 
         Parameters
         ----------
         jobs
-            The requests, of one system; forecasts use what is known now, whenever they are to be submitted.
+            The requests, of one system. Forecasts use what is known now, also for requests to be submitted later.
         samples
             Number of futures.
         """
@@ -252,65 +252,64 @@ class JointEstimator(WaitEstimator, Protocol):
 
 @runtime_checkable
 class PlanEstimator(WaitEstimator, Protocol):
-    """An estimator that sees the queue, and so can let the jobs of a plan take their places in it."""
+    """An estimator that sees the queue, and so can simulate the jobs of a plan in it."""
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
-        """Sample when the jobs of each of several plans have their cores, in the same futures; nothing changes.
+        """Sample when the jobs of several plans start, in the same futures. The state does not change.
 
         Parameters
         ----------
         plans
-            The plans, of which one will be followed, on one system. Jobs of a plan are in an order in which each is
-            after those that it follows.
+            The plans, one of which will be followed, on one system. The jobs of a plan are in topological order.
         samples
             Number of futures.
 
         Returns
         -------
         list of ndarray
-            Of each plan, in seconds from now, shape (samples, jobs). In each future a job takes its place, and its
-            cores, before the next is judged; jobs side by side compete; who comes later than what is known of the queue
-            lasts waits as is usual for the hour and the geometry.
+            For each plan, in seconds from now, shape (samples, jobs). In each future a job takes its place in the
+            queue, and its cores, before the next is simulated; parallel jobs compete. A job that is submitted when the
+            known queue has no more influence has the wait that is usual for the hour and its geometry.
         """
         ...
 
 
 @runtime_checkable
 class Later(Protocol):
-    """An estimator that knows what waits are like when nothing is left of the present queue."""
+    """An estimator that predicts waits for the time when the present queue has no more influence."""
 
     def usual_later(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[float, NDArray[np.float64]] | None:
-        """Say in how many seconds, on average, the present queue tells no more, and what is usual then.
+        """Return the mean time until the present queue has no more influence, and the usual waits after that.
 
         Parameters
         ----------
         jobs
-            Each at the time at which it is to be submitted.
+            The jobs, each with its future time of submission.
         samples
             Number of samples.
 
         Returns
         -------
         tuple, or None
-            Seconds; and waits in seconds, ascending, shape (samples, jobs). None if too little is known.
+            Seconds; and waits in seconds, ascending, shape (samples, jobs). None if too few waits are known.
         """
         ...
 
 
 @runtime_checkable
 class ReplacingEstimator(WaitEstimator, Protocol):
-    """An estimator that sees the queue, and so can say what a pending job's place in it is worth."""
+    """An estimator that sees the queue, and so knows the value of a pending job's place in it."""
 
     def instead_of(
         self, ticket: int
     ) -> AbstractContextManager[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
-        """Predict, inside this context, as if a pending job were withdrawn.
+        """Within this context, predict as if a pending job were withdrawn.
 
-        `ticket`: what `submitted` returned for it.
-        Returns: yields a function of the pending job and of another one to be submitted in its place, both with now as
-        the time of submission. It returns seconds: how much longer the first one waits in its present place, and how
-        long the second one, which is last in the queue; shape (samples, 2), one row for each future. None if the job is
-        not pending.
+        `ticket`: what `submitted` returned for the job.
+        Returns: yields a function of the pending job and of a job to be submitted in its stead, both with the present
+        time as `submit_s`. The function returns seconds, shape (samples, 2), a row for each future: how much longer the
+        first job waits in its present place, and how long the second waits at the end of the queue. Yields None if the
+        job is not pending.
         """
         ...
 
@@ -318,7 +317,8 @@ class ReplacingEstimator(WaitEstimator, Protocol):
 def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
     """Predict the waits of requests, one of which will be submitted, with any estimator.
 
-    If it cannot sample futures, its forecasts are combined level by level: when one request waits long, all do.
+    If the estimator cannot sample futures, its forecasts are combined level by level: if one request waits long, all
+    do.
     """
     if samples < 1:
         raise InputError(f"{samples} futures cannot be sampled", hint="Ask for 1 or more.")
@@ -333,11 +333,12 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
 def plans_together(
     estimator: WaitEstimator, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES
 ) -> list[NDArray[np.float64]]:
-    """Sample when the jobs of plans have their cores, with any estimator; see `PlanEstimator`.
+    """Sample when the jobs of plans start, with any estimator; see `PlanEstimator`.
 
-    If it does not see the queue, a job that is queued before what is known fades waits as it would now, in each future
-    long or short like the others there; of jobs that lie side by side each waits like one that has the cores of those
-    before it, too. Later ones wait as is usual, independent of what was before.
+    If the estimator does not see the queue, a job that is queued while the present queue has influence waits as it
+    would now. In each future it waits as long, relative to its forecast, as the other jobs there. Each of several
+    parallel jobs waits like a job that also has the cores of those before it. Later jobs have usual waits, independent
+    of those before.
     """
     if samples < 1:
         raise InputError(f"{samples} futures cannot be sampled", hint="Ask for 1 or more.")
@@ -358,11 +359,11 @@ def plans_together(
 def usual_of(
     estimator: object, plans: Sequence[Sequence[JobAhead]], samples: int
 ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Sample when nothing is left of what is known of the queue, and how long the jobs of plans wait after that.
+    """Sample when the present queue has no more influence, and the waits of the jobs of plans after that.
 
-    Jobs that follow as many others meet the same queue, and so wait long in the same futures.
+    Jobs with equally many predecessors in a row meet the same queue, and so wait long in the same futures.
 
-    Returns: of each plan, seconds from now, shape (samples,), and waits, shape (samples, jobs).
+    Returns: for each plan, seconds from now, shape (samples,), and waits, shape (samples, jobs).
     """
     at = [replace(one.job, submit_s=one.now_s + max(one.due_s, one.submit_s)) for plan in plans for one in plan]
     found = estimator.usual_later(at, samples) if isinstance(estimator, Later) and at else None
@@ -383,7 +384,7 @@ def usual_of(
 
 
 def _beside(plan: Sequence[JobAhead]) -> list[QueuedJob]:
-    """Give what each job of a plan waits like: with the cores of those before it that follow the same jobs."""
+    """Return for each job of a plan a job with its wait: with the cores of earlier jobs that follow the same jobs."""
     cores: dict[tuple[object, ...], int] = {}
     asked = []
     for one in plan:
@@ -398,7 +399,7 @@ def _played(
     waits_s: NDArray[np.float64],
     later: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Let the jobs of a plan come one after the other; `waits_s` are those of present ones, shape (samples, jobs)."""
+    """Return the starts of the jobs of a plan; `waits_s`: waits if submitted now, shape (samples, jobs)."""
     fades_s, usual_s = later
     starts_s: NDArray[np.float64] = np.zeros((len(waits_s), len(plan)))
     ends_s: NDArray[np.float64] = np.zeros_like(starts_s)
@@ -426,7 +427,7 @@ def _order(salt: int, count: int) -> NDArray[np.intp]:
 
 
 def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make waits increase with cores and walltime, all else equal: each is the mean of its closest increasing bounds.
+    """Make waits increase with cores and walltime: each becomes the mean of its closest increasing bounds.
 
     `decades`: any increasing function of waits, shape (samples, requests). Quadratic in the number of requests.
     """
@@ -434,7 +435,7 @@ def monotone(jobs: Sequence[QueuedJob], decades: NDArray[np.float64]) -> NDArray
     walltime_s = np.array([job.walltime_s for job in jobs])
     place = {key: number for number, key in enumerate(dict.fromkeys(map(_else, jobs)))}
     other = np.array([place[_else(job)] for job in jobs])
-    # [i, j]: i asks for no more than j
+    # [i, j]: request i asks for no more than request j
     below = (cores[:, None] <= cores) & (walltime_s[:, None] <= walltime_s) & (other[:, None] == other)
     highest_below, lowest_above = np.empty_like(decades), np.empty_like(decades)
     for number in range(len(jobs)):

@@ -1,7 +1,7 @@
-"""Caches what was learned from a bank, so that not each process has to read and learn a million waits.
+"""Caches the estimators learned from a bank, so that not each process has to learn a million waits.
 
-The cache is a file of this user's that may be deleted at any time. It depends on the bank's segments: once one of them
-is gone, as after merging or forgetting, everything is learned anew.
+The cache is a file of this user that may be deleted at any time. It depends on the bank's segments: once one of them is
+gone, as after merging or forgetting, all waits are learned again.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from asa.estimators.stored import WaitRecord
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
 _VERSION = 2
-_FEW_BYTES = 16_384  # some dozen waits
+_FEW_BYTES = 16_384  # the size of some dozen waits
 _OUTCOMES = 1000
-_RUNS = 1000  # latest runs whose users are counted
+_RUNS = 1000  # number of latest runs whose users are counted
 _SLOW = (SEEING, "asa-boost", "asa-queue-boost")
-_WORTH_KEEPING = 40  # waits learned since it was kept
+_WORTH_KEEPING = 40  # number of waits after which the cache is written again
 
 FromState = Callable[[Mapping[str, Any]], WaitEstimator]
 
 
 @dataclass(slots=True)
 class Digest:
-    """What a bank holds of one system, in numbers."""
+    """Summary of a bank's records of one system."""
 
     count: int = 0
     last_submit_s: float = -math.inf
-    widest: dict[str, int] = field(default_factory=dict)  # cores, by partition
+    widest: dict[str, int] = field(default_factory=dict)  # cores of the widest job, by partition
     users: set[str] = field(default_factory=set)
-    runners: list[str] = field(default_factory=list)  # users of the latest jobs whose run time is known
-    lived: list[Outcome] = field(default_factory=list)  # forecasts that runs of asa acted upon, the latest
-    site_estimates: list[Lived] = field(default_factory=list)  # of the batch system, of these
+    runners: list[str] = field(default_factory=list)  # users of the latest jobs with known run time
+    lived: list[Outcome] = field(default_factory=list)  # the latest forecasts that runs of asa used
+    site_estimates: list[Lived] = field(default_factory=list)  # the batch system's estimates with these
 
     def add(self, record: WaitRecord) -> None:
-        """Count a record."""
+        """Add a record to the summary."""
         job = record.job
         self.count += 1
         self.last_submit_s = max(self.last_submit_s, job.submit_s)
@@ -73,7 +73,7 @@ class Digest:
             del self.lived[:-_OUTCOMES]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON-ready data."""
+        """Return it as JSON-ready data."""
         return {
             "count": self.count,
             "last_submit_s": self.last_submit_s,
@@ -86,7 +86,7 @@ class Digest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Digest:
-        """Make one of what `as_dict` gave."""
+        """Return a summary from the result of `as_dict`."""
         return cls(
             int(data["count"]),
             float(data["last_submit_s"]),
@@ -99,30 +99,31 @@ class Digest:
 
 
 def kind_of(job: QueuedJob) -> str:
-    """Name a job's geometry."""
+    """Return the text for a job's geometry."""
     one = job.geometry
     return f"{one.size_class} {one.walltime_class} {one.partition}"
 
 
 @dataclass(slots=True)
 class Learned:
-    """An estimator that has learned a bank's waits of one system, up to a time."""
+    """An estimator that has learned a bank's waits of one system, up to some time."""
 
     digests: dict[str, Digest]
     system: str
     estimator: WaitEstimator
-    settings: str  # what it was made with
+    settings: str  # with which the estimator was made
     as_of_s: float
-    count: int = 0  # waits learned
-    kinds: Counter[str] = field(default_factory=Counter)  # waits learned, by geometry
+    count: int = 0  # number of learned waits
+    kinds: Counter[str] = field(default_factory=Counter)  # number of learned waits, by geometry
     outcomes: list[Outcome] = field(default_factory=list)
-    # by a record's id, the ticket of a job that waits, and what was predicted of it
+    # tickets and forecasts of pending jobs, by id of the record
     waiting: dict[str, tuple[int, WaitForecast]] = field(default_factory=dict)
-    running: dict[str, tuple[int, float, float]] = field(default_factory=dict)  # ticket, end, run time
-    later: list[WaitRecord] = field(default_factory=list)  # what became known after it
+    # ticket, end and run time of running jobs, by id of the record
+    running: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    later: list[WaitRecord] = field(default_factory=list)  # records of waits that became known later
 
     def live(self, records: Iterable[WaitRecord], until_s: float) -> int:
-        """Live on through waits until a time; return how many were learned. What comes later is left for later."""
+        """Learn waits up to a time, and keep later ones for the next call; return how many were learned."""
         known = {record.id: record for record in self.later}  # a record that comes twice counts once
         known |= {record.id: record for record in records if record.job.system == self.system}
         mine = list(known.values())
@@ -167,24 +168,24 @@ class Learned:
 
 
 def file_of(folder: Path, *what: str) -> Path:
-    """Name the file in which what was learned of a bank is kept."""
+    """Return the file of the cache for a bank."""
     try:
         root = safe.cache_folder() / "learned"
-    except RuntimeError:  # nobody's home is known here: nothing can be kept
+    except RuntimeError:  # without a home folder nothing is cached
         root = Path(os.devnull)
     digest = sha256("\0".join([str(folder.absolute()), *what]).encode(errors="surrogatepass")).hexdigest()
     return root / sha256(str(folder.absolute()).encode(errors="surrogatepass")).hexdigest()[:16] / f"{digest[:16]}.json"
 
 
 def drop(folder: Path) -> None:
-    """Delete what is kept of a bank."""
+    """Delete the caches of a bank."""
     with suppress(OSError, RuntimeError):
         for file in file_of(folder).parent.iterdir():
             file.unlink(missing_ok=True)
 
 
 def is_current(file: Path, store: WaitStore) -> bool:
-    """Whether hardly anything is to be learned in addition to the cache."""
+    """Whether the bank has hardly any waits that the cache lacks."""
     try:
         return store.beyond(read_json(safe.read(file))["position"]) <= _FEW_BYTES
     except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
@@ -192,7 +193,7 @@ def is_current(file: Path, store: WaitStore) -> bool:
 
 
 def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
-    """Take what is kept, and have the store go on where that stood; None if there is nothing, or nothing of use."""
+    """Load a cache, and move the store to its position; return None if there is no usable one."""
     try:
         data = read_json(safe.read(file))
         if data["version"] != _VERSION or not store.resume(data["position"]):
@@ -215,7 +216,7 @@ def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
 
 
 def save(file: Path, store: WaitStore, learned: Learned) -> None:
-    """Keep what was learned; where that cannot be, it is learned again next time."""
+    """Write a cache; if that fails, the waits are learned again next time."""
     data = {
         "version": _VERSION,
         "position": store.position(),
@@ -247,9 +248,10 @@ def learn(
 ) -> Learned | None:
     """Learn a bank's waits of one system, from the cache and from new records; None if the bank is empty.
 
-    `choose`: given the bank's content, returns the system, the settings, and the function that makes the estimator.
-    `until_s`: until when; if not given, until the last submission, since waits that became known later are mostly the
-    longest ones.
+    `choose`: given the summaries of the bank, returns the system, the settings, and the function that makes the
+    estimator.
+    `until_s`: upper bound of the time; by default the last submission, since waits that became known later are mostly
+    the longest ones.
     """
     kept = None if anew else load(file, store, from_state)
     news = store.news() if kept is not None else store.read()
@@ -274,7 +276,7 @@ def learn(
 def seeing(
     store: WaitStore, system: str, cores: int, now_s: float, *, seed: int = 0, estimator: str = SEEING
 ) -> Learned | None:
-    """Learn a bank's waits of one system for a look at its queue, by the estimator that sees it; see `learn`."""
+    """Learn a bank's waits of one system with the estimator that sees the queue, for a look at it; see `learn`."""
     make = WaitBank(estimator, machine_cores=cores, seed=seed)
     from_state: FromState = type(make[system]).from_state  # type: ignore[attr-defined]
 
@@ -289,8 +291,8 @@ def bank_of(
 ) -> WaitBank:
     """Open a bank for a run on a system.
 
-    An estimator that simulates the queue, or has trees, is taken from the cache: it learns ten times slower than
-    others, and each start of a run needs it.
+    An estimator that simulates the queue or has trees comes from the cache: it learns ten times slower than others, and
+    each start of a run needs it.
     """
     if estimator not in _SLOW or store is None:
         return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
@@ -309,7 +311,8 @@ def _until_s(kept: Learned, news: Sequence[WaitRecord]) -> float:
         return kept.as_of_s
     last_s = max(record.job.submit_s for record in theirs)
     if kept.count == 0 and np.mean([record.known_s <= last_s for record in theirs]) < 0.5:
-        last_s = max(record.known_s for record in theirs)  # one burst, and nothing was known before
+        # then all were submitted in one burst before any wait was known
+        last_s = max(record.known_s for record in theirs)
     return max(last_s, kept.as_of_s)
 
 

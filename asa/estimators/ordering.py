@@ -1,4 +1,4 @@
-"""Rows of a wait store in the order in which their waits became known: the newest of many, or all."""
+"""Sorts rows of a wait store by when their waits became known: the newest ones in memory, or all with files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from asa.core.store import decode, encode
 
 from .stored import Row
 
-_SORTED_ROWS = 50_000  # that are sorted at once
+_SORTED_ROWS = 50_000  # number of rows that are sorted in memory
 LOWEST = (-math.inf, "")
 
 
 def age_of(row: Row) -> tuple[float, str]:
-    """When a record became known; ties by its id."""
+    """Return when a record became known, and its id for ties."""
     return row[1] + row[2], row[0]
 
 
 class NewestRows:
-    """Keeps the newest rows of any number, as many as there is memory for; each once, and none that was `seen`."""
+    """Keeps the newest rows, as many as fit into memory, each once, without those in `seen`."""
 
     def __init__(self, seen: set[str], floor: tuple[float, str]) -> None:
         self.rows: list[Row] = []
-        self.floor = floor  # the newest that was too old
+        self.floor = floor  # the newest row that was too old
         self.left_out = 0
         self.max_count = bound(BANK_RECORDS)
         self._slack = self.max_count // 8 + 1
@@ -35,7 +35,7 @@ class NewestRows:
         self._names: set[str] = set()
 
     def take(self, row: Row) -> None:
-        """Keep a row, unless it is too old."""
+        """Keep a row unless it is too old."""
         if row[0] in self._seen or row[0] in self._names:
             return
         if self.floor is not LOWEST and age_of(row) <= self.floor:
@@ -47,7 +47,7 @@ class NewestRows:
             self.trim()
 
     def trim(self) -> None:
-        """Put the rows in order, and drop those that are too old."""
+        """Sort the rows, and drop those that are too old."""
         self.rows.sort(key=age_of)
         surplus = len(self.rows) - self.max_count
         if surplus > 0:
@@ -58,7 +58,7 @@ class NewestRows:
 
 
 class SortedRows:
-    """Puts any number of rows in order, each once: what is sorted already waits on the disk."""
+    """Sorts any number of rows, dropping duplicates; sorted parts are kept in files."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
@@ -69,7 +69,7 @@ class SortedRows:
         self._rows.append(row)
         if len(self._rows) >= _SORTED_ROWS:
             self._rows.sort(key=age_of)
-            file = TemporaryFile()  # noqa: SIM115 - until all are merged
+            file = TemporaryFile()  # noqa: SIM115 - open until all parts are merged
             file.writelines(f"{encode(one)}\n".encode() for one in self._rows)
             self._files.append(file)
             self._rows = []

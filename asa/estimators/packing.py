@@ -14,13 +14,13 @@ from asa.core.reading import inflate
 
 
 def packed(array: NDArray[Any]) -> dict[str, Any]:
-    """Pack an array, bit for bit."""
+    """Pack an array without loss."""
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
     return {"type": array.dtype.str, "shape": list(array.shape), "data": data}
 
 
 def unpacked(packed: Mapping[str, Any]) -> NDArray[Any]:
-    """Unpack what `packed` made; a changed text raises KeyError, TypeError, ValueError or zlib.error."""
+    """Unpack the result of `packed`. Damaged data raises KeyError, TypeError, ValueError or zlib.error."""
     data = inflate(base64.b64decode(packed["data"], validate=True))
     array: NDArray[Any] = np.frombuffer(data, dtype=np.dtype(packed["type"])).reshape(packed["shape"]).copy()
     return array

@@ -1,6 +1,6 @@
 """The estimators with which ours is compared: simple ones, a regression, and Algorithm 1 as published.
 
-All of them predict a job by its geometry, and an unknown geometry by the whole site. QBETS is in
+All of them predict a job by its geometry; for an unknown geometry they use the whole site. QBETS is in
 `asa.estimators.qbets`.
 """
 
@@ -25,18 +25,18 @@ from asa.geometry import JobGeometry
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
 FIRST_GUESS_S = 600.0
-"""What is predicted before any wait of a site is known."""
+"""Predicted wait before any wait of a site is known."""
 
-_SPREAD = 1.6  # decades from p10 to p90 about it
-_RECENT = 50  # waits that the median is of, and that the regression's mean is of, about
-_MAX_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
+_SPREAD = 1.6  # in decades from p10 to p90, around the first guess
+_RECENT = 50  # number of waits for the median; the regression's mean has about as many
+_MAX_REQUESTS = 100_000  # upper bound of the requests whose geometry is remembered
 
 
 def contradicts(observation: WaitObservation, point_s: float) -> bool:
     """Whether a wait, exact or censored, shows that a prediction was wrong.
 
-    An exact wait always counts. From a censored one that is consistent with the prediction a point predictor learns
-    nothing; from one that is not, the nearest wait that is possible.
+    An exact wait always counts. From a censored one that is consistent with the prediction, a point predictor learns
+    nothing. From one that is not, it learns the nearest wait that is possible.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
 
 
 class GeometryMemory:
-    """What is kept of the waits of one geometry, or of a whole site; the last one."""
+    """The memory of a geometry, or of a whole site: here the last wait."""
 
     __slots__ = ("geometry", "known", "point_s")
 
@@ -60,16 +60,16 @@ class GeometryMemory:
         self.point_s = FIRST_GUESS_S
 
     def learn(self, wait_s: float) -> None:
-        """Learn one more wait, in seconds."""
+        """Learn a wait, in seconds."""
         self.known += 1
         self.point_s = wait_s
 
     def state(self) -> list[Any]:
-        """Return everything but the geometry, as JSON-ready data."""
+        """Return the state without the geometry, as JSON-ready data."""
         return [self.known, self.point_s]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Continue where another stood."""
+        """Restore a state."""
         self.known, self.point_s = int(state[0]), float(state[1])
         if self.known < 0 or not 0 <= self.point_s < math.inf:
             raise ValueError("a count or a wait that cannot be")
@@ -81,8 +81,8 @@ _M = TypeVar("_M", bound=GeometryMemory)
 class SiteEstimator(Generic[_M]):
     """Base of estimators that keep a memory for each geometry: tickets, geometries, state.
 
-    A subclass defines `_memory_type`, `predict` and `_learn`. For each pending job these are kept under its ticket: the
-    memory of its geometry, the predicted wait, the quantiles, and what `_facts` adds.
+    A subclass defines `_memory_type`, `predict` and `_learn`. For each pending job the base keeps under its ticket: the
+    memory of its geometry, the predicted wait, the quantiles, and the values that `_facts` adds.
     """
 
     sees_queue: ClassVar[bool] = False
@@ -92,7 +92,8 @@ class SiteEstimator(Generic[_M]):
         del surroundings
         self._site: _M = self._new(None)
         self._memories: dict[JobGeometry, _M] = {}
-        self._by_request: dict[tuple[int, float, str, str], _M] = {}  # classifying a job costs more than all the rest
+        # classifying a job costs more time than all the rest
+        self._by_request: dict[tuple[int, float, str, str], _M] = {}
         self._waiting: dict[int, tuple[_M, float, tuple[float, ...], tuple[float, ...]]] = {}
         self._tickets = 0
 
@@ -101,7 +102,7 @@ class SiteEstimator(Generic[_M]):
         raise NotImplementedError
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on; without a forecast it is asked for as if by `predict`."""
+        """Learn that a job is pending from now on; without a forecast, `predict` makes one."""
         if forecast is None:
             forecast = self.predict(job)
         ticket = self._tickets
@@ -111,21 +112,21 @@ class SiteEstimator(Generic[_M]):
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait."""
+        """Learn the observation of a wait."""
         waited = self._waiting.pop(ticket, None)
         if waited is None:
             raise _unknown(ticket)
         self._learn(*waited, observation)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Do nothing: run times are of no use here."""
+        """Do nothing: run times are not used."""
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits, and learn nothing from it."""
+        """Forget a pending job, and learn nothing from it."""
         self._waiting.pop(ticket, None)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to continue, as JSON-ready data; linear in what is kept."""
+        """Return everything needed to continue, as JSON-ready data; its size is linear in the memories."""
         waiting = {memory.geometry for memory, *_ in self._waiting.values()}
         geometries = sorted(g for g, memory in self._memories.items() if memory.known or g in waiting)
         place = {geometry: number for number, geometry in enumerate(geometries)}
@@ -144,7 +145,7 @@ class SiteEstimator(Generic[_M]):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
+        """Return an estimator that continues bit for bit from the `state` of another."""
         if state.get("estimator") != cls.__name__:
             raise StateError(f"no state of {cls.__name__}", hint="It is of another estimator, or was changed.")
         made = cls()
@@ -177,7 +178,7 @@ class SiteEstimator(Generic[_M]):
         raise NotImplementedError
 
     def _facts(self, job: QueuedJob, memory: _M) -> tuple[float, ...]:
-        """Give what else must be kept of a job while it waits."""
+        """Return further values to be kept while a job is pending."""
         del job, memory
         return ()
 
@@ -227,14 +228,14 @@ def _geometry(words: Sequence[Any]) -> JobGeometry:
 
 
 class _PointEstimator(SiteEstimator[_M]):
-    """Says one number for each geometry; quantiles about it are learned from the errors."""
+    """Predicts one number for each geometry; quantiles around it are learned from the errors."""
 
     def __init__(self, surroundings: Surroundings | None = None) -> None:
         super().__init__(surroundings)
         self._calibrator = Calibrator(spread=_SPREAD)
 
     def predict(self, job: QueuedJob) -> WaitForecast:
-        """Predict the wait of a job that is submitted now: what is kept of its geometry, or else of the site."""
+        """Predict the wait of a job that is submitted now, from its geometry's memory, or else the site's."""
         memory = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         point_s = memory.point_s if memory.known else self._site.point_s
         return WaitForecast(self._calibrator.around(point_s), point_s)
@@ -332,7 +333,7 @@ class MedianWait(_PointEstimator[_Median]):
 
 
 class _Logs(GeometryMemory):
-    """The last and the mean of the logarithms of the waits, counted from the middle of what queues do."""
+    """The last and the mean logarithm of the waits, relative to that of the first guess."""
 
     __slots__ = ("last", "mean")
 
@@ -362,9 +363,10 @@ def _log(wait_s: float) -> float:
     return math.log10(max(wait_s, FLOOR_S)) - _MIDDLE
 
 
-_RATE, _FIRST_RATE = 0.002, 0.05  # decades a step: the least, and the first, which shrinks with the root of the steps
+# decades per step: the smallest, and the first, which shrinks with the root of the number of steps
+_RATE, _FIRST_RATE = 0.002, 0.05
 _WEIGHTS = (0.0, 0.0, 0.0, 0.4, 0.4, 0.0)
-_LOWEST, _HIGHEST = -3.0, 7.0  # decades about the first guess that a prediction may reach
+_LOWEST, _HIGHEST = -3.0, 7.0  # decades from the first guess: bounds of a prediction
 
 
 class Regression(_PointEstimator[_Logs]):
@@ -379,7 +381,7 @@ class Regression(_PointEstimator[_Logs]):
     Parameters
     ----------
     surroundings
-        Not used; all estimators are made with them.
+        Not used; all estimators have this argument.
 
     Examples
     --------
@@ -450,8 +452,8 @@ class Regression(_PointEstimator[_Logs]):
 class Algorithm1:
     """Algorithm 1 of the ASA paper, with a learner for each geometry.
 
-    Each learner has a random generator of its own, seeded from the seed and the geometry, so that one geometry's waits
-    never change another's predictions.
+    Each learner has its own random generator, seeded from the seed and the geometry, so that the waits of one geometry
+    never change the predictions of another.
 
     The predicted wait is the learner's draw; the quantiles are those of the distribution from which it draws, over the
     paper's 53 alternatives. A new geometry begins with equal weights.
@@ -459,7 +461,7 @@ class Algorithm1:
     Unlike with other estimators, `predict` has a side effect under the policies ``default`` and ``tuned``: each call
     draws from the geometry's generator. So the same sequence of calls gives the same forecasts, but two calls may
     differ. The forecast contains the drawn alternative and must be passed to `submitted`, since the algorithm learns
-    from the one that was used. Without a forecast one is drawn when the wait becomes known.
+    from the alternative that was used. Without a forecast, one is drawn when the wait becomes known.
 
     Examples
     --------
@@ -485,7 +487,7 @@ class Algorithm1:
         self._tickets = 0
 
     def predict(self, job: QueuedJob) -> WaitForecast:
-        """Draw a wait for a job that is submitted now; under ``greedy`` it is not drawn and changes nothing."""
+        """Draw a wait for a job that is submitted now. Under ``greedy`` no draw is made and no state changes."""
         belief = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         drawn = belief.learner.predict()
         if self.policy == "greedy":
@@ -493,7 +495,7 @@ class Algorithm1:
         return WaitForecast(belief.quantiles_s(), drawn.wait_s, drawn.alternative)
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on; `forecast` is what `predict` drew for it, if it was acted upon."""
+        """Learn that a job is pending from now on; `forecast`: what `predict` drew for it, if it was used."""
         belief = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         ticket = self._tickets
         self._tickets = ticket + 1
@@ -504,7 +506,7 @@ class Algorithm1:
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait.
+        """Learn the observation of a wait.
 
         Raises `InputError`: no pending job has this ticket, or its forecast is not Algorithm 1's.
         """
@@ -515,14 +517,14 @@ class Algorithm1:
         belief.learner.observe(observation, drawn)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Do nothing: run times are of no use here."""
+        """Do nothing: run times are not used."""
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits, and learn nothing from it."""
+        """Forget a pending job, and learn nothing from it."""
         self._waiting.pop(ticket, None)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to continue, as JSON-ready data; linear in the geometries and waiting jobs."""
+        """Return everything needed to continue, as JSON-ready data; linear in the geometries and pending jobs."""
         geometries = sorted(self._beliefs)
         place = {geometry: number for number, geometry in enumerate(geometries)}
         return {
@@ -539,7 +541,7 @@ class Algorithm1:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
+        """Return an estimator that continues bit for bit from the `state` of another."""
         try:
             made = cls(Surroundings(seed=state["seed"]), policy=state["policy"])
             made._tickets = int(state["tickets"])
@@ -575,7 +577,7 @@ class Algorithm1:
 
 
 class _Belief:
-    """A learner of one geometry, and its quantiles, which change only when a round ends."""
+    """A learner of one geometry, with its quantiles, which change only when a round ends."""
 
     __slots__ = ("_quantiles_s", "_rounds", "geometry", "learner")
 

@@ -1,7 +1,8 @@
-"""Pseudonyms in an exported bank: even with a list of users nobody can tell whose jobs are whose.
+"""Pseudonyms in an exported bank: even a list of all users does not show whose jobs are whose.
 
-A bank itself has users as short hashes, which a list of names reverses; and ids of learned records are digests of their
-content, including users. An export has new ones of both, made with a secret that stays in the bank's folder.
+A bank itself has short hashes in place of users, which a list of names reverses; and the ids of learned records are
+digests of their content, including users. An export has new values of both, made with a secret that stays in the bank's
+folder.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from asa.core.files import put, read_file
 
 _FILE = ".export-secret"
 _SECRET_BYTES = 32
-_LEARNED = re.compile(r"job-[0-9a-f]{24}")  # a digest of a job; other ids are drawn
-_PSEUDONYM = re.compile(r"~[0-9a-f]{16}")  # longer than the hashes in a bank, which thereby stay apart
+_LEARNED = re.compile(r"job-[0-9a-f]{24}")  # a digest of a job; other ids are random
+_PSEUDONYM = re.compile(r"~[0-9a-f]{16}")  # longer than the hashes in a bank, so that the two cannot be confused
 
 
 class Pseudonyms:
-    """New names for a bank's users and ids: the same in each export of this bank, different in all others.
+    """Pseudonyms of a bank's users and ids: the same in each export of this bank, others in all other banks.
 
     `secret`: the key from which they are made.
 
@@ -37,29 +38,29 @@ class Pseudonyms:
 
     @classmethod
     def of(cls, folder: Path) -> Pseudonyms:
-        """Give those of a bank, from its first export on; where its secret cannot be kept, such as no export had."""
+        """Return a bank's pseudonyms, making its secret at the first export; if it cannot be kept, a temporary one."""
         secret = secrets.token_bytes(_SECRET_BYTES)
         if (before := cls.before(folder)) is not None:
             return before
         with suppress(OSError):
-            if not (folder / _FILE).exists():  # another user's, of a bank that is shared, stays
+            if not (folder / _FILE).exists():  # in a shared bank another user's secret is kept
                 put(folder / _FILE, secret, is_private=True, is_durable=True)
         return cls(secret)
 
     @classmethod
     def before(cls, folder: Path) -> Pseudonyms | None:
-        """Give those that a bank was exported with; None if it was not."""
+        """Return the pseudonyms with which a bank was exported; None if it was not."""
         with suppress(OSError):
             if len(kept := read_file(folder / _FILE)) == _SECRET_BYTES:
                 return cls(kept)
         return None
 
     def user(self, user: str) -> str:
-        """Give another name for a user, which names itself."""
+        """Return the pseudonym of a user; users without a name stay so."""
         return user if not user or _PSEUDONYM.fullmatch(user) else f"~{self._digest('user', user, 8)}"
 
     def id(self, name: str) -> str:
-        """Give another id for one that is a digest of a job."""
+        """Return the pseudonym of an id; only ids that are digests of jobs are replaced."""
         return f"given-{self._digest('id', name, 12)}" if _LEARNED.fullmatch(name) else name
 
     def _digest(self, kind: str, text: str, size: int) -> str:

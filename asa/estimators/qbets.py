@@ -19,12 +19,12 @@ from asa.geometry import JobGeometry
 from asa.waits import LEVELS, QueuedJob, WaitForecast, WaitObservation
 
 CONFIDENCE = 0.95
-"""Probability with which a stated bound is not below the quantile that it bounds."""
+"""Probability that a predicted bound is not below the quantile that it bounds."""
 
 MIN_HISTORY = math.ceil(math.log(1 - CONFIDENCE) / math.log(LEVELS[-1]))
-"""Waits needed before even the longest of them bounds the highest level with that confidence: 29."""
+"""Number of waits needed before even the longest of them bounds the highest level with that confidence: 29."""
 
-_LONGEST = 1000  # waits that are kept of a geometry: adding one costs with their number
+_LONGEST = 1000  # number of waits kept for a geometry: adding one takes time proportional to it
 _MIDDLE = LEVELS.index(0.5)
 
 _RARE_RUNS = (3, 4, 4, 4, 5, 5, 6, 7, 9, 13)  # by autocorrelation: 0, 0.1, ... 0.9
@@ -34,8 +34,8 @@ def rare_run(autocorrelation: float) -> int:
     """Return how many waits in a row above their p90 are so rare that the queue must have changed.
 
     A rare sequence has a probability below a thousandth. For independent waits that is three in a row, as 0.1 cubed is
-    a thousandth; for autocorrelated ones it is more. The numbers are those of a Gaussian first-order autoregressive
-    series, as a model of the waits' logarithms.
+    a thousandth. For autocorrelated waits it is more; the numbers are those of a Gaussian first-order autoregressive
+    series, a model of the waits' logarithms.
 
     `autocorrelation`: of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and capped at 0.9.
 
@@ -49,10 +49,10 @@ def rare_run(autocorrelation: float) -> int:
 
 @cache
 def _all_places() -> list[tuple[int, ...]]:
-    """Find the places for every length of history, each from those of the one before it."""
+    """Return the indices for every length of history, each computed from those of the length before."""
     columns = []
     for level in LEVELS:
-        place, at, below = 0, 1.0, 1.0  # of no waits: P(B = place) and P(B <= place) of B ~ Bin(n, level)
+        place, at, below = 0, 1.0, 1.0  # without waits: P(B = place) and P(B <= place) of B ~ Bin(n, level)
         column = [0]
         for n in range(1, _LONGEST + 1):
             below -= level * at
@@ -67,13 +67,13 @@ def _all_places() -> list[tuple[int, ...]]:
 
 
 def bound_places(waits: int) -> tuple[int, ...]:
-    """Return which of so many ascending waits bounds each level's quantile.
+    """Return the index of the wait, among ascending ones, that bounds each level's quantile.
 
-    The number of n independent waits below the quantile of level q is binomial. So the wait after k shorter ones is at
-    least that quantile with the probability that a binomial variable of n and q is at most k, and the bound is the
-    shortest wait for which this reaches `CONFIDENCE`. If there is none, the longest wait is used.
+    Of n independent waits, the number below the quantile of level q is binomial. So the wait after k shorter ones is at
+    least that quantile with the probability that a binomial variable of n and q is at most k. The bound is the shortest
+    wait for which this probability reaches `CONFIDENCE`. If there is none, the longest wait is used.
 
-    Returns for each of `LEVELS` a place among the ascending waits, counted from 0.
+    Returns for each of `LEVELS` an index, counted from 0.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def bound_places(waits: int) -> tuple[int, ...]:
 
 
 class _History(GeometryMemory):
-    """The waits since the last change, in order of becoming known and in order of length."""
+    """The waits since the last change of the queue, in order of becoming known and in order of length."""
 
     __slots__ = ("ascending", "recent", "run")
 
@@ -92,7 +92,7 @@ class _History(GeometryMemory):
         super().__init__(geometry)
         self.recent: deque[float] = deque()
         self.ascending: list[float] = []
-        self.run = 0  # waits in a row that exceeded the bound of the highest level
+        self.run = 0  # how many waits in a row have exceeded the bound of the highest level
 
     def learn(self, wait_s: float) -> None:
         self.known += 1
@@ -125,7 +125,7 @@ class _History(GeometryMemory):
 
 
 def _autocorrelation(waits_s: Sequence[float] | deque[float]) -> float:
-    """Between the logarithms of each wait and the next."""
+    """Return the autocorrelation of the waits' logarithms at lag 1."""
     logs = [math.log10(1.0 + wait_s) for wait_s in waits_s]
     mean = sum(logs) / len(logs)
     logs = [log - mean for log in logs]
@@ -139,16 +139,16 @@ class Qbets(SiteEstimator[_History]):
     """Predict by upper bounds: with 95 % confidence the true quantiles are not above them (QBETS).
 
     As published: the bounds are order statistics (see `bound_places`), without assumptions on the distribution. Each
-    new wait is compared with the bound of the highest level. If so many in a row exceed it as is rare at this series'
-    autocorrelation (see `rare_run`), the queue has changed: all but the latest `MIN_HISTORY` waits, the fewest that can
-    bound the highest level, are forgotten.
+    new wait is compared with the bound of the highest level. If more in a row exceed it than is likely with this
+    series' autocorrelation (see `rare_run`), the queue has changed: all waits are forgotten but the latest
+    `MIN_HISTORY`, the fewest that can bound the highest level.
 
     Different from the original: jobs are grouped by geometry, not clustered by size with a mixture model; the highest
     level is 0.9, not 0.95; a wait is compared with the present bound rather than the one predicted for it, so that a
     burst of late observations counts as one change; and at most 1000 waits are kept. A geometry with fewer than
     `MIN_HISTORY` waits has the bounds of the whole site.
 
-    Bounds are too high rather than too low: their coverage exceeds their levels, most with a short history. The
+    Bounds are too high rather than too low: their coverage exceeds their levels, most of all with a short history. The
     predicted wait is the bound of the median.
 
     Examples
@@ -166,7 +166,7 @@ class Qbets(SiteEstimator[_History]):
     _memory_type = _History
 
     def predict(self, job: QueuedJob) -> WaitForecast:
-        """Bound the wait of a job that is submitted now."""
+        """Return upper bounds of the wait of a job that is submitted now."""
         memory = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         ascending = memory.ascending
         if len(ascending) < MIN_HISTORY:

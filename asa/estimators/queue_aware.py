@@ -1,4 +1,4 @@
-"""asa's estimator for a visible queue: it also learns from simulations of all users' jobs."""
+"""asa's estimator for a visible queue: it also uses simulations of the jobs of all users."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, monotone, usua
 from asa.waits import AGED, JobAhead, QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
 
 _ADVISER = "queue"
-_TRIED_EACH = 32  # submissions: so seldom are futures sampled to see how far off they are
-_TRIED_WITH = 16  # samples
-_KEEP = 0.98  # of what is known of that, at each
-_FIRST_ERROR = 0.3  # decades, of both, before any is known
-_MAX_SINGLE = 12  # requests that are predicted by themselves, too; others are like the nearest of these
-_LIKE = 1.2  # times: requests of so like a walltime are corrected alike
+_TRIED_EACH = 32  # number of submissions between two comparisons of sampled futures with forecasts
+_TRIED_WITH = 16  # number of samples for this
+_KEEP = 0.98  # factor on the weight of an error with each later one
+_FIRST_ERROR = 0.3  # prior error of both, in decades
+# number of requests that are also predicted singly; the others use the correction of the most similar one
+_MAX_SINGLE = 12
+_LIKE = 1.2  # ratio of walltimes up to which two requests have the same correction
 _SHARPNESS = 10.0  # trust falls by exp(-sharpness x error in decades)
 
 
 class Adviser(WaitEstimator, Protocol):
-    """An estimator that has several opinions of a job's wait."""
+    """An estimator with several opinions on a job's wait."""
 
     def opinions(self, job: QueuedJob) -> tuple[float, ...]:
-        """Say how long a job that is submitted now would wait, in seconds, by each of so many guesses."""
+        """Return several estimates, in seconds, of the wait of a job that is submitted now."""
         ...
 
     def facts(self, job: QueuedJob) -> tuple[float, ...]:
-        """Tell the state of the queue that it would meet: counts, cores, seconds, core-seconds; none is negative."""
+        """Return the state of the queue for a job: counts, cores, seconds, core-seconds; none is negative."""
         ...
 
     def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
         """Sample the waits of requests, all in the same futures; shape (samples, requests).
 
-        `ahead`: how many pending jobs are before them in the queue; all if not given.
+        `ahead`: number of pending jobs before them in the queue; by default all.
         """
         ...
 
@@ -50,23 +51,23 @@ class Adviser(WaitEstimator, Protocol):
         samples: int,
         later: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
     ) -> list[NDArray[np.float64]]:
-        """Sample when the jobs of each of several plans have their cores; of each, shape (samples, jobs).
+        """Sample when the jobs of several plans start; for each, shape (samples, jobs).
 
-        `later`: of each plan, when nothing is left of what is known of the queue, and how long its jobs wait then.
+        `later`: for each plan, when the present queue has no more influence, and the waits of its jobs after that.
         """
         ...
 
     def hidden(self, ticket: int) -> AbstractContextManager[int | None]:
-        """Take a waiting job out of the queue meanwhile; give how many wait ahead of it, None if it is not there."""
+        """Take a pending job out of the queue in this context; yield the number of jobs ahead, None if not pending."""
         ...
 
 
 class QueueAwareAsa:
     """`ContextualAsa` with opinions from simulations of the visible queue.
 
-    A simulation includes the jobs ahead in the queue, but not what is hidden: priorities, reservations, later jobs.
-    Each of its opinions is an expert like the others, whose profile is learned from its errors; the state of the queue
-    is an input of the network.
+    A simulation includes the jobs ahead in the queue, but not priorities, reservations and later jobs, which are
+    hidden. Each of its opinions is an expert like the others, whose profile is learned from its errors. The state of
+    the queue is an input of the network.
 
     Notes
     -----
@@ -78,13 +79,14 @@ class QueueAwareAsa:
 
     def __init__(self, adviser: Adviser, learner: ContextualAsa) -> None:
         self.adviser, self.learner = adviser, learner
-        self._tickets: dict[int, int] = {}  # the learner's by the adviser's
-        self._tried: dict[int, tuple[float, float]] = {}  # decades, by ticket: what futures said, and the forecast
-        self._errors = [_FIRST_ERROR, _FIRST_ERROR]  # decades, of these two
+        self._tickets: dict[int, int] = {}  # by ticket of the adviser: ticket of the learner
+        # by ticket, in decades: the median of the futures, and of the forecast
+        self._tried: dict[int, tuple[float, float]] = {}
+        self._errors = [_FIRST_ERROR, _FIRST_ERROR]  # mean errors of these two, in decades
         self._until_tried = 0
-        # until something happens, decades in each future: what futures say of a job alone, and what is added to that
+        # until the next event, in decades for each future: the wait of a job by itself, and its correction
         self._alone: dict[QueuedJob, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self._stated: dict[QueuedJob, WaitForecast] = {}  # likewise
+        self._stated: dict[QueuedJob, WaitForecast] = {}  # until the next event: forecasts of jobs
 
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
@@ -92,19 +94,19 @@ class QueueAwareAsa:
         return forecast
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
-        """Predict the waits of requests of which one will be submitted; see `JointEstimator`.
+        """Predict the waits of requests, one of which will be submitted; see `JointEstimator`.
 
-        The correlation of the waits is that of sampled futures of the queue; their lengths are averaged from these and
-        from the forecasts of single requests. The one that was more accurate lately has more weight.
+        The correlation of the waits is that of the sampled futures of the queue. Their lengths are averages of these
+        and of the forecasts of single requests, with more weight for the one that was more accurate lately.
         """
         futures, off = self._corrections(jobs, samples)
         return JointForecast(tuple(jobs), np.maximum(10.0 ** monotone(jobs, futures + off) - FLOOR_S, 0.0))
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
-        """Sample when the jobs of plans have their cores; see `PlanEstimator`.
+        """Sample when the jobs of plans start; see `PlanEstimator`.
 
-        In each sampled future of the queue a plan's jobs take their places one after the other. By how much such a
-        job's forecast differs from what the futures say of it alone is added to its wait.
+        In each sampled future of the queue a plan's jobs take their places one after the other. The difference between
+        a job's forecast and the futures of the job by itself is added to its wait.
         """
         later = usual_of(self.learner, plans, samples)
         starts_s = self.adviser.plan_futures(plans, samples, later)
@@ -114,13 +116,13 @@ class QueueAwareAsa:
         return [self._corrected(*of) for of in zip(plans, starts_s, later, strict=True)]
 
     def _corrections(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give what futures say of requests, and what is to be added to that, in decades."""
+        """Return the futures of requests and the corrections of these, in decades."""
         futures = _decades(self.adviser.futures(jobs, samples))
         order = np.argsort(futures, axis=0, kind="stable")
         ascending = np.take_along_axis(futures, order, axis=0)
         levels = ((np.arange(len(futures)) + 0.5) / len(futures)).tolist()
         singles, nearest = _spread_out(jobs)
-        off = np.empty_like(futures)  # of a forecast, at each level, from what the futures say
+        off = np.empty_like(futures)  # the forecast at each level, less the futures
         for place in singles:
             forecast = self._stated.get(jobs[place]) or self.predict(jobs[place])
             off[:, place] = _decades(np.array([forecast.at(level) for level in levels])) - ascending[:, place]
@@ -130,7 +132,7 @@ class QueueAwareAsa:
         return futures, made
 
     def _like(self, job: QueuedJob) -> QueuedJob | None:
-        """Find a request that was asked about and hardly differs from one; None if there is none."""
+        """Return a request with known correction that hardly differs from a job; None if there is none."""
         if job in self._alone:
             return job
         for one in self._alone:
@@ -146,7 +148,7 @@ class QueueAwareAsa:
         starts_s: NDArray[np.float64],
         later: tuple[NDArray[np.float64], NDArray[np.float64]],
     ) -> NDArray[np.float64]:
-        """Correct the waits in sampled futures of a plan, and move what follows."""
+        """Correct the waits in the sampled futures of a plan, and shift the jobs that follow."""
         count = len(starts_s)
         each = np.arange(count)
         before_s, ends_s, made = np.zeros_like(starts_s), np.zeros_like(starts_s), np.zeros_like(starts_s)
@@ -165,13 +167,14 @@ class QueueAwareAsa:
                 alone, off = (row[each % len(row)] for row in self._alone[like])
                 alone_s = np.maximum(10.0 ** (alone + off) - FLOOR_S, 0.0)
                 wait_s = np.maximum(starts_s[:, index] - from_s, 0.0)
-                if one.queues == "aging":  # others that come later may have the cores when it is ready
+                if one.queues == "aging":  # jobs that arrive later may take the cores when it is ready
                     start_s = np.maximum(start_s, np.where(is_known, _aged(due_s, from_s, alone_s), 0.0))
                 else:
                     decades = _decades(wait_s)
-                    decades += off * np.maximum(1.0 - np.abs(decades - alone), 0.0)  # known of waits like that alone
+                    # the correction is known only for waits like that of the job by itself
+                    decades += off * np.maximum(1.0 - np.abs(decades - alone), 0.0)
                     changed_s = np.maximum(10.0**decades - FLOOR_S, 0.0)
-                    # others come, too, meanwhile: what is before it does not get shorter than it is now
+                    # later jobs arrive meanwhile, so the queue ahead does not get shorter than now
                     wait_s = np.where(is_known, np.maximum(changed_s, alone_s), wait_s)
                     start_s = wait_s + (due_s if one.queues == "ready" else from_s)
             made[:, index] = start_s
@@ -180,7 +183,7 @@ class QueueAwareAsa:
 
     @contextmanager
     def instead_of(self, ticket: int) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
-        """Let everything be predicted as if a waiting job were withdrawn; see `ReplacingEstimator`."""
+        """Predict as if a pending job were withdrawn; see `ReplacingEstimator`."""
         with self.adviser.hidden(ticket) as ahead:
             if ahead is None:
                 yield None
@@ -197,18 +200,18 @@ class QueueAwareAsa:
                 self._forget()
 
     def _forget(self) -> None:
-        """Forget what was said of the queue as it was."""
+        """Drop predictions for the queue as it was."""
         self._alone.clear()
         self._stated.clear()
 
     @property
     def trust(self) -> float:
-        """Weight of sampled futures relative to the forecast of a single request."""
+        """Weight of the sampled futures relative to the forecast of a single request."""
         of_futures, of_forecast = self._errors
         return 1.0 / (1.0 + math.exp(_SHARPNESS * (of_futures - of_forecast)))
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on."""
+        """Learn that a job is pending from now on."""
         self._forget()
         try_them = self._until_tried == 0
         if try_them:
@@ -224,12 +227,12 @@ class QueueAwareAsa:
         return ticket
 
     def _outside(self, job: QueuedJob) -> tuple[float, ...]:
-        """Collect what the adviser says of a job, facts as magnitudes."""
+        """Return the opinions of the adviser, and the magnitudes of its facts."""
         facts = (math.log10(1.0 + fact) / 2.0 - 1.0 for fact in self.adviser.facts(job))
         return (*self.adviser.opinions(job), *facts)
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait."""
+        """Learn the observation of a wait."""
         if ticket not in self._tickets:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.")
         self._forget()
@@ -242,12 +245,12 @@ class QueueAwareAsa:
         self.learner.observe(mine, observation)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a started job ran for so long."""
+        """Learn how long a started job ran."""
         self._forget()
         self.adviser.ended(ticket, run_s)
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits or runs, and learn nothing from it."""
+        """Forget a pending or running job, and learn nothing from it."""
         self._forget()
         mine = self._tickets.pop(ticket, None)
         self._tried.pop(ticket, None)
@@ -256,7 +259,7 @@ class QueueAwareAsa:
         self.adviser.withdrawn(ticket)
 
     def state(self) -> dict[str, Any]:
-        """Return the whole state, the adviser's and the learner's."""
+        """Return the state of the adviser and the learner."""
         return {
             "adviser": self.adviser.state(),
             "learner": self.learner.state(),
@@ -268,7 +271,7 @@ class QueueAwareAsa:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QueueAwareAsa:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
+        """Return an estimator that continues bit for bit from the `state` of another."""
         try:
             adviser = type(_adviser(Surroundings())).from_state(state["adviser"])  # type: ignore[attr-defined]
             made = cls(adviser, ContextualAsa.from_state(state["learner"]))
@@ -284,13 +287,13 @@ class QueueAwareAsa:
 
 
 def _aged(due_s: NDArray[np.float64], from_s: NDArray[np.float64], wait_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Say when jobs start at the earliest that were kept back until they were due, if they alone waited so long."""
+    """Return the earliest starts of jobs that are held until they are due, given their waits without that."""
     aged: NDArray[np.float64] = np.maximum(due_s + np.where(due_s > from_s, AGED * wait_s, 0.0), from_s + wait_s)
     return aged
 
 
 def _spread_out(jobs: Sequence[QueuedJob]) -> tuple[list[int], list[int]]:
-    """Pick requests that are unlike each other, and say for each of all which of these it is most like."""
+    """Return dissimilar requests, and for each request the one of these that is most similar."""
     place = {key: 64.0 * number for number, key in enumerate(dict.fromkeys(map(_elsewhere, jobs)))}
     asked = np.array([(math.log2(job.cores), math.log2(job.walltime_s), place[_elsewhere(job)]) for job in jobs])
     picked, nearest = [0], np.zeros(len(jobs), dtype=np.intp)

@@ -1,9 +1,10 @@
 """Blends a batch system's own estimate of a start with a forecast, by the recent errors of both.
 
-Slurm's ``sbatch --test-only`` and a planning system's plan assume that jobs use their whole walltimes and that no later
-jobs come; but they know the queue, which a site may hide, and its priorities. As an input of the estimators this
-estimate helped while little was learned, and did harm later. So the two are blended outside of the estimators, by the
-errors of earlier estimates. If the queue is visible and simulated, the site's own adds nothing, and is not used.
+Slurm's ``sbatch --test-only`` and the plan of a planning system assume that jobs use their whole walltimes and that no
+later jobs arrive. But they know priorities, and the queue that a site may hide. As an input of the estimators, such an
+estimate helped while few waits were learned, and did harm later. So the two are blended outside of the estimators, by
+the errors of earlier estimates. If the queue is visible and simulated, the site's estimate adds nothing, and is not
+used.
 
 Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
 "The site's own word" in docs/research/forecasts.md.
@@ -23,19 +24,19 @@ from asa.estimators.joint import FLOOR_S, JointForecast, monotone
 from asa.waits import WaitForecast
 
 _MAX_LIVED = 200
-_KEEP = 0.95  # of what an outcome counts for, at each later one
-_NEAR = 0.8  # decades between two estimates, at which what became of one counts 1/e for the other
-_OF_BIAS, _OF_ERROR = 2.0, 4.0  # outcomes that what is assumed beforehand counts for
-_SITE_ERROR = 1.0  # decades that it is taken to be off, its bias taken out, before any outcome is known
-_LEARNED_ERROR, _FIRST_ERROR = 0.7, 1.1  # that a forecast is taken to be off
+_KEEP = 0.95  # factor on the weight of an outcome with each later one
+_NEAR = 0.8  # in decades: at this distance between two estimates, the outcome of one has weight 1/e for the other
+_OF_BIAS, _OF_ERROR = 2.0, 4.0  # weights of the prior values, in outcomes
+_SITE_ERROR = 1.0  # prior error of the site's estimate without its bias, in decades
+_LEARNED_ERROR, _FIRST_ERROR = 0.7, 1.1  # prior errors of a forecast, in decades
 _FEW_WAITS = 30
-_OF_ASSUMED = 4.0  # outcomes that this counts for
+_OF_ASSUMED = 4.0  # weight of the first of these, in outcomes
 _SHARPNESS = 4.0  # trust falls by exp(-sharpness x error in decades)
 _LATELY = 50
 
 
 class Lived(NamedTuple):
-    """A start that a batch system estimated, the forecast made with it, and the observed wait; in seconds."""
+    """A wait that a batch system estimated, the forecast made with it, and the observed wait; in seconds."""
 
     word_s: float
     forecast_s: float
@@ -45,7 +46,7 @@ class Lived(NamedTuple):
 def off_lately(lived: Sequence[Lived]) -> tuple[int, float, float]:
     """Return the number of recent estimates with an observed wait, their error in decades, and that of the forecasts.
 
-    The latter is nan if none is known.
+    The error of the forecasts is nan if no forecast is known.
     """
     estimates, forecasts, waits = _decades(np.array(lived[-_LATELY:], dtype=np.float64).reshape(-1, 3).T)
     if not len(estimates):
@@ -55,18 +56,18 @@ def off_lately(lived: Sequence[Lived]) -> tuple[int, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """A forecast in which a batch system's own estimate counts."""
+    """A forecast blended with a batch system's own estimate."""
 
     forecast: WaitForecast
-    share: float  # what that estimate counts for, from 0 to 1
+    share: float  # weight of that estimate, from 0 to 1
     shift: float  # decades by which the forecast was moved
 
 
 def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
-    """Return the assumed error of a forecast, in decades, before it was ever compared with one.
+    """Return the assumed error of a forecast, in decades, before any was compared with an observed wait.
 
-    `learned`: from how many waits it was made.
-    `lately`: forecasts of that kind and the observed waits, in seconds, oldest first.
+    `learned`: number of waits that it is based on.
+    `lately`: such forecasts and the observed waits, in seconds, the oldest first.
     """
     assumed = _LEARNED_ERROR if learned >= _FEW_WAITS else _FIRST_ERROR
     stated, waits = _decades(np.array(lately[-_LATELY:], dtype=np.float64).reshape(-1, 2).T)
@@ -76,7 +77,7 @@ def assumed_error(learned: int, lately: Sequence[tuple[float, float]]) -> float:
 def blend(forecast: WaitForecast, word_s: float, lived: Sequence[Lived], assumed: float = _LEARNED_ERROR) -> Blend:
     """Shift a forecast towards a batch system's own estimate, by the recent errors of both.
 
-    `lived`: earlier estimates and the observed waits, oldest first.
+    `lived`: earlier estimates and the observed waits, the oldest first.
     `assumed`: assumed error of the forecast in decades; see `assumed_error`.
     """
     latest = np.array(lived[-_MAX_LIVED:], dtype=np.float64).reshape(-1, 3)
@@ -93,13 +94,13 @@ def blend(forecast: WaitForecast, word_s: float, lived: Sequence[Lived], assumed
 
 
 def blended_together(joint: JointForecast, shifts: Sequence[float]) -> JointForecast:
-    """Move requests that are judged together, each by so many decades."""
+    """Shift each request of a joint forecast by a number of decades."""
     moved = _decades(joint.waits_s) + np.array(shifts)
     return replace(joint, waits_s=np.maximum(10.0 ** monotone(joint.jobs, moved) - FLOOR_S, 0.0))
 
 
 def decades_between(forecast: WaitForecast, moved: WaitForecast) -> float:
-    """Say by how many decades a forecast was moved."""
+    """Return by how many decades a forecast was shifted."""
     middles: tuple[float, float] = tuple(_decades(np.array([forecast.quantiles_s[4], moved.quantiles_s[4]])).tolist())
     return middles[1] - middles[0]
 

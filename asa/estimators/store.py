@@ -2,15 +2,15 @@
 
 A store is a folder of segments, files with one line of JSON for each record; see `asa.core.store`:
 
-- ``live-*``: one process alone appends to it.
+- ``live-*``: a single process appends to it.
 - ``kept-*``: records added together, as from a log.
-- ``all-*``: made by merging other segments. Its first line says how many bytes of which segments it *took*.
+- ``all-*``: merged from other segments. Its first line says how many bytes of which segments it *took*.
 
-A running process may go on appending to its segment, because only the first bytes were taken. A merged segment is
-deleted when its process has ended, or has appended nothing for a day; and a process that has appended nothing for an
-hour begins a new one.
+The process of a live segment may go on appending to it, because a merge takes only the bytes that are there. A merged
+segment is deleted when its process has ended, or has appended nothing for a day. A process that has appended nothing
+for an hour begins a new segment.
 
-Each record has a permanent id. A record found twice counts once.
+Each record has a permanent id. A record that is found twice counts once.
 """
 
 from __future__ import annotations
@@ -65,21 +65,22 @@ from .stored import (
     taken_of,
 )
 
-_IDLE_S = 3600.0  # silent for so long, a process begins another segment, long before others may merge the old one
+# a process that was silent for so long begins another segment; only much later may others merge the old one
+_IDLE_S = 3600.0
 _MANY_SEGMENTS = 64
-_IN_MEMORY_BYTES = 1 << 24  # of new records: of very many there is no memory for all
+_IN_MEMORY_BYTES = 1 << 24  # buffer for new records, since very many would not fit into memory
 
 
 def default_folder() -> Path:
-    """Default folder of the store.
+    """Return the default folder of the store.
 
-    That is ``ASA_BANK`` of the environment, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
+    That is ``ASA_BANK`` from the environment, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
     """
     if named := os.environ.get("ASA_BANK"):
         return Path(named)
     data = os.environ.get("XDG_DATA_HOME", "")
     try:
-        # the standard wants relative paths ignored
+        # the XDG standard says that relative paths are to be ignored
         return (Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share") / "asa" / "bank"
     except RuntimeError as error:
         raise StateError("nobody's home is known here", where="bank", hint="Name its folder in ASA_BANK.") from error
@@ -88,26 +89,26 @@ def default_folder() -> Path:
 class WaitStore:
     """A folder of wait records, to which many processes, on many hosts, append at the same time.
 
-    An object is for one thread. After a fork it works in both processes, each with a segment of its own.
+    An object is for one thread. After a fork it works in both processes; each has its own segment.
 
     Parameters
     ----------
     folder
-        Where the records are.
+        Folder of the records.
     create
         Make the folder at the first write if it is missing.
     durable
-        Whether a record is on the disk when `append` returns, so that it survives a crash of the host. This takes some
-        milliseconds a record. A crash of the process alone never loses a record.
+        Whether `append` returns only when the record is on the disk, so that it survives a crash of the host. This
+        takes some milliseconds a record. A crash of only the process never loses a record.
     lock_wait_s
-        How many seconds merging and forgetting wait for another process that does the same.
+        How many seconds to wait for another process that merges or forgets, before doing so.
 
     Attributes
     ----------
     folder
-        As given.
+        The given folder.
     oddities
-        How many lines the last `read` or `news` skipped as damaged, by the rule's words.
+        How many lines the last `read` or `news` skipped, by reason.
 
     Raises
     ------
@@ -146,8 +147,9 @@ class WaitStore:
                 where=str(self.folder),
                 hint="Name its folder, or fill one with `asa learn`.",
             )
-        self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
-        self._done: dict[str, int] = {}  # bytes of each segment that were handed out
+        # for each segment with a valid header: the bytes of other segments that it took, by their tokens
+        self._took: dict[str, dict[str, int]] = {}
+        self._done: dict[str, int] = {}  # bytes of each segment whose records were returned
         self._seen: set[str] = set()
         self._floor = LOWEST
         self._begin_as(os.getpid())
@@ -157,7 +159,7 @@ class WaitStore:
         self._ids = secrets.token_hex(8)
         self._count = 0
         self._own: set[str] = set()  # tokens of the segments that this object wrote in this process
-        self._live: LineFile | None = None  # the segment that is appended to
+        self._live: LineFile | None = None  # the segment for appending
         self._written_s = 0.0
 
     def __enter__(self) -> Self:
@@ -169,7 +171,7 @@ class WaitStore:
         self.close()
 
     def close(self) -> None:
-        """Close the segment that is appended to. The store can be used on; it then begins another."""
+        """Close the segment for appending. A store that is used again begins another."""
         if self._live is not None:
             with suppress(OSError):
                 self._live.close()
@@ -177,7 +179,7 @@ class WaitStore:
 
     def _heed_fork(self) -> None:
         if os.getpid() != self._pid:
-            self.close()  # this process's end of it
+            self.close()  # only in this process
             self._begin_as(os.getpid())
 
     # -------------------------------------------------------------------------------------------- writing
@@ -188,19 +190,20 @@ class WaitStore:
         Parameters
         ----------
         record
-            The record. It keeps its id if it has one; if the store has that id already, it is the same record.
+            The record. It keeps its id if it has one. A record with an id that the store has already counts as the
+            same.
 
         Returns
         -------
         str
-            Its id. The record is in the store now, even if this process is killed.
+            Its id. The record stays in the store even if this process is killed now.
 
         Raises
         ------
         InputError
             The record has impossible values.
         StateError
-            It could not be written, and is not in the store, unless the disk failed afterwards.
+            The record could not be written, and is not in the store, unless the disk failed afterwards.
         """
         self._heed_fork()
         name = record.id or self._new_id()
@@ -209,21 +212,22 @@ class WaitStore:
             if self._write(line):
                 self._seen.add(name)
                 return name
-            self.close()  # the segment was deleted: to another
+            self.close()  # the segment was deleted: write to another
         raise StateError("its files disappear", where=str(self.folder), hint="Does something clean up there?")
 
     def extend(self, records: Iterable[WaitRecord]) -> int:
-        """Add many records; all of them or, if that fails or is killed, none.
+        """Add many records: all of them or, if that fails or is killed, none.
 
         Parameters
         ----------
         records
-            The records. Those whose id the store has already are left out; it is read for that if any has an id.
+            The records. Those whose id the store has already are left out; to find these the store is read, if any
+            record has an id.
 
         Returns
         -------
         int
-            How many were added.
+            Number of records that were added.
 
         Raises
         ------
@@ -255,8 +259,8 @@ class WaitStore:
         return f"{self._ids}{self._count:08x}"
 
     def _write(self, line: bytes) -> bool:
-        """Append a line; say whether it is in a segment that has a name."""
-        # a segment that was silent for long may be deleted; so it is not written to again
+        """Append a line; return whether its segment still has a name, that is, was not deleted."""
+        # a segment that was silent for long may be deleted, so it is not written to again
         if _now_s() - self._written_s > _IDLE_S:
             self.close()
         live = self._live or self._begin()
@@ -268,13 +272,13 @@ class WaitStore:
         except StateError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESTALE:
                 return False
-            if not live.is_open:  # it is not known what is on the disk
+            if not live.is_open:  # its content is not known after a failed write
                 self._live = None
             raise
 
     def _begin(self) -> LineFile:
         if len(self._segments()) > _MANY_SEGMENTS:
-            with suppress(StateError):  # it is only for tidiness, and another may be at it
+            with suppress(StateError):  # merging only tidies up, and another process may be merging
                 self._compact(beyond=_MANY_SEGMENTS, wait_s=0.0)
         segment, self._live = self._files.begin(header_of(), withdrawal=WITHDRAWAL, durable=self.durable)
         self._own.add(segment.token)
@@ -289,13 +293,13 @@ class WaitStore:
         Parameters
         ----------
         latest
-            Return at most so many, the newest.
+            Upper bound; the newest are returned.
 
         Returns
         -------
         list of WaitRecord
-            In the order in which they became known on the scheduler's clock, ties by id. This does not depend on which
-            process wrote them, in what order and files.
+            In the order in which they became known on the scheduler's clock, ties by id. It does not depend on which
+            process wrote them, nor on the order and files in which they were written.
 
         Raises
         ------
@@ -311,7 +315,7 @@ class WaitStore:
         return self._records(found.rows if latest is None else found.rows[max(len(found.rows) - latest, 0) :])
 
     def news(self) -> list[WaitRecord]:
-        """Read what others have appended since the last `read` or `news` of this object.
+        """Read the records that other objects have appended since the last `read` or `news` of this object.
 
         Returns
         -------
@@ -320,8 +324,8 @@ class WaitStore:
 
         Notes
         -----
-        Takes time for new records, and some 50 us a segment. A merged segment is read once, unless all its records were
-        returned before.
+        Takes time proportional to the new records, and some 50 us a segment. A merged segment is read once, unless all
+        its records were returned before.
         """
         self._heed_fork()
         found = self._collect(self._done, own=self._own, seen=self._seen)
@@ -330,16 +334,16 @@ class WaitStore:
         return self._records(found.rows)
 
     def position(self) -> dict[str, int]:
-        """Say how far this object has read, so that another can `resume` there."""
+        """Return how far this object has read, so that another can `resume` there."""
         return dict(self._done)
 
     def beyond(self, position: Mapping[str, int]) -> float:
-        """Count the bytes beyond what another object had read; infinity if reading cannot continue from there.
+        """Return the number of bytes beyond the position of another object; infinity if it cannot be resumed.
 
         Parameters
         ----------
         position
-            What its `position` said.
+            The other object's `position`.
 
         Returns
         -------
@@ -351,22 +355,22 @@ class WaitStore:
         if any(sizes.get(token, -1) < end for token, end in position.items()):
             return math.inf
         if any(one.kind == "all" and token not in position for token, one in segments.items()):
-            return math.inf  # others were merged into it, some of which may have been forgotten
+            return math.inf  # segments were merged into it, and some records may have been forgotten
         return sum(sizes.values()) - sum(position.values())
 
     def resume(self, position: Mapping[str, int]) -> bool:
-        """Let `news` continue where another object was.
+        """Let `news` continue from the position of another object.
 
         Parameters
         ----------
         position
-            What its `position` said.
+            The other object's `position`.
 
         Returns
         -------
         bool
-            False, without any change, if something that it had read is no longer in its place, as after merging or
-            forgetting: it may have learned from records that are gone.
+            False, without any change, if a segment that the other object had read is gone, as after merging or
+            forgetting: that object may have learned from records that were removed.
         """
         if self.beyond(position) == math.inf:
             return False
@@ -382,16 +386,16 @@ class WaitStore:
         records = []
         rows.reverse()
         with _no_collector():
-            while rows:  # each row goes as its record comes: of very many they are never there twice
+            while rows:  # each row is released once its record is made, so that very many are not in memory twice
                 records.append(record_of(rows.pop()))
         return records
 
     def _segments(self) -> dict[str, Segment]:
-        """Segments by token, in a fixed order."""
+        """Return the segments by token, in a fixed order."""
         return {segment.token: segment for segment in self._files.segments()}
 
     def count(self, matching: Callable[[WaitRecord], bool]) -> tuple[int, int]:
-        """Count records, of which there may be more than `read` returns.
+        """Count records, also if there are more than `read` returns.
 
         Parameters
         ----------
@@ -401,7 +405,7 @@ class WaitStore:
         Returns
         -------
         (int, int)
-            How many match, of how many.
+            Number of matching records, and of all.
         """
         known: dict[str, bool] = {}
 
@@ -413,7 +417,7 @@ class WaitStore:
         return sum(known.values()), len(known)
 
     def widest(self, system: str) -> dict[str, int]:
-        """Say how many cores the widest job of each of a system's partitions had, of however many records there are."""
+        """Return the cores of the widest job in each of a system's partitions, also if there are very many records."""
         found: dict[str, int] = {}
 
         def take(row: Row) -> None:
@@ -424,7 +428,7 @@ class WaitStore:
         return found
 
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
-        """Gather the newest of what lies beyond the bytes that are done, from a folder that others change meanwhile."""
+        """Return the newest rows beyond the bytes read so far, from a folder that other processes change."""
         seen = seen if isinstance(seen, set) else set(seen)
         newest = NewestRows(seen, self._floor)
 
@@ -444,10 +448,10 @@ class WaitStore:
         done: Mapping[str, int] | None = None,
         own: Iterable[str] = (),
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Pass each row beyond the bytes already read to the function that `begin` returns; some rows twice.
+        """Pass each row beyond the bytes that were read to the function that `begin` returns; some rows twice.
 
-        If others change the folder meanwhile, `begin` is called again, and all rows are passed anew. Return the bytes
-        read, and what was skipped.
+        If other processes change the folder meanwhile, `begin` is called again, and all rows are passed again. Return
+        the bytes read, and the numbers of skipped lines.
         """
         own, done = frozenset(own), done or {}
         return self._files.steadily(
@@ -470,7 +474,8 @@ class WaitStore:
                     continue
                 holds = self._took.get(token)
                 if holds and all(part in own or done.get(part, -1) >= end for part, end in holds.items()):
-                    after[token] = segment.path.stat().st_size  # it was handed out from where it was before
+                    # its records were returned from the segments that it took
+                    after[token] = segment.path.stat().st_size
                     continue
                 with segment.path.open("rb", buffering=0) as file:
                     reading = SegmentLines(file, max(done.get(token, 0), took.get(token, 0)))
@@ -486,14 +491,14 @@ class WaitStore:
         return after, oddities
 
     def _taken(self, segments: Mapping[str, Segment]) -> dict[str, int]:
-        """Bytes of segments that others hold; refuses what a later version wrote."""
+        """Return the bytes of segments that merged segments took; refuse segments of a later version."""
         taken: dict[str, int] = {}
         for token, segment in segments.items():
             if token not in self._took:
                 with segment.path.open("rb") as file:
                     line = file.readline(LINE_BYTES)
                 if not line.endswith(b"\n"):
-                    continue  # it is being written, or its writer was killed
+                    continue  # the header is being written, or its writer was killed
                 self._took[token] = taken_of(line, segment.path)
             for part, end in self._took[token].items():
                 taken[part] = max(end, taken.get(part, 0))
@@ -504,20 +509,20 @@ class WaitStore:
     # ------------------------------------------------------------------------------- merging and forgetting
 
     def compact(self, *, beyond: int = 1) -> int:
-        """Merge the segments that nobody writes to any more.
+        """Merge the segments that no process writes to any more.
 
-        It is safe at any time, in parallel with any number of writers and readers; nothing is lost or doubled if it is
-        killed. Appending merges automatically when there are many segments. Damaged lines are dropped.
+        This is safe at any time, in parallel with any number of writers and readers. If it is killed, no record is lost
+        or doubled. Appending merges automatically when there are many segments. Damaged lines are dropped.
 
         Parameters
         ----------
         beyond
-            Merge only if more than so many can be merged.
+            Merge only if more segments than this can be merged.
 
         Returns
         -------
         int
-            How many segments became one; 0 if there was nothing to do.
+            Number of segments that became one; 0 if there was nothing to do.
 
         Raises
         ------
@@ -548,8 +553,8 @@ class WaitStore:
     def forget(self, matching: Callable[[WaitRecord], bool]) -> int:
         """Remove records for good.
 
-        For all readers they are gone in one step. Records of a process that still runs stay in its file, but are not
-        read, until it has ended and `compact` or `forget` is called again. Records appended meanwhile stay.
+        Readers see all of them gone at once. Records of a process that still runs stay in its file, unread, until it
+        has ended and `compact` or `forget` is called again. Records appended meanwhile stay.
 
         Parameters
         ----------
@@ -559,7 +564,7 @@ class WaitStore:
         Returns
         -------
         int
-            How many were removed.
+            Number of records that were removed.
 
         Raises
         ------
@@ -588,7 +593,7 @@ class WaitStore:
         took: Mapping[str, int],
         matching: Callable[[WaitRecord], bool] | None = None,
     ) -> int:
-        """Write what the sources hold to one segment, and delete them; return how many records were left out.
+        """Write the records of the sources to one segment, and delete the sources; return how many were left out.
 
         `lines`: a temporary file for the lines, which may be too many for memory.
         """
@@ -618,13 +623,13 @@ class WaitStore:
             held[token] = max(end, held.get(token, 0))
         lines.seek(0)
         self._files.add("all", chain([header_of(held)], lines), before=lock.check)
-        # what grew meanwhile has a writer after all; its file stays, and only what it grew by is read
+        # these have a writer after all: the files stay, and only the bytes beyond those taken are read
         grew = {token for token in sources if segments[token].path.stat().st_size != sizes[token]}
         self._files.delete(segments[token] for token in sources if token in closed and token not in grew)
         return len(out)
 
     def _closed(self, segments: Mapping[str, Segment], now_s: float) -> set[str]:
-        """Tokens of the segments that are written to no more."""
+        """Return the tokens of the segments that no process writes to any more."""
         return {
             token
             for token, segment in segments.items()
@@ -649,7 +654,7 @@ class WaitStore:
         Returns
         -------
         int
-            How many records.
+            Number of records.
         """
         sorting = SortedRows()
 
@@ -676,7 +681,7 @@ class WaitStore:
     def import_(self, path: str | Path) -> int:
         """Add the records of a file that `export` wrote; all of them, or none if the file is damaged.
 
-        Records keep their ids: those that the store has already, as from an earlier import, are not added again; nor
+        Records keep their ids. Those that the store has already, as from an earlier import, are not added again; nor
         are those that it has exported itself and still has.
 
         Parameters
@@ -687,7 +692,7 @@ class WaitStore:
         Returns
         -------
         int
-            How many were added.
+            Number of records that were added.
 
         Raises
         ------
@@ -698,7 +703,7 @@ class WaitStore:
         if names is None:
             return self.extend(given)
         exported: set[str] = set()
-        users: dict[str, str] = {}  # which are this bank's own again
+        users: dict[str, str] = {}  # pseudonyms of this bank's own users, to be replaced by the users
 
         def take(row: Row) -> None:
             exported.add(names.id(row[0]))
@@ -713,7 +718,7 @@ class WaitStore:
 
 
 class _Found(NamedTuple):
-    """What was read: rows in order, the bytes that are done now, what was left out, the newest that was too old."""
+    """Rows in order, the bytes read so far, the skipped lines, and the newest row that was too old."""
 
     rows: list[Row]
     done: dict[str, int]
@@ -723,7 +728,7 @@ class _Found(NamedTuple):
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Switch off garbage collection while many objects are made, none of them garbage: it takes most of the time."""
+    """Switch off garbage collection while many objects are made, none of them garbage: it would dominate."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -734,5 +739,5 @@ def _no_collector() -> Iterator[None]:
 
 
 def _now_s() -> float:
-    """Seconds of a clock that runs on while the machine sleeps, and cannot be set."""
+    """Return the seconds of a clock that goes on while the machine sleeps, and that cannot be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,4 +1,4 @@
-"""The lines of a wait store: records as they are written, and read again; see `store`."""
+"""The lines of a wait store: how records are written and read; see `store`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FIELDS = (
 USER, SYSTEM, PARTITION, CORES = map(FIELDS.index, ("user", "system", "partition", "cores"))
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
-_HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are of an export
-# A batch system's own word is appended to the estimator's name, so that earlier versions can read a record, which an
-# additional field would prevent.
+_HASHED = re.compile(r"~[0-9a-f]{8}(?:[0-9a-f]{8})?")  # the longer ones are pseudonyms from an export
+# The batch system's own estimate is appended to the name of the estimator: earlier versions can read such a record, but
+# not one with a further field.
 _WORD_BEHIND = "; the batch system said "
 _WORD = re.compile(rf"{_WORD_BEHIND}(\d+\.?\d*(?:e[+-]?\d+)?)\Z", re.ASCII)
-WITHDRAWAL = b"!\n"  # ends what a failed write left, so that it is never taken for a record
+WITHDRAWAL = b"!\n"  # marks what a failed write left, so that it is not read as a record
 _BLOCK_BYTES = 1 << 20
 _HINT_DAMAGED = "Restore it, or name another file."
 
@@ -59,21 +59,21 @@ class WaitRecord:
     ----------
     job
         The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That distinguishes users without
-        showing their names; but those who know the names can still tell whose is which.
+        showing their names; but whoever knows the names can compute the hashes.
     observation
         The observation of its wait.
     forecast
-        The predicted quantiles in seconds at `LEVELS`, p10 to p90, when it was submitted; None if there are none.
+        The quantiles in seconds at `LEVELS`, p10 to p90, that were predicted at submission; None if there are none.
     estimator
         Name of the estimator; may be empty.
     run_s
-        Seconds that it ran; -1 if not known.
+        Seconds that the job ran; -1 if not known.
     source
         Empty for the user's own run; else the source, such as the name of a log.
     id
-        Identifies it for ever. Empty for a new record; a store gives it one.
+        Permanent identifier. Empty for a new record; a store gives it one.
     word_s
-        The wait in seconds that the batch system itself estimated at submission; None if it was not asked.
+        The wait in seconds that the batch system itself estimated at submission; None if there is no estimate.
     """
 
     job: QueuedJob
@@ -87,7 +87,7 @@ class WaitRecord:
 
     @property
     def known_s(self) -> float:
-        """When its wait became known, in seconds of the scheduler's clock."""
+        """When the wait became known, in seconds of the scheduler's clock."""
         return self.job.submit_s + self.observation.wait_s
 
 
@@ -96,13 +96,13 @@ DAMAGED = "damaged line: left out"
 
 
 def line_of(row: Row) -> bytes:
-    """Write a row, with a checksum of its text as last value."""
+    """Return a row as a line, with a checksum of its text as the last value."""
     body = encode(row)[:-1]
     return f"{body},{zlib.crc32(body.encode())}]\n".encode()
 
 
 def _is_whole(line: bytes, value: Any) -> bool:
-    """Whether the line is as `line_of` wrote it."""
+    """Whether a line is as `line_of` wrote it."""
     return (
         type(value) is list
         and len(value) == len(FIELDS) + 1
@@ -112,7 +112,7 @@ def _is_whole(line: bytes, value: Any) -> bool:
 
 
 def is_record(row: Row) -> bool:
-    """Whether a row has texts and numbers in their places; its texts become the same ones as in other rows."""
+    """Whether a row has the types of a record. Its texts are interned, since rows have many equal ones."""
     try:
         row[3], row[6], row[7] = intern(row[3]), intern(row[6]), intern(row[7])
         row[8], row[10], row[11] = intern(row[8]), intern(row[10]), intern(row[11])
@@ -122,7 +122,7 @@ def is_record(row: Row) -> bool:
 
 
 def header_of(took: Mapping[str, int] | None = None) -> bytes:
-    """Write a segment's first line."""
+    """Return a segment's first line."""
     content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "fields": [*FIELDS, "check"]}
     if took is not None:
         content["took"] = took
@@ -131,7 +131,7 @@ def header_of(took: Mapping[str, int] | None = None) -> bytes:
 
 
 def taken_of(line: bytes, path: Path) -> dict[str, int]:
-    """Read what a segment took from its header; nothing if that is damaged."""
+    """Return the bytes that a segment took, from its header; none if that is damaged."""
     header = decode(line)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         return {}
@@ -141,23 +141,23 @@ def taken_of(line: bytes, path: Path) -> dict[str, int]:
 
 
 class SegmentLines:
-    """Reads the whole lines of a segment from some byte on, block by block, and counts what is not whole."""
+    """Reads the complete lines of a segment from an offset, block by block, and counts damaged ones."""
 
     def __init__(self, file: IO[bytes], start: int) -> None:
         self._file = file
         self._start = start
-        self.end = start  # of the last whole line
-        self.rest = 0  # bytes after it
+        self.end = start  # end of the last complete line
+        self.rest = 0  # number of bytes after it
         self.damaged = 0
         self.torn = 0
         self._hole = -1
 
     @property
     def sound_end(self) -> int:
-        """Return up to where the file is final.
+        """Return the offset up to which the file is final.
 
         On a network file system the bytes of another host may arrive out of order, with zeros in place of missing ones.
-        What follows is read again next time.
+        The bytes beyond are read again next time.
         """
         return self.end if self._hole < 0 else self._hole
 
@@ -190,7 +190,7 @@ class SegmentLines:
             if line.endswith(WITHDRAWAL[:-1]):
                 self.torn += len(line) > 1
                 continue
-            # Where a line end is lost, the next record is found by what every record begins with.
+            # if a line end is lost, the next record is found by the text with which every record begins
             for part in [line] if _is_whole(line, decode(line)) else re.split(rb'(?=\[")', line):
                 text = part[: part.rfind(b"]") + 1]
                 value = decode(text)
@@ -206,7 +206,7 @@ class SegmentLines:
 
 
 def row_of(record: WaitRecord, name: str) -> Row:
-    """Turn a record into what is written; refuse what could not be read back or used."""
+    """Return the row of a record; refuse values that could not be read back or used."""
     job, seen, quantiles = record.job, record.observation, record.forecast
     texts = (job.user, job.system, job.partition, record.estimator, record.source)
     try:
@@ -247,7 +247,7 @@ def row_of(record: WaitRecord, name: str) -> Row:
 
 
 def record_of(row: Row) -> WaitRecord:
-    """Turn what is written into a record."""
+    """Return the record of a row."""
     name, submit_s, wait_s, kind, cores, walltime_s, user, system, partition, run_s, estimator, source, *more = row
     word_s = None
     if _WORD_BEHIND in estimator and (said := _WORD.search(estimator)) is not None:
@@ -265,7 +265,7 @@ def record_of(row: Row) -> WaitRecord:
 
 
 def user_in_store(user: str) -> str:
-    """Name a user as stores do: by a short hash, which names itself."""
+    """Return a user's name as stores keep it: a short hash. A hash is returned unchanged."""
     return user if not user or _HASHED.fullmatch(user) else _hash_of(user)
 
 
@@ -275,7 +275,7 @@ def _hash_of(user: str) -> str:
 
 
 def exported_records(path: Path) -> Iterator[WaitRecord]:
-    """Read what `WaitStore.export` wrote, or refuse it with file and line, at its end at the latest."""
+    """Yield the records of a file that `WaitStore.export` wrote; refuse a damaged one with file and line."""
     look_at(path)
     try:
         with open_file(path) as raw, unpacked(raw) as stream:
@@ -289,7 +289,7 @@ def exported_records(path: Path) -> Iterator[WaitRecord]:
 
 
 def _exported_lines(path: Path, stream: Stream) -> Iterator[WaitRecord]:
-    """Read the first line of an exported bank, and its records."""
+    """Check the first line of an exported bank, and yield its records."""
     lines = read_lines(stream, path, max_bytes=EXPORT_BYTES)
     header = decode(next(lines, b""))
     if not isinstance(header, dict) or header.get("format") != FORMAT:

@@ -1,4 +1,4 @@
-"""Boosted regression trees, fitted by LightGBM and kept and asked without it."""
+"""Boosted regression trees: fitted by LightGBM, stored and evaluated without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asa.estimators.packing import packed, unpacked
 from asa.estimators.trees_kernel import predict
 
 _ROUNDS: Final = 120
-_WAITS_PER_ROUND: Final = 10  # of few waits fewer trees are made
+_WAITS_PER_ROUND: Final = 10  # few waits make fewer trees
 _MIN_ROUNDS: Final = 20
 _SETTINGS: Final[Mapping[str, object]] = {
     "objective": "regression_l1",  # the median
@@ -28,10 +28,10 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "bagging_freq": 1,
     "lambda_l2": 1.0,
     "max_bin": 63,
-    "use_missing": False,  # all numbers are known
-    "num_threads": 1,  # the other cores are the user's
+    "use_missing": False,  # there are no missing values
+    "num_threads": 1,  # the other cores are left to the user
     "deterministic": True,
-    "force_row_wise": True,  # else it is chosen by timing
+    "force_row_wise": True,  # else LightGBM chooses by timing, which is not reproducible
     "verbosity": -1,
 }
 _TYPES: Final = {
@@ -44,9 +44,9 @@ _TYPES: Final = {
 
 
 def library() -> Any:
-    """Import LightGBM; `MissingExtraError` where it is not installed."""
+    """Import LightGBM; raise `MissingExtraError` if it is not installed."""
     try:
-        import lightgbm  # noqa: PLC0415 - optional, and half a second
+        import lightgbm  # noqa: PLC0415 - optional, and takes half a second
     except ImportError as error:
         raise MissingExtraError(
             "boosted trees need LightGBM, which is not installed", hint="pip install 'asa-client[boost]'"
@@ -55,25 +55,25 @@ def library() -> Any:
 
 
 class Trees:
-    """A fitted ensemble. What it says is the sum over its trees."""
+    """A fitted ensemble. Its prediction is the sum over its trees."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._arrays = {name: np.ascontiguousarray(arrays[name], dtype=kind) for name, kind in _TYPES.items()}
         self._shown = tuple(map(seen, self._arrays.values()))
 
     def predict(self, x: NDArray[np.float32]) -> float:
-        """Say the median, given a job's numbers."""
+        """Predict the median, given a job's features."""
         return float(predict(seen(x), *self._shown) if len(self._arrays["roots"]) else 0.0)
 
     def state(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the ensemble as JSON-ready data."""
         return {name: packed(array) for name, array in self._arrays.items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], numbers: int) -> Trees:
-        """Make the ensemble from its `state`. `numbers`: how many features a job has.
+        """Return an ensemble from its `state`. `numbers`: number of a job's features.
 
-        Raises `StateError`: something is missing, or refers to a missing node.
+        Raises `StateError`: a value is missing, or refers to a missing node.
         """
         try:
             arrays = {name: unpacked(state[name]) for name in _TYPES}
@@ -85,7 +85,7 @@ class Trees:
 
 
 def _is_sound(arrays: Mapping[str, NDArray[Any]], numbers: int) -> bool:
-    """Whether each node leads on, to later ones or to leaves that there are."""
+    """Whether each node refers to later nodes or to leaves that exist."""
     if any(arrays[name].dtype != kind for name, kind in _TYPES.items()):
         return False
     roots, feature, threshold, children, leaves = (arrays[name] for name in _TYPES)
@@ -107,7 +107,7 @@ def _is_sound(arrays: Mapping[str, NDArray[Any]], numbers: int) -> bool:
 def fit(x: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Trees:
     """Fit trees to rows of features and their targets.
 
-    The same on any machine with the same build of the library.
+    The result is the same on any machine with the same build of the library.
     """
     lightgbm = library()
     rounds = min(_ROUNDS, max(_MIN_ROUNDS, len(y) // _WAITS_PER_ROUND))
@@ -116,7 +116,7 @@ def fit(x: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> Trees:
 
 
 def _read(model: str) -> dict[str, NDArray[Any]]:
-    """Read LightGBM's text of a model, whose decisions are all on numbers that are known."""
+    """Read the text of a LightGBM model, all of whose decisions are on numbers without missing values."""
     roots: list[int] = []
     parts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in _COLUMNS}
     nodes = leaves = 0
@@ -148,7 +148,7 @@ def _same(trees: Trees) -> Trees:
 
 
 class Fitting:
-    """A fit under way in a thread of its own; LightGBM lets others run meanwhile."""
+    """A fit in its own thread; LightGBM lets other threads run meanwhile."""
 
     def __init__(self, x: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> None:
         self._made: Trees | None = None
@@ -159,15 +159,15 @@ class Fitting:
     def _fit(self, x: NDArray[np.float32], y: NDArray[np.float64], seed: int) -> None:
         try:
             self._made = fit(x, y, seed)
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised in `result`
             self._error = error
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Be copied, or kept, as the trees that come of it."""
+        """Copy or pickle the finished trees in place of the thread."""
         return _same, (self.result(),)
 
     def result(self) -> Trees:
-        """Wait for the trees."""
+        """Wait for the trees, and return them."""
         self._thread.join()
         if self._made is None:
             raise self._error or RuntimeError("a fit without an end")

@@ -1,4 +1,4 @@
-"""The arithmetic of `asa.estimators.trees`: what an ensemble of trees says of a job."""
+"""The arithmetic of `asa.estimators.trees`: the prediction of an ensemble."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asa.core.compiled import kernel
 
 @kernel
 def predict(x: Any, roots: Any, feature: Any, threshold: Any, children: Any, leaves: Any) -> float:
-    """Add up the leaves that `x` falls into, one a tree. A child below 0 is the leaf ``-1 - child``."""
+    """Sum the leaves into which `x` falls, one for each tree. A negative child is the leaf ``-1 - child``."""
     total = 0.0
     for tree in range(roots.shape[0]):
         node = roots[tree]

@@ -1,7 +1,7 @@
 """Packs the elements of job arrays into jobs.
 
-An element keeps its walltime, so a job has only as many elements as run in it at the same time. If not all may run at
-the same time, jobs follow each other.
+An element keeps its walltime, so a job gets only as many elements as can run in it at the same time. If not all
+elements may run at the same time, jobs follow each other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from asa.requests.sizes import Needs
 from asa.workflow import Stage
 
 CORES_OF_A_JOB: Final = 32
-"""Cores that elements share at most, by default: jobs of about a node, or less, fit where many would not."""
+"""Default upper bound of the cores that elements share: a job of about a node or less often fits."""
 
 _WRITTEN: Final = re.compile(r"\[?([^\[\]%]*)\]?(?:%(-?\d*)(?:%.*)?)?")
 _MAX_ELEMENTS: Final = 10_000
 _MAX_PARTS: Final = 1000
 _USUAL_PARTS: Final = 100
-"""Jobs are wider rather than more than these."""
+"""If there would be more jobs, they get more cores instead."""
 
 _STARTS: Final = re.compile(r"\b(?:srun|mpirun|mpiexec|scontrol|scancel|sstat|sattach|nproc)\b")
 _OF_THE_JOB: Final = re.compile(
@@ -39,7 +39,7 @@ _COUNTED: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
 
 
 def array_text(text: str) -> str:
-    """Write the value of ``--array`` plainly: without brackets, and without a limit that is none.
+    """Return the value of ``--array`` in plain form: without brackets, and without an ineffective limit.
 
     Examples
     --------
@@ -55,15 +55,15 @@ def array_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArrayOption:
-    """What an array's option says."""
+    """The value of ``--array``."""
 
     elements: tuple[int, ...]
-    at_once: int  # how many of them may run at the same time
-    step: int  # as Slurm gives it to them
+    at_once: int  # how many elements may run at the same time
+    step: int  # step, as Slurm gives it to the elements
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """Variables by which all elements know of the array."""
+        """Variables that describe the array to each element."""
         values = {
             "COUNT": len(self.elements), "MIN": self.elements[0], "MAX": self.elements[-1], "STEP": self.step
         }  # fmt: skip
@@ -75,7 +75,7 @@ class ElementsOfJob:
     """The elements of one job."""
 
     elements: tuple[int, ...]
-    follows: int | None  # the index of the part that must have ended before; None for none
+    follows: int | None  # index of the part that it follows; None for none
 
 
 def read_array(directive: Directive) -> ArrayOption:
@@ -99,13 +99,13 @@ def read_array(directive: Directive) -> ArrayOption:
         elements.update(range(first, last + 1, step))
     if not elements or not (at_once.isdigit() or not at_once):
         raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
-    step_match = re.search(r":(\d+)", listed)  # Slurm gives the first of several
+    step_match = re.search(r":(\d+)", listed)  # Slurm uses the first of several
     most = min(int(at_once or 0) or len(elements), len(elements))
     return ArrayOption(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
 
 
 def apart_because(stage: Stage, text: str, needs: Needs) -> str:
-    """Say why elements cannot share a job; empty if they can."""
+    """Return why elements cannot share a job; empty if they can."""
     if needs.tasks > 1:
         return "each has several tasks"
     if needs.gpus:
@@ -124,7 +124,7 @@ def apart_because(stage: Stage, text: str, needs: Needs) -> str:
 
 
 def for_elements(stage: Stage, count: int) -> dict[str, Any]:
-    """Return those keys of an element's stage that are others for a job of several elements, by field.
+    """Return the fields in which a job of several elements differs from that of one.
 
     Examples
     --------
@@ -142,13 +142,13 @@ def _option_times(option: str, count: int) -> str:
 
 
 def _times(value: str, count: int) -> str:
-    """Add up what so many ask for, as in ``matlab:2,fluent``."""
+    """Multiply the counts in a value such as ``matlab:2,fluent``."""
     matches = [match for match in map(_COUNTED.fullmatch, value.split(",")) if match]
     return value if count == 1 else ",".join(f"{match[1]}:{int(match[2] or 1) * count}" for match in matches)
 
 
 def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:
-    """Return how many elements a job has.
+    """Return how many elements share a job.
 
     `max_cores`: of a job; None for a default that suits many nodes, or more if there would be many jobs.
     """
@@ -158,9 +158,9 @@ def together(array: ArrayOption, cores: int, max_cores: int | None) -> int:
 
 
 def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
-    """Return how many elements a job runs at the same time if jobs take them from a bag: few, but enough for few jobs.
+    """Return how many elements a job runs at the same time if jobs take them from a bag: few, unless jobs are many.
 
-    `max_cores`: of a job, if that is given.
+    `max_cores`: of a job; None for no bound.
     """
     if max_cores is not None:
         return max(1, max_cores // cores)
@@ -168,9 +168,9 @@ def shared(array: ArrayOption, cores: int, max_cores: int | None) -> int:
 
 
 def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob]:
-    """Divide elements among jobs, whose elements all run at the same time.
+    """Divide elements among jobs; the elements of a job run at the same time.
 
-    There are as many rows as jobs may run at the same time; the jobs of a row follow each other.
+    There are as many rows as jobs may run at the same time. The jobs of a row follow each other.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def parts_of(array: ArrayOption, per_job: int, where: str) -> list[ElementsOfJob
 
 
 def _even(values: Sequence[int], count: int) -> list[Sequence[int]]:
-    """Cut a sequence into so many pieces that differ by at most one."""
+    """Cut a sequence into a number of pieces whose lengths differ by at most one."""
     size, more = divmod(len(values), count)
     ends = [size * i + min(i, more) for i in range(count + 1)]
     return [values[begin:end] for begin, end in pairwise(ends)]

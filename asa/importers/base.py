@@ -1,4 +1,4 @@
-"""What all importers share: their result, names that are safe, walltimes for people, and how tasks fill cores."""
+"""Shared by all importers: their result, safe names, rounded walltimes, and how tasks fill cores."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class Imported:
     """A workflow that was made from something else."""
 
     workflow: Workflow
-    # of stages whose script is a file: that file, as it was given
+    # by stage: the file of its script, as it was given
     scripts: Mapping[str, Path] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # what was left out, guessed or changed, a sentence each
+    notes: Sequence[str] = ()  # what was left out, guessed or changed; a sentence each
     header: Sequence[str] = ()  # comments for the top of the workflow file
-    comments: Mapping[str, Sequence[str]] = field(default_factory=dict)  # comments for some of its stages, above each
+    comments: Mapping[str, Sequence[str]] = field(default_factory=dict)  # comments to be put above stages, by stage
 
 
 class ImportNotes:
-    """Gathers what a user should know; what is true of several places is said once."""
+    """Collects notes for the user. A note on several locations is shown once."""
 
     def __init__(self) -> None:
         self._wheres: dict[str, dict[str, None]] = {}
 
     def add(self, text: str, where: str = "") -> None:
-        """Say something of a place, or of the whole."""
+        """Add a note, on a location or on the whole."""
         wheres = self._wheres.setdefault(text, {})
         if where:
             wheres[where] = None
 
     def sentences(self) -> tuple[str, ...]:
-        """All that was said, in the order in which it came up."""
+        """Return all notes, in the order in which they were first added."""
         return tuple(f"{_listed(list(wheres))}: {text}" if wheres else text for text, wheres in self._wheres.items())
 
 
@@ -56,14 +56,14 @@ def _listed(wheres: Sequence[str]) -> str:
 
 
 class Names:
-    """Gives out names of stages, each once."""
+    """Makes unique names of stages."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
-        self._latest: dict[str, int] = {}  # number behind a name
+        self._latest: dict[str, int] = {}  # by name: the latest number appended to it
 
     def take(self, wished: str) -> str:
-        """Make a name that is safe and not taken from one that is wished for."""
+        """Return a safe name that is not taken, near to the wished one."""
         base = safe_name(wished)
         name, number = base, self._latest.get(base, 1)
         while name in self._taken:
@@ -89,7 +89,7 @@ def safe_name(text: str) -> str:
 
 
 def near_or_all(name: str, known: Iterable[str]) -> str:
-    """Say which known name is like one that is not known; all of them if none is."""
+    """Return a hint: the known name that is most similar to an unknown one, or all known names."""
     names = list(known)
     return near(name, names).rstrip() or f"Known are: {', '.join(names) or 'none'}."
 
@@ -116,9 +116,10 @@ def generous_walltime_s(expected_s: float) -> float:
 
 
 def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
-    """Compute how long a list of tasks takes on so many workers, the longest task first.
+    """Return how long a list of tasks takes on some workers, the longest task first.
 
-    Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the optimum.
+    Each worker takes the next task as soon as it is free. Takes O(n log n) time; the result is at most 4/3 of the
+    optimum.
 
     Examples
     --------
@@ -132,16 +133,16 @@ def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Give the smallest value that so large a share of all does not exceed."""
+    """Return the smallest value that a given share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Leave out implied predecessors: those that another predecessor follows already.
+    """Leave out predecessors that are implied, since another predecessor follows them.
 
-    The graph must have no cycle. With very many stages all predecessors are kept, since a bit of memory is needed for
-    each pair of stages.
+    The graph must have no cycle. With very many stages all predecessors are kept, since the search takes a bit of
+    memory for each pair of stages.
 
     Returns the same keys, each with the remaining predecessors, in the order of the keys.
 
@@ -158,7 +159,7 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     graph.add_nodes_from(edges)
     graph.add_edges_from((before, name) for name, some in befores.items() for before in some)
     followed = dict.fromkeys(edges, 0)  # a bit for each stage that it follows
-    implied = dict.fromkeys(edges, 0)  # likewise, of those that the ones before it follow
+    implied = dict.fromkeys(edges, 0)  # a bit for each stage that its predecessors follow
     for name in nx.topological_sort(graph):
         for before in befores[name]:
             implied[name] |= followed[before]
@@ -167,7 +168,7 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping[str, str]], str]) -> str:
-    """Write an imported workflow as the text of a workflow file."""
+    """Return an imported workflow as the text of a workflow file."""
     scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
     plain = write(imported.workflow, scripts)
     lines = plain.splitlines()
@@ -180,5 +181,5 @@ def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping
             ]
         annotated_lines.append(line)
     annotated = "\n".join(annotated_lines) + "\n"
-    # a line of a command may look like the beginning of a stage: a comment there would change it
+    # without the comments if one was put into a text: a line of a command may look like the beginning of a stage
     return annotated if read_toml(annotated) == read_toml(plain) else plain

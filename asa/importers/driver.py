@@ -1,4 +1,4 @@
-"""Reads shell scripts that submit batch scripts with sbatch: which ones, and their dependencies.
+"""Reads shell scripts that submit batch scripts with sbatch: which scripts, and their dependencies.
 
 No shell is run, so only common patterns of job chains are understood.
 """
@@ -38,18 +38,18 @@ from .statements import (
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
-_OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs from elsewhere
+_OTHERS = re.compile(r"(?<![\w+$\uf724])\d+(?![\w])")  # numbers of jobs that the driver did not submit
 _REDIRECTED = re.compile(r"(?:\d*|&)>(?:>|\|)?(&?.*)", re.DOTALL)
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _CHANGES_JOBS = re.compile(r"\s*(?:scancel|scontrol\s+update)\b")
-_PRINTS_NUMBER = re.compile(r"\||--pars")  # what calls sbatch, or takes the number out of what it prints
-_ALL_KEPT = re.compile(r"\$\{\w+//[^\d/}]/[^\d/}]\}")  # of several numbers: what stands between them is another
+_PRINTS_NUMBER = re.compile(r"\||--pars")  # text around sbatch that leaves only the job's number
+_ALL_KEPT = re.compile(r"\$\{\w+//[^\d/}]/[^\d/}]\}")  # replaces what separates several numbers, and keeps all of them
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
 _NO_KINDS = frozenset({"singleton", "expand"})
-_TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # where a variable begins with the colon
+_TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # a variable that begins with the colon
 _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
-_BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # of a variable that a job alone gets
+_BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # assignments before a command: variables of that job alone
 _UNKNOWN = re.compile(r"\$[\w@*#?!{($\"'\\-]|`")
 _NO_NAME = re.compile(r"\$[@*#?!($\"'\\-]|\$\{\W|`")
 _SUBSCRIPT = re.compile(r"\[(?![@*]\])")
@@ -59,7 +59,7 @@ _EXPORTS_ALL = re.compile(r"\s*set\s+(?:-\w*a\w*|-o\s+allexport)\s*")
 _SEVERAL_EXPORTED = re.compile(r"""\s*export((?:\s+\w+=(?:[^\s"'`($]|"[^"`(]*"|'[^']*'|\$\w+|\$\{\w+\})*){2,})\s*""")
 _ONE_EXPORTED = re.compile(r"""(?<!\w)\w+=(?:[^\s"']|"[^"]*"|'[^']*')*""")
 _OTHER_BRANCH = re.compile(r"(?:^|;)\s*(?:else|elif)\b")
-_PUT_IN = re.compile(r"\$\([^()]*\)|`[^`]*`")  # what a command prints
+_PUT_IN = re.compile(r"\$\([^()]*\)|`[^`]*`")  # a command whose output is put in
 _EXPANDED = re.compile(r"[*?]|\[[^]]+\]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
@@ -68,19 +68,21 @@ When = Literal["success", "any", "failed", "always"]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A batch script, and how it is submitted."""
+    """A batch script, and the options of its submission."""
 
-    path: Path | None  # its file; None where a command is submitted with `--wrap`
+    path: Path | None  # its file; None for a command submitted with `--wrap`
     text: str
-    directives: Mapping[str, Directive]  # the options by their names; of two the last
-    where: str  # the file; or file and line, if it is submitted by another
-    # what its comments say that it comes after, and where each is said; None if they say nothing
+    directives: Mapping[str, Directive]  # options by name; the last of several
+    where: str  # the file; for a script that another submits, file and line
+    # names in its comments of the scripts that it comes after, each with file and line; None if there is no such
+    # comment
     after: tuple[tuple[str, str], ...] | None = None
-    arguments: tuple[str, ...] = ()  # what it is called with
-    submitted_after: tuple[int, ...] | None = None  # of a driver: the indices of those that it waits for
+    arguments: tuple[str, ...] = ()  # its command-line arguments
+    submitted_after: tuple[int, ...] | None = None  # for a script of a driver: indices of the scripts that it waits for
     when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
-    environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for it
-    # those of `submitted_after` that only have to have ended, or begun so long ago, or of which elements need the same
+    environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for the job
+    # of `submitted_after`: those that only have to have ended; to have begun so long ago; and whose element of the same
+    # index must have completed
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     start_delay_s: float = 0.0
@@ -111,19 +113,19 @@ def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def is_driver(path: Path) -> bool:
-    """Whether a shell script submits others with sbatch."""
+    """Whether a shell script submits batch scripts."""
     text = read_text(path)
     return not read_directives(text, str(path)) and calls_sbatch(text)
 
 
 def calls_sbatch(text: str) -> bool:
-    """Whether a script submits others."""
+    """Whether a script calls sbatch."""
     calls = count_calls if interpreter_of(text) in SHELLS else SBATCH.search
     return any(calls(statement) for _, line in lines(text) for statement in statements(line))
 
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
-    """Refuse a script that runs or submits others, so that it is no stage itself, unless it names its predecessors."""
+    """Refuse a script that runs or submits others, since it is no stage; unless a comment names its predecessors."""
     given = Scripts({str(script.path): script.path for script in scripts if script.path is not None})
     for script in scripts:
         if script.path is None or script.after is not None:
@@ -152,7 +154,7 @@ _BY_SUFFIX = {".py": "python3", ".pl": "perl", ".csh": "csh", ".tcsh": "tcsh", "
 
 
 def to_record(path: Path, otherwise: str = "") -> str:
-    """Say how to have a driver run once, to record what it submits."""
+    """Return a hint: how to run the driver once and record what it submits."""
     text = read_text(path)
     interpreter = _BY_SUFFIX.get(path.suffix, "bash") if not text.startswith("#!") else interpreter_of(text)
     program = "" if os.access(path, os.X_OK) and text.startswith("#!") else f"{interpreter} "
@@ -179,7 +181,7 @@ def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
     variables made from others; options on the command line; and ``-d`` or ``--dependency`` with ``afterok``,
     ``afternotok``, ``afterany`` and ``after``.
 
-    Raises `InputError`, with file and line: something is known only at run time, such as a loop around sbatch.
+    Raises `InputError`, with file and line: a submission is known only at run time, as in a loop around sbatch.
     """
     driver = _Driver(path, notes)
     for number, line in lines(read_text(path)):
@@ -190,21 +192,21 @@ def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
 
 
 class _Driver:
-    """What is known of a driver's variables, line by line."""
+    """The variables of a driver, as known after each statement."""
 
     def __init__(self, path: Path, notes: ImportNotes) -> None:
         self.scripts: list[Script] = []
         self._path = path
         self._notes = notes
         self._jobs: dict[str, tuple[int, ...]] = {}
-        self._kinds: dict[str, tuple[str, ...]] = {}  # of dependencies, in the texts of variables
-        self._sentences: set[str] = set()  # variables that hold all that sbatch printed, not only the number
+        self._kinds: dict[str, tuple[str, ...]] = {}  # by variable: kinds of dependencies in its text
+        self._sentences: set[str] = set()  # variables with the whole output of sbatch, not only the number
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         self._exported: dict[str, str] = {}
         self._around = ScriptContext()
         self._exports_all = False
         self._written: list[str] = []  # statements that may change files
-        self._waited = ""  # where it waits for a job, so that what it submits later comes after that
+        self._waited = ""  # where the driver waits for a job; what it submits later comes after that
         self._guards = Guards(self._text_in_test)
 
     @property
@@ -215,7 +217,7 @@ class _Driver:
         return f"{hint} {to_record(self._path)}."
 
     def statement(self, line: str, where: str, *, has_else: bool) -> None:
-        """Take in a command; `has_else`: whether another branch begins in its line."""
+        """Process a statement; `has_else`: whether another branch begins in its line."""
         several = _SEVERAL_EXPORTED.fullmatch(line)
         for one in [f"export {one}" for one in _ONE_EXPORTED.findall(several[1])] if several else [line]:
             self._take_in(one, where)
@@ -246,11 +248,11 @@ class _Driver:
         self._around.leave(line)
 
     def _is_left_out(self, line: str) -> bool:
-        """Whether a statement does something that the workflow does not."""
+        """Whether a statement has an effect that the workflow lacks."""
         return writes(line) or not (_QUIET.match(line) or _IN_LOOPS.match(line))
 
     def _note_effects(self, line: str, where: str) -> None:
-        """Note what makes later submissions uncertain: files that change, waiting for jobs, the end."""
+        """Note effects that make later submissions uncertain: exported variables, changed files, waiting for jobs."""
         self._exports_all |= bool(_EXPORTS_ALL.fullmatch(line))
         if writes(line) or _CHANGES_FILES.search(line):
             self._written.append(self._filled(line, ""))
@@ -258,7 +260,7 @@ class _Driver:
             self._waited = where
 
     def _refuse_uncertain(self, line: str, match: re.Match[str] | None, where: str) -> None:
-        """Refuse a submission of which it is not certain that it happens once, as it is written, in this folder."""
+        """Refuse a submission that may not happen exactly once, as it is written, in this folder."""
         if count_calls(line) > (match is not None):
             raise InputError("calls sbatch in a way that is not understood", where=where, hint=self._hint)
         if match is not None and (doubt := self._around.doubt(line, match.start(1))):
@@ -278,7 +280,7 @@ class _Driver:
             raise InputError(message, where=where, hint=self._hint)
 
     def _text_in_test(self, word: str) -> str | None:
-        """Give the text that a word of a test amounts to, where it is known; a job's number is some text."""
+        """Return the text of a word in a test, if known; any text for a job's number."""
         bare = word.strip("\"'")
         variable = _VARIABLE.fullmatch(bare)
         if variable and (variable[1] or variable[2]) in self._jobs:
@@ -294,7 +296,7 @@ class _Driver:
         )
 
     def _forget(self, line: str, assigned: str, where: str) -> None:
-        """Forget variables that a statement may change; what is assigned for certain is known anew."""
+        """Forget the variables that a statement may change, except the one that it assigns."""
         known, names = self._texts.keys() | self._jobs.keys(), changed(line)
         for name in (known if names is None else names & known) - {assigned}:
             self._texts.pop(name, None)
@@ -303,7 +305,7 @@ class _Driver:
                 self._export(name, where)
 
     def _export(self, name: str, where: str) -> None:
-        """Have the jobs that follow get a variable, as sbatch passes it on."""
+        """Pass a variable to the jobs that are submitted later, as sbatch does."""
         if name in self._texts:
             self._exported[name] = self._texts[name]
         elif name not in self._jobs:
@@ -318,7 +320,7 @@ class _Driver:
             )
 
     def _number(self, name: str, value: str, index: int, *, adds: bool) -> None:
-        """Take in that a variable has the number of a job, and what else stands in its value."""
+        """Set a variable to the number of a job, with the further jobs that its value names."""
         rest = literal(_PUT_IN.sub("", value))
         rest = re.split(r"\$\(|`", rest)[0]
         jobs, kinds = self._named_in(name, rest, adds=adds)
@@ -328,7 +330,7 @@ class _Driver:
         (self._sentences.discard if _PRINTS_NUMBER.search(value) else self._sentences.add)(name)
 
     def _named_in(self, name: str, value: str, *, adds: bool) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Give the jobs, and the kinds of dependencies on them, that a variable's new value names."""
+        """Return the jobs that a variable's new value names, and the kinds of dependencies on them."""
         jobs = self._jobs.get(name, ()) if adds else ()
         kinds = (*(self._kinds.get(name, ()) if adds else ()), *_KIND.findall(value), *_OTHERS.findall(value))
         for reference in _VARIABLE.finditer(value):
@@ -411,7 +413,7 @@ class _Driver:
         return Directive(option.name, value, option.where)
 
     def _script(self, word: str, where: str) -> Path:
-        """Find the script that is submitted, which must be as it is now."""
+        """Return the path of the script that is submitted; it must exist and not be changed by the driver."""
         name = self._filled(word, where)
         if _EXPANDED.search(name):
             raise InputError(f"{name} is expanded only when the script runs", where=where, hint=self._hint)
@@ -421,7 +423,7 @@ class _Driver:
         return self._found(name, where)
 
     def _found(self, name: str, where: str) -> Path:
-        """Find a script as the shell would in the current folder, or else in the driver's folder."""
+        """Find a script as the shell would, in the current folder, or else in the driver's folder."""
         candidates = [Path(name), self._path.parent / name]
         found = next((candidate for candidate in candidates if candidate.is_file()), None)
         if found is None:
@@ -436,11 +438,11 @@ class _Driver:
         return sorted(entry.name for entry in self._path.parent.iterdir() if entry.is_file())[:50]
 
     def _filled(self, text: str, where: str) -> str:
-        """Put the values of variables in."""
+        """Replace variables by their values."""
 
         def value(reference: re.Match[str]) -> str:
             name = reference[1] or reference[2]
-            if name.startswith("SLURM_"):  # of the job: what is quoted in --wrap
+            if name.startswith("SLURM_"):  # a variable of the job, in the text of --wrap
                 return reference[0]
             is_whole = reference[0] in {f"${name}", f"${{{name}}}"}
             if where and not (is_whole and name in self._texts):
@@ -452,7 +454,7 @@ class _Driver:
         return plain(_VARIABLE.sub(value, text))
 
     def _parted(self, words: Sequence[str], command: str, where: str) -> Iterator[str]:
-        """Give words, of a variable alone those that its value has, as a shell does where it is not quoted."""
+        """Yield the words; a word that is a variable alone is split like an unquoted variable in a shell."""
         for word in words:
             variable = _VARIABLE.fullmatch(word)
             name = (variable[1] or variable[2]) if variable else ""
@@ -465,7 +467,7 @@ class _Driver:
                 yield from self._texts[name].split()
 
     def _waits_of(self, option: Directive) -> _WaitsFor | None:
-        """Read what a job waits for, and how that must have ended; None of another option."""
+        """Read the dependencies in an option; None if the option has none."""
         if option.name != "dependency":
             return None
         jobs: list[int] = []
@@ -498,14 +500,14 @@ class _Driver:
         )
 
     def _text_of(self, value: str) -> str:
-        """Put the text of a variable in place of it, where it names no job."""
+        """Return the text of a variable if the value is one with known text; else the value."""
         variable = _VARIABLE.fullmatch(value)
         return self._texts.get(variable[1] or variable[2], value) if variable else value
 
     def _for_all(self, waits: _WaitsFor, where: str) -> dict[str, Any]:
-        """Return fields of a script for what it waits for; note where the meaning changes, refuse what cannot be said.
+        """Return the fields of a script for its dependencies. Note where the meaning changes; refuse what has none.
 
-        `afternotok` of several jobs requires that all have failed; for a stage one is enough.
+        `afternotok` of several jobs requires that all have failed. A stage can only follow one failure.
         """
         if "afternotok" in waits.kinds:
             is_any = len(waits.jobs) == 1 or waits.any_will_do
@@ -526,14 +528,14 @@ class _Driver:
         return when
 
     def _minutes(self, reference: str, where: str) -> int:
-        """Read how long after its beginning a job is waited for."""
+        """Return the minutes in ``after:JOB+MINUTES``."""
         text = self._filled(reference.partition("+")[2] or "0", where)
         if not text.isdecimal():
             raise InputError(f"+{text} is no number of minutes", where=where, hint=self._hint)
         return int(text)
 
     def _is_number(self, reference: re.Match[str]) -> bool:
-        """Whether a variable, as it is referred to, has all the numbers that it holds: a part of one number is that."""
+        """Whether a reference to a variable yields all its job numbers; only a part of a single number may be taken."""
         name = reference[1] or reference[2]
         is_whole = reference[0] in {f"${name}", f"${{{name}}}"} or _ALL_KEPT.fullmatch(reference[0])
         return bool(is_whole) or len(self._jobs.get(name, ())) <= 1
@@ -562,22 +564,22 @@ class _Driver:
 
 
 def _without_redirections(words: Iterable[str]) -> Iterator[str]:
-    """Give the words of a command without those that say where its output goes."""
+    """Yield the words of a command without redirections."""
     each = iter(words)
     for word in each:
         redirected = _REDIRECTED.fullmatch(word)
         if redirected is None:
             yield word
         elif not redirected[1]:
-            next(each, "")  # the file
+            next(each, "")  # skip the file
 
 
 @dataclass(frozen=True, slots=True)
 class _WaitsFor:
-    """What a job waits for: which ones, how they must end, whether one will do, and whether some are from elsewhere."""
+    """The dependencies of a job: which jobs, how they must end, whether one suffices, whether others are meant."""
 
     jobs: tuple[int, ...] = ()
     kinds: frozenset[str] = frozenset()
     any_will_do: bool = False
     has_others: bool = False
-    minutes: frozenset[int] = frozenset()  # after their beginnings
+    minutes: frozenset[int] = frozenset()  # delays after the beginning of these jobs

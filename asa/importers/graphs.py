@@ -1,4 +1,4 @@
-"""Graphs as other tools draw them: the dot language of Graphviz, and the flowcharts of Mermaid."""
+"""Reads graphs that other tools draw: Graphviz's dot, and flowcharts of Mermaid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STADIUM = re.compile(r"(\w++)\s*+\(\[(.*)\]\)")
 class Drawing:
     """A graph that was drawn."""
 
-    # each node's attributes, `label` among them; what is only at the end of an edge has none
+    # attributes of nodes, such as `label`; nodes that are only in edges have none
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     edges: list[tuple[str, str]] = field(default_factory=list)
 

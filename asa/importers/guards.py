@@ -1,4 +1,4 @@
-"""Whether a shell script ends before it submits, as far as that is known without running it."""
+"""Finds whether a shell script ends before it submits, as far as this is known without running it."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ _IN_SCRIPT: Final[dict[str, Callable[[Path], bool]]] = {
 
 
 class Guards:
-    """Whether a script ends early, judged by its conditions; takes it in statement by statement.
+    """Whether a script ends early, judged from its conditions, statement by statement.
 
-    Commands that do something are assumed to succeed, also the one before `$?`; tests of files are carried out.
-    `text_of` gives the text to which a word expands; None if that is known only at run time.
+    Commands are assumed to succeed, also the one before `$?`. Tests of files are carried out. `text_of` gives the text
+    to which a word expands; None if that is known only at run time.
     """
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        self.ended = ""  # where it ends for certain
+        self.ended = ""  # where the script ends for certain
         self.doubtful = ""  # where it may end
         self._text_of = text_of
-        self._around: list[tuple[str, bool | None]] = []  # what encloses it, and whether that is run
-        self._function = ""  # whose body it is
-        self._exiting: set[str] = set()  # functions that end it
+        # open blocks: the kind of each, and whether it is run (None if unknown)
+        self._around: list[tuple[str, bool | None]] = []
+        self._function = ""  # the function whose body is read now
+        self._exiting: set[str] = set()  # functions that end the script
 
     def enter(self, statement: str, where: str, *, has_else: bool) -> None:
-        """Take in a statement; `has_else`: whether its line begins another branch."""
+        """Process a statement; `has_else`: whether another branch begins in its line."""
         text = statement.strip()
         if has_else:
             self._around = [(kind, None if kind == "if" else is_run) for kind, is_run in self._around]
@@ -76,7 +77,7 @@ class Guards:
                     self._around.pop()
 
     def _is_of_function(self, text: str) -> bool:
-        """Note whether a function ends the script, if a statement is of one."""
+        """Whether a statement belongs to a function; record functions that end the script."""
         if self._function:
             behind = any(re.search(rf"(?:&&|\|\|)\s*{name}\b", text) for name in ("exit", *self._exiting))
             if behind or self._exits(text):
@@ -118,7 +119,7 @@ class Guards:
             self.doubtful = self.doubtful or where
 
     def _evaluated(self, condition: str) -> bool | None:
-        """Say whether a condition holds; None if only a run knows."""
+        """Return whether a condition holds; None if this is known only at run time."""
         condition = condition.strip().removesuffix("then").strip()
         if condition.startswith("! "):
             result = self._evaluated(condition[2:])

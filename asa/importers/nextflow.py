@@ -1,4 +1,4 @@
-"""Makes a model of a workflow from a Nextflow trace: what its processes took, and in which order.
+"""Makes a model of a workflow from a Nextflow trace: the resources of its processes, and their order.
 
 A process becomes a stage with the cores that its tasks need to run in parallel. The model runs nothing: it is for `asa
 compare`.
@@ -29,7 +29,7 @@ from .nextflow_config import CONFIG, ProcessCpus, read_cpus
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+(ms|[smhd])")
 _COMPLETED: Final = {"COMPLETED", "CACHED", ""}
-_MAX_PROCESSES = 1000  # among which the order is found by comparing each two
+_MAX_PROCESSES = 1000  # the order is found by comparing each pair
 _MIB: Final = 1 << 20
 _MODULE = re.compile(r"[\w.+/-]+")
 
@@ -48,7 +48,7 @@ class _TracedTask:
 
 @dataclass(slots=True)
 class _Process:
-    """The tasks of a process that completed."""
+    """The completed tasks of a process."""
 
     name: str
     tasks: list[_TracedTask] = field(default_factory=list)
@@ -60,15 +60,15 @@ def import_nextflow(
     """Make a model of a workflow from a Nextflow trace.
 
     `dag`: the output of ``-with-dag``, as ``.dot``, ``.mmd`` or ``.html``. Without it the order follows from the times:
-    a process comes after all processes of which a task had ended when its own first task was submitted. That includes
-    all real dependencies, and some that only look like one.
-    `config`: the ``nextflow.config`` of the run, by default the one next to the trace. If the trace has no CPUs, a
-    task's are those of the configuration, or those that tasks used, rounded, if these are more. Labels of processes are
-    read from a ``.nextflow.log`` next to it.
+    a process comes after every process with a task that had ended when its own first task was submitted. This gives all
+    real dependencies, and some that are none.
+    `config`: the ``nextflow.config`` of the run, by default the one next to the trace. It gives the CPUs of tasks if
+    the trace does not; if tasks used more, their rounded use counts. Labels of processes are read from a
+    ``.nextflow.log`` next to it.
     `cores`: upper bound of a stage's cores, but at least what one task needs; tasks that do not fit at the same time
     run in turn.
     Returns the workflow, and notes about the translation.
-    Raises `InputError`, with file and line: it is no trace, or lacks a column.
+    Raises `InputError`, with file and line: the file is no trace, or lacks a column.
     """
     notes = ImportNotes()
     config = config or next((file for file in [path.parent / CONFIG] if file.is_file()), None)
@@ -103,14 +103,14 @@ def import_nextflow(
 
 @dataclass(frozen=True, slots=True)
 class _Cpus:
-    """Counts the CPUs of tasks of which the trace does not say how many they asked for."""
+    """Finds the CPUs of tasks if the trace does not say how many they asked for."""
 
     config: Path | None
     asked: ProcessCpus
     notes: ImportNotes
 
     def of(self, process: str, share: float) -> int:
-        """Give what the process asks for or, if that is more, what its task used, in percent of a CPU, rounded."""
+        """Return the CPUs that a process asks for, or the rounded use of a task (percent of a CPU) if it is more."""
         used, asked = math.floor(share / 100 + 0.5), self.asked.of(process)
         if asked and asked >= used:
             self.notes.add(f"no CPUs in the trace: they are what {self.config} says", process)
@@ -148,7 +148,7 @@ def _processes(path: Path, notes: ImportNotes, cpus: _Cpus) -> dict[str, _Proces
 
 
 def _without_tag(name: str) -> str:
-    """Name the process of a task, which may have its tag in brackets behind it."""
+    """Return the process of a task, without the tag that may follow in brackets."""
     return name.partition("(")[0].rstrip() if name.endswith(")") else name
 
 
@@ -219,7 +219,7 @@ def _moment_s(text: str, where: str) -> float | None:
     if text.isdigit():
         return int(text) / 1000.0
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()  # only differences count
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()  # only differences matter
     except ValueError as error:
         raise InputError(
             f"{text!r} is no time", where=where, hint="Nextflow writes 2026-01-31 12:00:00.000."
@@ -227,7 +227,7 @@ def _moment_s(text: str, where: str) -> float | None:
 
 
 def _short_names(processes: Mapping[str, _Process]) -> dict[str, str]:
-    """Leave out the sub-workflows that a process belongs to, where its own name says enough."""
+    """Leave out the sub-workflows in the names of processes that are unique without them."""
     last = [name.rsplit(":", 1)[-1] for name in processes]
     counts = Counter(last)
     return {name: short if counts[short] == 1 else name for name, short in zip(processes, last, strict=True)}
@@ -274,7 +274,7 @@ def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: ImportNotes
 
 
 def _drawn(drawing: Drawing) -> dict[str, str]:
-    """Tell which nodes are processes: they have a label, and in dot no shape of their own."""
+    """Return the labels of the nodes that are processes: in dot these have no shape of their own."""
     return {
         node: attributes["label"]
         for node, attributes in drawing.nodes.items()
@@ -283,7 +283,7 @@ def _drawn(drawing: Drawing) -> dict[str, str]:
 
 
 def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) -> set[str]:
-    """Go back from a process to those before it, through channels and operators."""
+    """Return the processes before a process, going back through channels and operators."""
     found: set[str] = set()
     seen: set[str] = set()
     ahead = list(graph.predecessors(node)) if node in graph else []
@@ -329,7 +329,7 @@ def _stage(name: str, process: _Process, after: tuple[str, ...], max_cores: int 
 
 
 def _preparation(process: _Process, name: str) -> Preparation | None:
-    """Give the environment of its tasks, where all have the same."""
+    """Return the environment of a process's tasks, if all have the same."""
     images = {task.container for task in process.tasks}
     modules = {task.modules for task in process.tasks}
     said = {

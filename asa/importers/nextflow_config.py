@@ -1,8 +1,8 @@
-"""How many CPUs each process of Nextflow asks for, by its configuration and its log.
+"""Reads how many CPUs each process of Nextflow asks for, from its configuration and its log.
 
-A configuration is a program in Groovy. Read are the plain forms in which people write CPUs: a number, with
-`task.attempt`, a parameter or an upper bound around it, for all processes, by name and by label. Which process has
-which label, the log says.
+A configuration is a program in Groovy. Only the usual ways to write CPUs are read: a number, also with `task.attempt`,
+a parameter or an upper bound around it, for all processes, by name or by label. The log says which process has which
+label.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _MATCHED = re.compile(r"Config settings `(withLabel:[^`]*)` matches labels? `[^`
 
 @dataclass(slots=True)
 class ProcessCpus:
-    """What a configuration says of CPUs."""
+    """CPUs according to a configuration."""
 
     default: str = ""
     by_name: dict[str, str] = field(default_factory=dict)
     by_label: dict[str, str] = field(default_factory=dict)
-    labelled: dict[str, list[str]] = field(default_factory=dict)  # the labels that each process was matched by
+    labelled: dict[str, list[str]] = field(default_factory=dict)  # by process: the labels that matched it
     params: dict[str, str] = field(default_factory=dict)
     has_log: bool = False
-    profiles: frozenset[str] = frozenset({"standard"})  # those that were applied
+    profiles: frozenset[str] = frozenset({"standard"})  # those that the run applied
 
     def of(self, process: str) -> int:
-        """Give the CPUs of a task of a process; 0 where they are not known.
+        """Return the CPUs of a task of a process; 0 if unknown.
 
         Examples
         --------
@@ -87,9 +87,9 @@ def _is_match(pattern: str, name: str) -> bool:
 
 
 def read_cpus(config: Path) -> ProcessCpus:
-    """Read a configuration, what it includes, and the log that lies next to it.
+    """Read a configuration, the files that it includes, and the log next to it.
 
-    Raises `InputError`: it cannot be read.
+    Raises `InputError`: a file cannot be read.
     """
     found = ProcessCpus()
     log = config.parent / LOG
@@ -129,7 +129,7 @@ def _select(selector: str, value: str, found: ProcessCpus) -> None:
         return
     kept = found.by_label if match[1] == "withLabel" else found.by_name
     pattern = match[3] or _plain(match[2])
-    kept.pop(pattern, None)  # of two, the last counts
+    kept.pop(pattern, None)  # the last of several counts
     kept[pattern] = value
 
 
@@ -139,10 +139,10 @@ def _plain(text: str) -> str:
 
 
 def _settings(text: str) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Give what is set, each with the blocks around it."""
+    """Yield each setting: the blocks around it, its key and its value."""
     path: list[str] = []
-    parts: list[str] = []  # of the statement that has begun
-    depth = 0  # braces that are open within it
+    parts: list[str] = []  # of the current statement
+    depth = 0  # of open braces within it
     for token in _TOKEN.finditer(text):
         mark = token["mark"]
         if token["comment"]:

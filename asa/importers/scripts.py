@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm, and shell scripts that submit them, as a workflow."""
+"""Makes workflows of Slurm's batch scripts, and of shell scripts that submit them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "test-only": "is left out: `asa run --dry-run` shows what would be submitted",
     "time-min": "is left out: asa must know how long a job may run",
 }
-"""What is said of options that are left out, where it is not what to do in place of writing them."""
+"""Notes on options that are left out, for those without a general one."""
 _MEANS_NOTHING: Final = "Leave it out."
 _NOT_PASSED_ON: Final = SIZES | marked("key") | marked("asa") | {key.option for key in TERMS}
 
@@ -70,7 +70,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 _OF_OTHERS: Final = re.compile(r"(#\$|#COBALT|#CCS|#MSUB|#OAR|#PJM|#FLUX:)\s+-")
 
 _MOST_ROWS: Final = 1000
-_MOST_IN_TURN = 4  # elements for which a job that takes one after the other has time, each as long as it may last
+_MOST_IN_TURN = 4  # if a job takes elements one after the other, its walltime is for at most so many of their walltimes
 
 
 def import_scripts(
@@ -84,16 +84,17 @@ def import_scripts(
 ) -> Imported:
     """Make a workflow of batch scripts; the files are not changed.
 
-    Each becomes a stage that follows the previous one. If any script names its predecessors in a comment before its
-    first command (``# asa: after=prepare,align``, or ``# depends: prepare align``), each follows those that it names,
-    and the others follow none. For a shell script that submits batch scripts with ``sbatch`` the dependencies are read
-    from it.
+    Each script becomes a stage that follows the previous one. A script may name its predecessors in a comment before
+    its first command (``# asa: after=prepare,align``, or ``# depends: prepare align``). If any does, each follows those
+    that it names, and the others follow none. If a shell script submits batch scripts with ``sbatch``, the dependencies
+    are read from it.
 
     `pack_arrays`: pack elements of a job array into common jobs, if possible; else it stays a job array.
-    `array_cores`: upper bound of such a job's cores: 32 if not given, or more if there would be more than 100 jobs. If
-    given, arrays are packed.
-    `share_arrays`: make an array whose elements can run in one job a single stage: several jobs take them from one bag.
-    `name`: of the workflow; the single script's, or the folder's, if not given.
+    `array_cores`: upper bound of such a job's cores; if given, arrays are packed. By default 32, or more if there would
+    be more than 100 jobs.
+    `share_arrays`: make an array whose elements can run in one job a single stage, whose jobs take the elements from
+    one bag.
+    `name`: of the workflow; by default the single script's, or the folder's.
     Returns the workflow, and notes about the translation.
     Raises `InputError`, with file and line: a file cannot be read, or contains what sbatch would refuse or what cannot
     be translated.
@@ -114,7 +115,7 @@ def import_scripts(
 
 @dataclass(frozen=True, slots=True)
 class ImportChoices:
-    """What becomes of job arrays; see `import_scripts`."""
+    """How job arrays are imported; see `import_scripts`."""
 
     cores: int | None = None
     is_shared: bool = False
@@ -130,7 +131,7 @@ def workflow_of(
     parallel: bool = False,
     header: Sequence[str] = (),
 ) -> Imported:
-    """Make a workflow of scripts, and of how each is submitted."""
+    """Make a workflow of scripts and the options of their submission."""
     packs = choices.is_packed or choices.is_shared or choices.cores is not None
     translator = _Translator(notes, choices.cores, share_arrays=choices.is_shared, packs=packs)
     made = [translator.stages_of(script) for script in scripts]
@@ -150,18 +151,18 @@ def workflow_of(
 
 
 def _called(paths: Sequence[Path]) -> str:
-    """Name a workflow: by its one script, or the folder that its scripts lie in."""
+    """Return the name of a workflow: its single script's, or that of the scripts' folder."""
     return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
 def _placed(
     stage: Stage, befores: Sequence[int], made: Sequence[Sequence[Stage]], script: Script, notes: ImportNotes
 ) -> Stage:
-    """Make a stage follow others, unless it follows another part of its array.
+    """Return a stage with its predecessors. Parts of an array keep the part that they follow.
 
-    As with elements in Slurm, a part follows the one before it however that ended. But if the array itself follows a
-    stage, a part only follows one that completed: it would otherwise run even if that stage had failed. If the array
-    is to run in any case, so are all its parts.
+    As with elements in Slurm, a part follows the one before it however that ended. But if the array follows a stage, a
+    part follows only a completed part: it would otherwise run even if that stage had failed. If the array runs in any
+    case, so do all its parts.
     """
     if not stage.after:
         by_element = [before for before in script.after_matching if _has_all_elements(made[before], stage)]
@@ -185,7 +186,7 @@ def _placed(
 
 
 def _has_all_elements(befores: Sequence[Stage], stage: Stage) -> bool:
-    """Whether what a stage follows is one array that has all of its elements."""
+    """Whether the predecessor of a stage is a single array with all elements of the stage."""
     theirs = befores[0].array if len(befores) == 1 else None
     return theirs is not None and stage.array is not None and not stage.array.all - theirs.all
 
@@ -193,7 +194,7 @@ def _has_all_elements(befores: Sequence[Stage], stage: Stage) -> bool:
 def _befores(
     scripts: Sequence[Script], made: Sequence[Sequence[Stage]], notes: ImportNotes, *, parallel: bool
 ) -> list[list[int]]:
-    """Tell of each script which others come before it."""
+    """Return for each script the indices of its predecessors."""
     if any(script.submitted_after is not None for script in scripts):
         return [list(script.submitted_after or ()) for script in scripts]
     if parallel:
@@ -222,7 +223,7 @@ def _index(called: str, where: str, known: Mapping[str, int]) -> int:
 
 
 def rows_of(number: int, value: str) -> list[str]:
-    """Name the rows in which Slurm shows a job that has begun: of several elements one for each.
+    """Return the rows in which Slurm shows a job that has begun: one for each element of an array.
 
     Parameters: its number, and the value of its ``--array``, empty if it has none.
 
@@ -237,7 +238,7 @@ def rows_of(number: int, value: str) -> list[str]:
 
 
 class _Translator:
-    """Makes stages of scripts, without their edges; keeps the names and the notes of all."""
+    """Makes the stages of scripts, without their edges, and collects names and notes."""
 
     def __init__(self, notes: ImportNotes, array_cores: int | None, *, share_arrays: bool, packs: bool) -> None:
         self.paths: dict[str, Path] = {}
@@ -249,7 +250,7 @@ class _Translator:
         self._packs_arrays = packs
 
     def stages_of(self, script: Script) -> list[Stage]:
-        """Make the stage of a script; several of an array whose elements are to share jobs."""
+        """Return the stages of a script: several if it is an array whose elements are to share jobs."""
         given = script.directives
         self._tell(script)
         name = self._names.take(text_of(given, "job-name") or (script.path.stem if script.path else "wrap"))
@@ -257,7 +258,7 @@ class _Translator:
         is_array = "array" in given
         is_native = is_array and not self._packs_arrays
         request = _request(given) if is_native or not is_array else None
-        size: dict[str, Any] = needs.fields() if request is None else {}  # counted by the stage
+        size: dict[str, Any] = needs.fields() if request is None else {}  # else the size is taken from the request
         stage = Stage(
             name=name,
             **size,
@@ -281,7 +282,7 @@ class _Translator:
         return [replace(stage, script=script.text)]
 
     def _printed(self, script: Script, name: str) -> dict[str, Any]:
-        """Give the files in which what it prints is found, by key."""
+        """Return `stdout` and `stderr`: the files that the job's output goes to."""
         given = script.directives
         may_add = text_of(given, "open-mode").startswith("a")
         made: dict[str, Any] = {}
@@ -298,7 +299,7 @@ class _Translator:
         return made
 
     def _secrets(self, given: Mapping[str, Directive], name: str) -> tuple[str, ...]:
-        """Give the variables that --export names, which otherwise would not go on."""
+        """Return the names of secrets in --export; variables with secrets are otherwise not passed on."""
         words = text_of(given, "export").split(",")
         names = tuple(dict.fromkeys(word for word in words if word.isidentifier() and sounds_secret(word)))
         if names:
@@ -306,7 +307,7 @@ class _Translator:
         return names
 
     def _given_by_the_driver(self, script: Script) -> Iterator[tuple[str, str]]:
-        """Give the variables that the driver sets, but no secrets: these are not written down."""
+        """Yield the variables that the driver sets, except secrets, which are not written down."""
         for name, value in script.environment:
             if not may_be_written(name, value):
                 note = (
@@ -317,13 +318,13 @@ class _Translator:
                 yield name, value
 
     def _tell_of_withheld(self, stage: Stage, script: Script) -> None:
-        """Say which variables the script uses that the stage will not have."""
+        """Note which variables the script uses and will not get, as they hold secrets."""
         for use in uses_of(replace(stage, script=script.text), Path()):
             note = f"${use.name} holds a secret and goes on to no job: if the stage needs it, {remedy([use.name])}"
             self._notes.add(note, f"{use.file}:{use.line}" if use.file else f"{script.path}:{use.line}")
 
     def _tell(self, script: Script) -> None:
-        """Say what is left out."""
+        """Note options and lines that are left out."""
         refuse_together(script.directives)
         if external := script.directives.get("external"):
             hint = "Leave it out, or submit this job by hand."
@@ -347,14 +348,14 @@ class _Translator:
         self._tell_of_unseen(script)
 
     def _tell_of_several(self, script: Script) -> None:
-        """Say where sbatch takes one option or several by its release."""
+        """Note an option that is given several times and that releases of sbatch read differently."""
         found = [option for option in read_directives(script.text, str(script.path)) if option.name == "mail-type"]
         if len(found) > 1:
             note = "--mail-type: all are asked for, as by sbatch up to 24.11; that of 26.05 takes the last"
             self._notes.add(note, found[-1].where)
 
     def _tell_of_unseen(self, script: Script) -> None:
-        """Say which lines sbatch does not read, and which variables of this shell it would."""
+        """Note lines that sbatch does not read, and variables of this shell that it would read."""
         for number, why in unseen(script.text):
             self._notes.add(why, f"{script.path}:{number}")
         for name, said in of_variables(os.environ, "").items():
@@ -369,14 +370,14 @@ class _Translator:
         folder = text_of(script.directives, "chdir")
         command = _command(script)
         if script.path is not None:
-            command = f"exec {command}"  # so that signals come to the script itself
+            command = f"exec {command}"  # signals then reach the script itself
         if folder:
             command = f"cd {shlex.quote(folder)} {'|| exit;' if script.path is None else '&&'} {command}"
         self._tell_of_path(script)
         return replace(stage, command=command)
 
     def _tell_of_path(self, script: Script) -> None:
-        """Say how the script of a command is found."""
+        """Note when and where the script is found."""
         if script.path is not None:
             self._notes.add("the script is read when its stage begins, not when it is submitted", script.where)
             if not Path(_path_of(script)).is_absolute():
@@ -403,14 +404,15 @@ class _Translator:
             self._notes.add(sentence, given["export"].where)
         pairs = [word.partition("=") for word in words if "=" in word]
         variables = [(name, value) for name, _, value in pairs]
-        if "SLURM_JOB_NAME" in (script.text or _command(script)):  # jobs of a run have names of its own
+        if "SLURM_JOB_NAME" in (script.text or _command(script)):  # jobs of a run have other names
             variables.insert(0, ("SLURM_JOB_NAME", _job_of(script)))
-        if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm sets only what was asked for
+        # asa does not ask for one core, and Slurm sets the variable only if it was asked for
+        if text_of(given, "cpus-per-task") == "1":
             variables.insert(0, ("SLURM_CPUS_PER_TASK", "1"))
         return tuple(variables)
 
     def _native(self, directive: Directive) -> Array:
-        """Read the elements of a stage that is a job array."""
+        """Return the elements of a stage that stays a job array."""
         array = parsed(lambda text: parse_array(array_text(text)), directive)
         count = len(array.elements)
         at_once = f", {array.at_once} at once at most" if array.at_once else ""
@@ -420,7 +422,7 @@ class _Translator:
         return array
 
     def _array(self, script: Script, stage: Stage, needs: Needs) -> list[Stage]:
-        """Make the stages of an array, in rows: each stage follows the one before it in its row."""
+        """Return the stages of an array, in rows: each stage follows the one before it in its row."""
         directive = script.directives["array"]
         array = read_array(directive)
         why = apart_because(stage, _text_of(script), needs)
@@ -451,9 +453,9 @@ class _Translator:
         return stages
 
     def _bag(self, script: Script, stage: Stage, array: ArrayOption, cores: int) -> Stage:
-        """Make one stage of all elements, taken from a bag by as many jobs as have room for those that may run at once.
+        """Make one stage of all elements, which jobs take from a bag; the jobs can hold all that may run at once.
 
-        If not all may run at once, a job's walltime is for several elements one after the other.
+        If not all elements may run at once, a job's walltime is for several elements one after the other.
         """
         count, at_once = len(array.elements), array.at_once
         jobs = max(math.ceil(at_once / shared(array, cores, self._array_cores)), 2)
@@ -469,12 +471,12 @@ class _Translator:
         return replace(made, **for_elements(stage, width), jobs=(jobs, jobs), walltime_s=in_turn * stage.walltime_s)
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
-        """Make the stage of one element with a job of its own."""
+        """Return the stage of one element with its own job."""
         one = replace(
             stage,
             environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))),
             options=without_size(stage.options),
-            cores=None,  # counted anew
+            cores=None,  # the size is taken from the request again
             cpus_per_task=1,
             memory_bytes=0,
             gpus=0,
@@ -505,7 +507,7 @@ class _Translator:
 
 
 def _left_out(directive: Directive, script: Script) -> str:
-    """Say that an option is left out, and why; empty where it is not, or where that changes nothing."""
+    """Return the note that an option is left out and why; empty if it is kept, or leaving it out changes nothing."""
     name = directive.name
     if name == "input" and (_read_from(script) or directive.value == "/dev/null"):
         return ""
@@ -517,12 +519,12 @@ def _left_out(directive: Directive, script: Script) -> str:
 
 
 def may_be_written(name: str, value: str) -> bool:
-    """Whether a variable, or a function that bash exports, holds no secret."""
+    """Whether a variable, or a function that bash exports, may be written into a file: it holds no secret."""
     return not is_secret("function" if name.startswith("BASH_FUNC_") else name, value)
 
 
 def _pattern(pattern: str, script: Script, name: str) -> str:
-    r"""Write the pattern of an output for a stage: with the job's folder, and its name if the stage has another.
+    r"""Return the pattern of an output file for a stage: in the job's folder, with the job's name if it differs.
 
     Examples
     --------
@@ -538,19 +540,19 @@ def _pattern(pattern: str, script: Script, name: str) -> str:
 
 
 def _job_of(script: Script) -> str:
-    """Name a script's job as sbatch does."""
+    """Return the name that sbatch gives to a script's job."""
     return text_of(script.directives, "job-name") or (script.path.name if script.path else "wrap")
 
 
 def with_name(pattern: str, job: str) -> str:
-    r"""Put a job's name into the pattern of its output.
+    r"""Put a job's name into the pattern of an output file.
 
     Examples
     --------
     >>> with_name("%x-%%x-%j", "50%"), with_name(r"a\%x", "fit")
     ('50%%-%%x-%j', 'a\\%x')
     """
-    if "\\" in pattern:  # with which Slurm replaces nothing
+    if "\\" in pattern:  # Slurm then replaces nothing
         return pattern
     return _OF_NAME.sub(lambda match: match[0] if match[1] == "%" else job.replace("%", "%%"), pattern)
 
@@ -561,7 +563,7 @@ _OF_NAME = re.compile(r"%(%|\d*x)")
 def refuse_options(given: Mapping[str, Directive]) -> None:
     """Refuse a job's options as sbatch and Slurm do on every site.
 
-    Raises `InputError`, with file and line of one of them.
+    Raises `InputError`, with file and line of a refused option.
     """
     for directive in given.values():
         refuse_value(directive)
@@ -583,19 +585,19 @@ def _request(given: Mapping[str, Directive]) -> tuple[str, ...]:
 
 
 def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:
-    """Give what is passed on to Slurm."""
+    """Return the options that are passed on to Slurm."""
     return (*needs.options, *(str(d) for d in given.values() if d.name not in _NOT_PASSED_ON))
 
 
 def _elements(script: Script, stage: Stage, part: ElementsOfJob, *, at_once: int = 0) -> Stage:
-    """Make the stage of elements that share a job, as tasks, so many side by side; all if not given."""
+    """Return the stage of elements that share a job, as tasks; `at_once` at the same time, 0 for all."""
     count = at_once or len(part.elements)
     folder = text_of(script.directives, "chdir")
     there = f"cd {shlex.quote(folder)} && " if folder else ""
     command = _command(script)
-    wrapped = "export {}; {}" if script.path is None else "exec env {} {}"  # so that signals come to the script itself
+    wrapped = "export {}; {}" if script.path is None else "exec env {} {}"  # signals then reach the script itself
     if script.path is not None and _read_from(script):
-        wrapped = "export {}; exec {}"  # the name of what it reads may have the element's index
+        wrapped = "export {}; exec {}"  # the shell expands the element's index in the name of the input
     return replace(
         stage,
         cores=(stage.cores or 1) * count,
@@ -611,7 +613,7 @@ def _text_of(script: Script) -> str:
 
 
 def _command(script: Script) -> str:
-    """Write what runs a script, or what is submitted with --wrap."""
+    """Return the command that runs a script, or the command given with --wrap."""
     source = _read_from(script)
     if script.path is None:
         command = text_of(script.directives, "wrap")
@@ -622,7 +624,7 @@ def _command(script: Script) -> str:
 
 
 def _read_from(script: Script) -> str:
-    r"""Write a shell's redirection from the script's input; empty for none, or a file whose name only the job knows.
+    r"""Return the redirection of a script's input; empty if there is none, or only the job knows the file's name.
 
     Examples
     --------
@@ -633,7 +635,7 @@ def _read_from(script: Script) -> str:
     pattern = text_of(script.directives, "input")
     if not pattern or pattern == "/dev/null":
         return ""
-    if "\\" in pattern:  # with which Slurm replaces nothing
+    if "\\" in pattern:  # Slurm then replaces nothing
         return "<" + shlex.quote(pattern.replace("\\", ""))
     name = text_of(script.directives, "job-name") or (script.path.name if script.path else "wrap")
     in_shell = {"%a": '"$SLURM_ARRAY_TASK_ID"', "%u": '"$USER"', "%x": shlex.quote(name), "%%": "%"}
@@ -644,6 +646,6 @@ def _read_from(script: Script) -> str:
 
 
 def _path_of(script: Script) -> str:
-    """Name a script for a command that runs it."""
+    """Return the path of a script for a command that runs it."""
     path = script.path or Path()
     return str(path.absolute() if "chdir" in script.directives else path)

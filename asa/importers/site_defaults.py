@@ -1,4 +1,4 @@
-"""What a batch system gives a job that does not say it, asked of Slurm where its commands are."""
+"""Defaults of the batch system for jobs, asked of Slurm if its commands are installed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FIELD = re.compile(r"\b(PartitionName|Default|DefaultTime|MaxTime)=(\S+)")
 
 
 def default_walltime_s(partition: str) -> float | None:
-    """Return the time limit of jobs that ask for none, in a partition or, if empty, in the default one.
+    """Return the time limit of jobs that ask for none, in a partition; in the default partition if it is empty.
 
-    None if no Slurm answers, if such jobs have no limit, or if several partitions are named, of which a job gets one.
+    None if no Slurm answers, if such jobs have no limit, or if several partitions are named.
     """
     if (scontrol := shutil.which("scontrol")) is None:
         return None
@@ -34,7 +34,7 @@ def default_walltime_s(partition: str) -> float | None:
 
 @cache
 def _partitions(scontrol: str) -> tuple[dict[str, str], ...]:
-    """Ask for all partitions; for none if that fails, as away from the cluster."""
+    """Return the settings of all partitions; none if Slurm does not answer, as away from the cluster."""
     try:
         done = run_command([scontrol, "show", "partition", "--oneliner"], timeout_s=_PATIENCE_S)
     except (OSError, subprocess.SubprocessError, TooLargeError):

@@ -1,10 +1,11 @@
-"""Turns Snakemake's graph of rules, or of jobs, into a workflow in which each rule is a stage run by Snakemake.
+"""Turns Snakemake's graph of rules or of jobs into a workflow: each rule becomes a stage, run by Snakemake.
 
 A stage runs ``snakemake --until RULE``: all jobs of that rule, and nothing after them. Earlier stages have made its
 inputs, so nothing is run again. Tested with several instances of Snakemake 9.27 in one folder:
 
 * ``--nolock``, since stages that do not depend on each other run at the same time;
-* ``--rerun-incomplete``, else an instance refuses to begin while another writes; it remakes only its own outputs;
+* ``--rerun-incomplete``, else an instance refuses to begin while another writes; an instance remakes only its own
+outputs;
 * ``--rerun-triggers mtime``, else a rule that was edited meanwhile runs again inside another rule's stage;
 * ``--allowed-rules`` is no alternative: the workflow's target is not among them;
 * files that are ``temp()`` exist until the last rule that reads them has run.
@@ -45,7 +46,7 @@ _FILES = re.compile(r"\s+(input|output): (.*)")
 
 @dataclass(slots=True)
 class _Rule:
-    """What is known of a rule's jobs; 0 where it is not."""
+    """The known values of a rule's jobs; 0 for unknown."""
 
     jobs: int = 0
     threads: int = 0
@@ -54,7 +55,7 @@ class _Rule:
     gpus: int = 0
     minutes: float = 0.0
     is_local: bool = False
-    joined: set[str] = field(default_factory=set)  # rules that run while it does, since a pipe joins them
+    joined: set[str] = field(default_factory=set)  # rules that run at the same time, joined by a pipe
 
 
 def import_snakemake(
@@ -72,18 +73,18 @@ def import_snakemake(
     `jobs`: the output of ``snakemake --dry-run --forceall --cores 1000``: each rule's number of jobs, their threads,
     and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and walltimes are
     placeholders.
-    `cores`: of a stage: the upper bound if the jobs are known, else the number (4 if not given).
+    `cores`: upper bound of a stage's cores if the jobs are known; else the stage's cores (4 by default).
     `command`: the call of Snakemake, with all options that it always needs, as in ``snakemake -s workflow/Snakefile
     --use-conda``.
     Returns the workflow, and notes about the translation.
-    Raises `InputError`: there is no such graph in the file; or a file cannot be read.
+    Raises `InputError`: the file has no such graph, or a file cannot be read.
     """
     notes = ImportNotes()
     rules, edges = _graph(path)
     if jobs is not None:
         _take_in(jobs, rules, notes)
     for rule, known_rule in rules.items():
-        edges[rule] |= known_rule.joined  # both ways
+        edges[rule] |= known_rule.joined  # edges in both directions make them one stage
     rules, edges = _without_target(rules, edges, notes)
     names = Names()
     parts = _in_order(rules, edges, notes)
@@ -169,7 +170,7 @@ def _take_in(path: Path, rules: dict[str, _Rule], notes: ImportNotes) -> None:
 
 
 def _count(text: str, rules: Mapping[str, _Rule], notes: ImportNotes) -> None:
-    """Read how many jobs each rule has."""
+    """Read the number of jobs of each rule."""
     statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
     lines = statistics[1].splitlines() if statistics else []
     counts = {counted[1]: int(counted[2]) for line in lines if (counted := _STATISTIC.fullmatch(line))}
@@ -186,7 +187,7 @@ def _count(text: str, rules: Mapping[str, _Rule], notes: ImportNotes) -> None:
 
 
 def _join(text: str, rules: Mapping[str, _Rule]) -> None:
-    """Find the rules that write to a pipe, or offer a service, and those that use it."""
+    """Record which rules write to a pipe or offer a service, and which rules use it."""
     makers: dict[str, str] = {}
     readers: dict[str, set[str]] = {}
     current = ""
@@ -229,7 +230,7 @@ def _mib(megabytes: str | float) -> int:
 def _without_target(
     rules: dict[str, _Rule], edges: dict[str, set[str]], notes: ImportNotes
 ) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
-    """Take out the rule that only names what is wanted in the end."""
+    """Remove the rule that only lists the final targets."""
     is_last = _TARGET in rules and not any(_TARGET in befores for befores in edges.values())
     if not is_last or len(rules) == 1:
         return rules, edges
@@ -239,7 +240,7 @@ def _without_target(
 
 
 def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: ImportNotes) -> list[tuple[str, ...]]:
-    """Put rules in an order; those that wait for each other, as in several rounds, become one stage."""
+    """Sort rules topologically. Rules that depend on each other, as in several rounds, become one stage."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(rules)
     graph.add_edges_from((before, rule) for rule, befores in edges.items() for before in befores)
@@ -282,7 +283,7 @@ def _stage(
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
         per_job = total(max(1, rule.threads) for rule in known)
         if max_cores is not None and not are_joined:
-            per_job = min(per_job, max_cores)  # as Snakemake lowers threads to the cores that it is given
+            per_job = min(per_job, max_cores)  # Snakemake, too, lowers a job's threads to the cores that it has
         jobs = max(rule.jobs for rule in known)
         at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
         width, turns = at_once * per_job, math.ceil(jobs / at_once)

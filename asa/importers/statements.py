@@ -1,7 +1,4 @@
-"""Statements of a shell script, as far as they are known without running it, and what each may change.
-
-It errs on the side of doubt: a submission that may not happen, or may be another, is not certain.
-"""
+"""Splits a shell script into statements, and tells what each may change, without running it."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SBATCH = re.compile(r"(?:^|(?<!=)\(|[`&|!])\s*(?:(?:time|env|exec|\w{1,99}+=[^\s;&|()`]{0,999}+)\s++)*(sbatch)(?=\s)")
-"""A call of sbatch that is understood."""
+"""A call of sbatch in a form that is understood."""
 
 _KEYWORDS = re.compile(r"\A\s*+(?:(?:then|else|do|\{)\s++)*(?:(?:then|else|do|\{)$)?")
 _LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
@@ -25,8 +22,8 @@ _TO_ITSELF = re.compile(
 _NAMED = re.compile(r"(?<![\w./-])(?:/[\w./-]*bin/)?sbatch(?![\w./-])")
 _KEPT = re.compile(
     r"\b\w+\+?=[\"']?(?:\$\(|`)\s*(?:command\s+-[vV]|which|type\s+-[pP])\s+sbatch\b"
-)  # to be called later
-_SPEAKS = re.compile(  # of sbatch, and does not call it
+)  # a path of sbatch that is kept for a later call
+_SPEAKS = re.compile(  # text that mentions sbatch and does not call it
     r"\b(?:command\s+-[vV]|which|type|hash)\s+sbatch\b|(?:^|[;&|({]\s*)\s*(?:echo|printf|:)\s[^;&|$`]*|(?:^|\s)#.*"
 )
 _SAYS_IT = re.compile(r"\b(?:echo|printf)\s+(?:-\w+\s+)*[\"']?\s*sbatch\s")
@@ -38,7 +35,7 @@ _BLOCK = re.compile(r"(?:^|\s)\{(?=\s|$)")
 _BLOCK_ENDS = re.compile(r"(?:^|\s)\}(?=[\s|&>]|$)")
 _HERE = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _ONLY_WRITES = re.compile(r"\s*(?:(?:cat|tee)\b|<<)")
-_OF_HERE = "\uf748"  # before each `sbatch` in the text of a here-document: no call of it is certain
+_OF_HERE = "\uf748"  # put before each `sbatch` in a here-document, since none of these is certain to be called
 _QUOTES = re.compile(r"""\\.|'|"|(?:^|(?<=\s))#""")
 _SETS = re.compile(r"\s*(?:read|for|select|unset|getopts|mapfile|readarray|readonly|typeset|let)\b")
 _ELSEWHERE = re.compile(r"\s*(?:source|\.|eval)\s")
@@ -47,13 +44,13 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines without comments, each with its number; those that are continued, or within quotes, as one.
+    """Yield lines with their numbers, without comments; continued lines and quoted line ends are joined.
 
-    A here-document is a part of its line if a program other than `cat` and `tee` reads it. If one of these reads it, it
-    is a part only if it names sbatch and is passed to a shell, or to a file that is named again. Else it is left out.
+    A here-document is kept in its line if a program other than `cat` and `tee` reads it. If `cat` or `tee` reads it, it
+    is kept only if it names sbatch and is passed to a shell, or to a file that is named again. Else it is left out.
     """
     every = text.split("\n")
-    ends = {line.strip(): number for number, line in enumerate(every)}  # where a line stands last
+    ends = {line.strip(): number for number, line in enumerate(every)}  # the last line with each text
     begun: list[str] = []
     first, at, quote = 0, 0, ""
     while at < len(every):
@@ -73,7 +70,7 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
         whole, begun = "".join(begun), []
         for here in _HERE.finditer(whole):
             if ends.get(here[2], -1) < at:
-                continue  # nothing ends it: it is none
+                continue  # it has no end, so it is no here-document
             body = at
             while every[at].strip() != here[2]:
                 at += 1
@@ -88,18 +85,18 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_used(writer: str, later: list[str]) -> bool:
-    """Whether a file into which a command writes is named again."""
+    """Whether a file that a command writes is named again."""
     names = [match[1].rpartition("/")[2] for match in _WRITTEN.finditer(writer)]
     return any(name in line for name in names for line in later)
 
 
 def _left_open(line: str, quote: str) -> str:
-    """Return the quote that is open at the end of a line, where one was at its beginning; empty for none."""
+    """Return the quote that is open at the end of a line, given the one at its beginning; empty for none."""
     for match in _QUOTES.finditer(line):
         found = match[0]
         if quote:
             quote = "" if found == quote else quote
-            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # no escape within these
+            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # single quotes know no escapes
                 quote = ""
         elif found == "#":
             return ""
@@ -109,7 +106,7 @@ def _left_open(line: str, quote: str) -> str:
 
 
 def statements(line: str) -> Iterator[str]:
-    """Split a line at the semicolons that part its commands; a keyword before a command falls away."""
+    """Split a line into commands at semicolons, and drop keywords before them."""
     begin = 0
     while begin <= len(line):
         end = _end_of_command(line, begin, ";")
@@ -118,14 +115,14 @@ def statements(line: str) -> Iterator[str]:
 
 
 def command_at(line: str, start: int) -> str:
-    """Cut the command out that begins there; within backquotes these end it."""
+    """Return the command that begins at an index; within backquotes it ends at the closing one."""
     if line[:start].count("`") % 2:
         return line[start : _end_of_command(line, start, ")`|;&")]
     return line[start : _end_of_command(line, start, ")|;&")]
 
 
 def _end_of_command(line: str, start: int, ends: str) -> int:
-    """Find what ends a command in a shell: one of some characters, outside of quotes and brackets."""
+    """Return the end of a command: the first of some characters outside quotes and brackets."""
     depth, braces, quote, i = 0, 0, "", start
     while i < len(line):
         char = line[i]
@@ -157,7 +154,7 @@ _MEANT = re.compile(
 
 
 def literal(command: str) -> str:
-    r"""Mark dollars, backquotes and other characters that a shell takes literally; `plain` removes the marks.
+    r"""Mark dollars, backquotes and other characters that a shell takes literally. `plain` removes the marks.
 
     Examples
     --------
@@ -180,17 +177,17 @@ def literal(command: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Take the marks of `literal` away."""
+    """Remove the marks of `literal`."""
     return text.translate(_PLAIN)
 
 
 def writes(statement: str) -> bool:
-    """Whether what a statement prints goes into a file."""
+    """Whether a statement writes its output to a file."""
     return bool(_TO_FILE.search(_QUOTED.sub("", statement)))
 
 
 def count_calls(statement: str) -> int:
-    """Count calls of sbatch, of any kind; what only speaks of it is none, unless a shell is told, or a file."""
+    """Count calls of sbatch in any form. Mere text counts only if it is passed to a shell or written to a file."""
     if _SAYS_IT.search(statement) and (writes(statement) or _TO_SHELL.search(_QUOTED.sub("", statement))):
         return len(_NAMED.findall(statement))
     return len(_KEPT.findall(statement)) + len(_NAMED.findall(_SPEAKS.sub("", statement)))
@@ -198,21 +195,21 @@ def count_calls(statement: str) -> int:
 
 @dataclass(slots=True)
 class ScriptContext:
-    """What is around the statements of a script, one after the other: loops, choices, functions, another folder."""
+    """The blocks around the statements of a script: loops, choices, functions; and changes of the folder."""
 
     loops: int = 0
-    choices: int = 0  # `if` and `case`
+    choices: int = 0  # open `if` and `case`
     is_function: bool = False
-    blocks: int = 0  # braces behind another command
-    moved: str = ""  # where the folder was changed
+    blocks: int = 0  # open braces after another command
+    moved: str = ""  # where the folder was changed; empty if it was not
 
     @property
     def is_certain(self) -> bool:
-        """Whether a statement here is run, and once."""
+        """Whether a statement here is certain to run exactly once."""
         return not (self.loops or self.choices or self.is_function or self.blocks)
 
     def enter(self, statement: str, where: str) -> None:
-        """Note what begins with a statement."""
+        """Record blocks that begin with a statement."""
         if _LOOP.match(statement):
             self.loops += 1
         if _OPENS.match(statement):
@@ -226,7 +223,7 @@ class ScriptContext:
                 self.moved = where
 
     def leave(self, statement: str) -> None:
-        """Note what ends with it."""
+        """Record blocks that end with a statement."""
         if self.loops and _DONE.search(statement):
             self.loops -= 1
         if self.choices and _CLOSES.match(statement):
@@ -236,12 +233,12 @@ class ScriptContext:
         self.blocks = max(0, self.blocks - len(_BLOCK_ENDS.findall(_QUOTED.sub("", statement))))
 
     def doubt(self, statement: str, start: int) -> str:
-        """Say why a call of sbatch at some place in a statement may not happen, or more than once; empty if nothing."""
+        """Return why a call of sbatch may not run exactly once in the script's folder; empty if it does."""
         if self.loops:
             return "stands in a loop"
         if self.is_function:
             return "stands in a function"
-        if self.choices > bool(_OPENS.match(statement)):  # an `if` runs its own condition
+        if self.choices > bool(_OPENS.match(statement)):  # the condition of an `if` is run
             return "stands in an if or a case"
         if self.blocks > _begun(statement):
             return "stands in braces behind another command"
@@ -255,7 +252,7 @@ def _begun(statement: str) -> int:
 
 
 def changed(statement: str) -> frozenset[str] | None:
-    """Name variables that a statement which is no plain assignment may change; None for any.
+    """Return the variables that a statement other than a plain assignment may change; None for any.
 
     Examples
     --------

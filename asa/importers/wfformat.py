@@ -1,7 +1,7 @@
 """Reads WfFormat 1.4 and 1.5 and writes 1.5, the JSON format in which instances of scientific workflows are published.
 
-An instance lists tasks, often hundreds; a workflow of asa has stages, each of which is a job. So tasks are grouped, and
-a stage has the cores that its tasks need to run in parallel.
+An instance lists tasks, often hundreds. A workflow of asa has stages, each of which is a job. So tasks are grouped into
+stages; a stage has the cores that its tasks need to run in parallel.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from asa.workflow import Stage, Workflow
 from .base import Imported, ImportNotes, Names, direct, generous_walltime_s, lpt_makespan_s, read_text
 
 Grouping = Literal["category", "level", "chains"]
-"""By what tasks are gathered into stages."""
+"""How tasks are grouped into stages."""
 
 _VERSION: Final = "1.5"
-_BEFORE: Final = "1.4"  # which has one list of tasks, in the terms of Pegasus
+_BEFORE: Final = "1.4"  # this version has one list of tasks, with Pegasus's terms
 _MIB: Final = 1 << 20
 _NUMBERED = re.compile(r"[_.-]?(?:ID)?(?<!\d)\d++$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
-_TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # after -c
+_TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # programs that run a text given after -c
 _MIN_RUN_S: Final = 1.0
 _SCHEMA_HINT: Final = "The schema of WfFormat wants it so."
 _UNIQUE: Final = "Ids are unique."
@@ -44,11 +44,11 @@ _MIGRATION_HINT: Final = "WfFormat's own tools/wfcommons-migrate-instance.py mak
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of a run of a workflow."""
+    """Measured times of a run."""
 
-    began_s: float  # when it began, seconds since 1970
+    began_s: float  # when the run began, in seconds since 1970
     makespan_s: float
-    runs_s: Mapping[str, float]  # how long each stage ran
+    runs_s: Mapping[str, float]  # run time of each stage
 
 
 # ---------------------------------------------------------------------- reading
@@ -56,11 +56,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A task of an instance; after a chain of tasks was joined, all of them."""
+    """A task of an instance, or a chain of tasks that were joined."""
 
     id: str
     category: str
-    program: str  # whose name the task's begins with; empty for none
+    program: str  # the program that the task's name begins with; empty for none
     parents: frozenset[str]
     run_s: float
     cores: int
@@ -74,15 +74,16 @@ def import_wfformat(
 ) -> Imported:
     """Make a workflow of a WfFormat instance.
 
-    `by`: which tasks are a stage. ``level``: all tasks whose longest path from the beginning of the graph has the same
-    length. ``category``: those of a level whose names differ only by a number, or which have the same program, if all
-    names differ by more. ``chains``: as ``category``, after each chain of tasks without branches was joined to one.
-    `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. Its expected run time
-    is that of its tasks, the longest first, where each core takes the next as soon as it is free.
-    `commands`: whether stages run the tasks' commands, if all tasks have one. Else it is a model for comparisons.
+    `by`: which tasks become one stage. ``level``: all tasks whose longest path from the beginning of the graph has the
+    same length. ``category``: tasks of a level whose names differ only by a number; if all names differ by more, tasks
+    of a level with the same program. ``chains``: as ``category``, after each chain of tasks without branches was joined
+    into one task.
+    `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. The expected run time
+    is that of the tasks if each core takes the next one, the longest first, as soon as it is free.
+    `commands`: whether stages run the tasks' commands, if all tasks have one. Else the workflow is a model for
+    comparisons.
     Returns the workflow, and notes about the translation.
-    Raises `InputError`, with the place in the document: it is no instance of WfFormat 1.4 or 1.5, or has a
-    cycle.
+    Raises `InputError`, with the location in the document: it is no instance of WfFormat 1.4 or 1.5, or has a cycle.
     """
     notes = ImportNotes()
     document = _document(path)
@@ -120,37 +121,37 @@ def import_wfformat(
 
 @dataclass(frozen=True, slots=True)
 class _DocumentNode:
-    """An object of the document, and its place, for errors."""
+    """An object of the document, with its location for errors."""
 
     value: Mapping[str, Any]
     json_path: str
     file: Path
 
     def at(self, key: str) -> str:
-        """Name the place of an entry."""
+        """Return the location of an entry."""
         return f"{self.file}: {self.json_path}.{key}" if self.json_path else f"{self.file}: {key}"
 
     def has(self, key: str) -> bool:
-        """Whether there is such an entry."""
+        """Whether the object has an entry."""
         return self.value.get(key) is not None
 
     def text(self, key: str) -> str:
-        """Get a text."""
+        """Return a text."""
         return cast("str", self._get(key, str, "text"))
 
     def number(self, key: str, least: float) -> float:
-        """Get a number that is large enough."""
+        """Return a number that is at least `least`."""
         number = cast("float", self._get(key, (int, float), "a number"))
         if isinstance(number, bool) or not least <= number < math.inf:
             raise InputError(f"is {number}", where=self.at(key), hint=f"A number, {least:g} or more, is wanted.")
         return number
 
     def child(self, key: str) -> _DocumentNode:
-        """Get an object."""
+        """Return an object."""
         return _DocumentNode(self._get(key, dict, "an object"), f"{self.json_path}.{key}".lstrip("."), self.file)
 
     def children(self, key: str) -> list[_DocumentNode]:
-        """Get a list of objects."""
+        """Return a list of objects."""
         json_path = f"{self.json_path}.{key}".lstrip(".")
         listed = self._get(key, list, "a list")
         for i, entry in enumerate(listed):
@@ -159,7 +160,7 @@ class _DocumentNode:
         return [_DocumentNode(entry, f"{json_path}[{i}]", self.file) for i, entry in enumerate(listed)]
 
     def texts(self, key: str) -> list[str]:
-        """Get a list of texts."""
+        """Return a list of texts."""
         listed = self._get(key, list, "a list")
         for i, entry in enumerate(listed):
             if not isinstance(entry, str):
@@ -194,12 +195,13 @@ def _document(path: Path) -> _DocumentNode:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The tasks of a document, by ids that are unique."""
+    """The tasks of a document, by unique ids."""
 
     entries: Mapping[str, _DocumentNode]
     executed: Mapping[str, _DocumentNode]
     parents: Mapping[str, frozenset[str]]
-    files: Mapping[str, tuple[Sequence[str], Sequence[str]]]  # what each reads and writes
+    # by task: the files that it reads, and those that it writes
+    files: Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 
 def _tasks(document: _DocumentNode, notes: ImportNotes) -> dict[str, _Task]:
@@ -219,7 +221,7 @@ def _tasks(document: _DocumentNode, notes: ImportNotes) -> dict[str, _Task]:
 
 
 def _two_lists(workflow: _DocumentNode) -> _Listed:
-    """Read WfFormat 1.5, which lists what tasks are apart from how they ran."""
+    """Read WfFormat 1.5, which lists the tasks and their runs separately."""
     entries: dict[str, _DocumentNode] = {}
     for entry in workflow.child("specification").children("tasks"):
         called = entry.text("id")
@@ -246,7 +248,7 @@ def _two_lists(workflow: _DocumentNode) -> _Listed:
 
 
 def _one_list(workflow: _DocumentNode) -> _Listed:
-    """Read WfFormat 1.4, where tasks are named by their names, which some recorders give to several."""
+    """Read WfFormat 1.4, where tasks are identified by names that some recorders give to several tasks."""
     listed = workflow.children("tasks")
     if not listed:
         raise InputError("there are no tasks", where=workflow.at("tasks"), hint=_SCHEMA_HINT)
@@ -269,7 +271,7 @@ def _one_list(workflow: _DocumentNode) -> _Listed:
 
 
 def _files(entry: _DocumentNode) -> tuple[list[str], list[str]]:
-    """Give the files that a task of WfFormat 1.4 reads and writes."""
+    """Return the files that a task of WfFormat 1.4 reads, and those that it writes."""
     found: tuple[list[str], list[str]] = [], []
     for file in entry.children("files") if entry.has("files") else ():
         folder = file.text("path") if file.has("path") else ""
@@ -280,9 +282,9 @@ def _files(entry: _DocumentNode) -> tuple[list[str], list[str]]:
 def _parents(
     entries: Mapping[str, _DocumentNode], known: Mapping[str, Sequence[str]], *, are_required: bool = True
 ) -> dict[str, frozenset[str]]:
-    """Gather edges from both of their ends.
+    """Return the edges, which may be given at either end.
 
-    `known`: the tasks that each name in a list of parents or children means.
+    `known`: by name in a list of parents or children, the tasks that it means.
     """
     parents: dict[str, set[str]] = {called: set() for called in entries}
     for called, entry in entries.items():
@@ -300,7 +302,7 @@ def _parents(
 
 
 def _parents_by_files(files: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> dict[str, frozenset[str]]:
-    """Have each task follow those that make the files which it reads."""
+    """Return for each task the tasks that write the files which it reads."""
     makers: dict[str, set[str]] = {}
     for called, (_, made) in files.items():
         for file in made:
@@ -335,7 +337,7 @@ def _task(
 
 
 def _program_in(name: str, run: _DocumentNode) -> str:
-    """Give the program by which a task is called, as in ``map_lane6_chr21`` for ``/opt/bin/map``."""
+    """Return the program that a task is named after, as in ``map_lane6_chr21`` for ``/opt/bin/map``."""
     if not run.has("command") or not run.child("command").has("program"):
         return ""
     program = PurePath(run.child("command").text("program"))
@@ -343,9 +345,9 @@ def _program_in(name: str, run: _DocumentNode) -> str:
 
 
 def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
-    """Give tasks the category of their program if no other task has their name but for a number.
+    """Give tasks the category of their program if no other task's name differs only by a number.
 
-    Only where several tasks of one program on one level would each be a stage.
+    This is done only if several tasks of a program on one level would otherwise be a stage each.
     """
     counts = Counter(task.category for task in tasks.values())
     levels = _levels(tasks)
@@ -357,10 +359,10 @@ def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
 
 
 def _commands(run: _DocumentNode, notes: ImportNotes) -> tuple[str, ...]:
-    """Write a recorded command for a shell.
+    """Return a recorded command as text for a shell.
 
-    Some recorders repeat the program as the first argument, as in C, and some record redirections as arguments. The one
-    for Nextflow records a process's text as the program, with placeholders of Nextflow's, so that no shell can run it.
+    Some recorders repeat the program as the first argument, as in C; some record redirections as arguments. The
+    recorder of Nextflow gives a process's text as the program, with placeholders that no shell can run.
     """
     if not run.has("command") or not run.child("command").has("program"):
         return ()
@@ -394,7 +396,7 @@ def _check_acyclic(tasks: Mapping[str, _Task], path: Path) -> None:
 
 
 def _joined(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
-    """Join each chain of tasks to one task."""
+    """Join each chain of tasks into one task."""
     graph = _graph(tasks)
     joined = dict(tasks)
     stands_for = {name: name for name in tasks}
@@ -429,7 +431,7 @@ def _levels(tasks: Mapping[str, _Task]) -> dict[str, int]:
 
 
 def _groups(tasks: Mapping[str, _Task], by: Grouping) -> dict[str, list[_Task]]:
-    """Gather tasks into stages, by the stages' names. On one level none waits for another, so nothing goes round."""
+    """Group tasks into stages, by the stages' names. Tasks of one level are independent, so no cycle arises."""
     levels = _levels(tasks)
     found: dict[tuple[int, str], list[_Task]] = {}
     for task in tasks.values():
@@ -482,7 +484,7 @@ def _joined_command(task: _Task) -> str:
 
 
 def _plain(command: str) -> str:
-    """Take the text of ``sh -c TEXT`` out, which needs no shell of its own."""
+    """Return TEXT of ``sh -c TEXT``, which needs no further shell."""
     words = split(command)
     return words[2] if len(words) == 3 and words[:2] == ["sh", "-c"] else command
 
@@ -495,7 +497,7 @@ def export_wfformat(
 ) -> dict[str, Any]:
     """Write a workflow as a WfFormat 1.5 document.
 
-    A stage becomes one task, or, if it has a list of tasks, one for each of them; these divide its cores and run time.
+    A stage becomes one task. A stage with a list becomes a task for each entry; these divide its cores and run time.
     Without a run the run times are the expected ones, and the description says so.
     """
     ids = {stage.name: _ids(stage) for stage in workflow.stages.values()}
@@ -568,7 +570,7 @@ def _executions(
 
 
 def _payload(stage: Stage, notes: ImportNotes) -> str:
-    """Write what a stage without tasks runs as text for a shell; empty if that cannot be."""
+    """Return what a stage without tasks runs, as text for a shell; empty if a text cannot express it."""
     if stage.tasks_file:
         notes.add("its list of tasks is a file, so it has no command there", f"stage {stage.name!r}")
     if not stage.script.startswith("#!"):
@@ -586,6 +588,6 @@ def _payload(stage: Stage, notes: ImportNotes) -> str:
 
 
 def _program(words: Sequence[str]) -> str:
-    """Name the program of an interpreter's line, such as /usr/bin/env -S python3 -u."""
+    """Return the program of an interpreter's line, such as /usr/bin/env -S python3 -u."""
     names = [PurePath(word).name for word in words if not word.startswith("-") and "=" not in word]
     return (names[1:] if names[:1] == ["env"] else names or ["sh"])[0]

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Allocation", "AllocationShape", "AsaCluster", "Shape"]
 
 Shape = AllocationShape
-"""Its name in earlier versions."""
+"""The name in earlier versions."""
 
 _LAZY = {"Allocation": "asa.pool.allocation", "AsaCluster": "asa.pool.cluster"}
 
 
 def _check(record: logging.LogRecord) -> bool:
-    """Escape what acts in a line of the log, as in what a batch system says."""
+    """Escape control characters in texts of the batch system before they go into the log."""
     record.msg, record.args = printable(record.getMessage()), ()
     return True
 

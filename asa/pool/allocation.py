@@ -1,4 +1,4 @@
-"""An allocation of a pool: from the moment that it is asked for until it has ended."""
+"""An allocation of a pool, from its request until its end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class AllocationPhase(StrEnum):
     STARTING = "starting"
     """Its job runs, its workers have not come yet."""
     ALIVE = "alive"
-    """Its workers work."""
+    """Its workers are connected."""
     DRAINING = "draining"
     """Its workers take no new tasks, and leave."""
     ENDED = "ended"
-    """Its job is no more."""
+    """Its job has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class Allocation:
     shape
         What it asks for.
     asked_s
-        When it was submitted, on the batch system's clock, as all times here.
+        When it was requested, on the batch system's clock, as all times here.
     forecast
         Of its wait, made at that time.
     is_pinned
@@ -54,13 +54,14 @@ class Allocation:
     expected_s
         When it is expected to start, while it waits.
     start_s, joined_s, drain_s, end_s
-        When its job started, its first worker joined, it began to be left, its job ended.
+        When its job started, its first worker joined, its workers began to leave, its job ended.
     idle_since_s, useless_since_s, bare_since_s
-        Since when it has run nothing, is expected to be of no use, or its job has had no worker; None if not so.
+        Since when it has run no task, has been expected to be useless, and its job has had no worker; None if that is
+        not so.
     why
-        Why it ended, or is left.
+        Why it ended, or its workers leave.
     unwanted
-        Why it is no longer wanted: it is left as soon as its results can be moved.
+        Why it is no longer wanted: it is given back as soon as its results can be moved.
     workers
         Names of its connected workers.
     """
@@ -87,27 +88,27 @@ class Allocation:
 
     @property
     def is_waiting(self) -> bool:
-        """Its job has not started."""
+        """Whether its job has not started."""
         return self.phase in (AllocationPhase.ASKED, AllocationPhase.PENDING)
 
     @property
     def is_useful(self) -> bool:
-        """It is part of the pool, or will be."""
+        """Whether it is part of the pool, or will be."""
         return self.phase not in (AllocationPhase.DRAINING, AllocationPhase.ENDED)
 
     @property
     def walltime_ends_s(self) -> float | None:
-        """When its job is killed, once it has started."""
+        """When its job reaches its walltime; None before it has started."""
         return None if self.start_s is None else self.start_s + self.shape.walltime_s
 
     def left_s(self, now_s: float) -> float | None:
-        """Tell how much of its walltime is left, once it has started and until it has ended."""
+        """Return how much of its walltime is left; None before it has started and after its end."""
         if self.walltime_ends_s is None or self.phase is AllocationPhase.ENDED:
             return None
         return max(self.walltime_ends_s - now_s, 0.0)
 
     def view(self, now_s: float, margin_s: float) -> View:
-        """Show it as it is to be planned with: to be left so many seconds before its walltime ends."""
+        """Return it for planning. Its workers leave so many seconds before its walltime ends."""
         ends_s = self.walltime_ends_s
         return View(
             self.id,
@@ -123,7 +124,7 @@ class Allocation:
         )
 
     def record(self) -> dict[str, Any]:
-        """Give what a picture of the pool's time needs, as plain data."""
+        """Return the data for a picture of the pool's time."""
         kept = ("id", "job_id", "asked_s", "start_s", "joined_s", "drain_s", "end_s", "why")
         return {
             **{name: getattr(self, name) for name in kept},
@@ -137,7 +138,7 @@ class Allocation:
 def workers_by_allocation(workers: Iterable[Any]) -> dict[str, list[Any]]:
     """Group the workers that dask's scheduler knows by their allocation.
 
-    Returns them by the allocation's name in the pool; a worker without one is under its own name.
+    Returns them by the allocation's name in the pool; a worker without allocation is under its own name.
     """
     groups: dict[str, list[Any]] = {}
     for worker in workers:

@@ -1,4 +1,4 @@
-"""A cluster of dask's whose workers are jobs of a batch system, asked for a wait ahead of when they are needed."""
+"""A dask cluster whose workers are jobs of a batch system, submitted ahead by their expected queue waits."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ from .values import AllocationShape, Decision
 
 logger = logging.getLogger("asa.pool")
 
-_HERE = "local"  # the backend whose jobs are processes of this machine
+_HERE = "local"  # the backend that runs jobs as processes of this machine
 _WALLTIME_S, _WALLTIME_HERE_S = 3600.0, 86400.0
-_CLOSING_S = 10.0  # for jobs of this machine to end when the pool is closed
-_SETTLING_S = 30.0  # for the desk, which ends sooner by itself unless the batch system does not answer
+_CLOSING_S = 10.0  # for local jobs to end when the pool is closed
+_SETTLING_S = 30.0  # for the desk, which takes so long only if the batch system does not answer
 _EACH_NODE = "srun --ntasks-per-node=1 --cpu-bind=none"
 
 
 class ProactiveAdaptive(Adaptive):
-    """Decides, at dask's intervals, by `asa.pool.planning.decide`; see there for the rules, and `AsaCluster.adapt`."""
+    """Decides at dask's intervals by the rules of `asa.pool.planning.decide`; see also `AsaCluster.adapt`."""
 
     async def adapt(self) -> None:
-        """Decide once."""
+        """Make one decision."""
         await self.cluster.decide_now(self.wait_count)
 
 
 class AsaCluster(SpecCluster):
     """One pool of workers over many allocations.
 
-    Without arguments its workers are processes of this machine, on all of its cores. But if a site is set up (`asa
-    doctor --save`) or a batch system is found, they are jobs there; there are none before `scale`, `adapt` or `ask`.
+    Without arguments its workers are processes of this machine, on all of its cores. If a site is set up (`asa doctor
+    --save`) or a batch system is found, they are jobs there; then there are none before `scale`, `adapt` or `ask`.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ class AsaCluster(SpecCluster):
     tags
         Resources that its workers offer, such as names of stages, for ``client.submit(f, resources={"train": 1})``.
     n_workers
-        Workers at the beginning, as in `scale`. If not given: on this machine as many as its cores allow, else none.
+        Workers at the beginning, as in `scale`. By default as many as the cores of this machine allow if they run here,
+        else none.
     folder
         Where the jobs' scripts, output and credentials are kept, on a file system that compute nodes see. If not given,
         a new folder in the one that ``ASA_POOLS`` names, or in ``asa-pools`` here (``asa-pools-USER`` if that is
@@ -98,17 +99,18 @@ class AsaCluster(SpecCluster):
     estimator
         Of waits; see `asa list`.
     price
-        How many core-hours it is worth to be done an hour sooner. An allocation's number of cores if not given.
+        How many core-hours it is worth to be done an hour sooner. By default the number of cores of an allocation.
     margin
-        How long before the end of its walltime an allocation is left; if not given, a tenth of it, at most a minute.
+        How long before the end of its walltime an allocation is vacated. By default a tenth of the walltime, at most a
+        minute.
     security
-        Who may connect to the pool; a new certificate, if not given. Without encryption it is refused.
+        Certificates for those who may connect to the pool; by default new ones. They must encrypt.
     host, interface
         Where the scheduler listens; by default this machine's address for workers elsewhere, the loopback for workers
         here.
     dashboard_address
-        Address of dask's dashboard, as in ``":8787"``: only on this machine, unless a host is named. None if not given:
-        all who reach it, such as all users of this machine, see what runs.
+        Address of dask's dashboard, as in ``":8787"``: on this machine's loopback, unless a host is named. By default
+        there is none, since everyone who can reach it, such as all users of this machine, sees what runs.
     python
         The interpreter on the compute nodes.
     launcher
@@ -118,11 +120,11 @@ class AsaCluster(SpecCluster):
 
     Notes
     -----
-    It is a `SpecCluster` for its life cycle, and for code that checks this type. Its specification stays empty: that is
-    for workers that should be there at once, and are restarted until they are. Here each job waits, runs and ends by
+    It is a `SpecCluster` for its life cycle, and for code that checks this type. Its specification stays empty: dask
+    expects workers in it to be there at once, and restarts them until they are. Here each job waits, runs and ends by
     itself.
 
-    Results that only leaving workers hold, and no other worker can take, are moved to this process: at the end of a
+    Results that only leaving workers hold and no other worker can take are moved to this process: at the end of a
     walltime as many as there is time for, otherwise up to 1 GiB. Beyond that, an allocation to be given back stays
     until other workers have joined.
 
@@ -197,18 +199,19 @@ class AsaCluster(SpecCluster):
             files, kept = keep_credentials(security, self.folder), credentials_folder(self.folder)
             jobs = WorkerJobs(name, python, launcher, reached, files, kept, is_trusted=safe.is_trusted(kept))
             self._supervision = self._supervised(jobs, price, margin_s)
-            # not dask's own choice, which anybody may have made, and where it looks for modules
+            # dask's own folder could have been made by another user, and modules are loaded from it
             self._scratch = make_scratch()
             self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
             self._has_dashboard = bool(dashboard_address) and find_spec("bokeh") is not None
             super().__init__(
                 scheduler=self._scheduler(security, host, interface, dashboard_address or ""),
-                worker={"options": {"nthreads": self.shape.threads}},  # for dask's arithmetic; none is ever made of it
+                # dask computes with it; no worker is ever made from it
+                worker={"options": {"nthreads": self.shape.threads}},
                 security=security,
                 name=name,
                 asynchronous=asynchronous,
                 loop=loop,
-                **{"silence_logs": logging.WARNING, **kwargs},  # as LocalCluster does
+                **{"silence_logs": logging.WARNING, **kwargs},  # as in LocalCluster
             )
         except BaseException:
             self._desk.stop()
@@ -218,16 +221,16 @@ class AsaCluster(SpecCluster):
     # ------------------------------------------------------------------ how it begins
 
     def _open_desk(self, facility: Facility, *, bank: str | Path | bool | None, estimator: str) -> Desk:
-        """Have the desk begin, which connects by itself."""
+        """Start the desk; it connects by itself."""
         store = None if bank is False else default_folder() if bank is None or bank is True else Path(bank)
-        # nobody else's jobs are in this machine's queue
+        # no other user has jobs in the local queue
         unlearned = WaitForecast((0.0,) * len(LEVELS), 0.0) if self._is_here else None
         desk = Desk(facility, self.folder, self._post, bank=store, estimator=estimator, unlearned=unlearned)
         desk.start()
         return desk
 
     def _usual_shape(self, cores: int, walltime_s: float, threads: int, nodes: int, **more: Any) -> AllocationShape:
-        """Say what a job asks for where nothing else is said, which depends on where it goes."""
+        """Return the default shape of a job; it depends on where the job runs."""
         site_cores = self.capabilities.max_cores if self._is_here else self.capabilities.cores_per_node
         cores = cores or max(site_cores, 1) * max(nodes, 1)
         walltime_s = walltime_s or (_WALLTIME_HERE_S if self._is_here else _WALLTIME_S)
@@ -236,7 +239,7 @@ class AsaCluster(SpecCluster):
         )
 
     def _supervised(self, jobs: WorkerJobs, price: float | None, margin_s: float | None) -> Supervision:
-        """Make what looks after the pool once dask's scheduler is there."""
+        """Make the supervision of the pool, once dask's scheduler is there."""
         return Supervision(
             self._roster,
             self._desk,
@@ -249,7 +252,7 @@ class AsaCluster(SpecCluster):
         )
 
     def _scheduler(self, security: Security, host: str | None, interface: str | None, page: str) -> dict[str, Any]:
-        """Say what dask's scheduler is, where it listens, and to whom; `page`: the address of its page, if any."""
+        """Return the specification of dask's scheduler. `page`: the address of its dashboard, if any."""
         options = {
             "protocol": "tls://",
             "host": host,
@@ -262,7 +265,7 @@ class AsaCluster(SpecCluster):
         return {"cls": Scheduler if page else WithoutPage, "options": options}
 
     def _scale_at_first(self, n_workers: int | None) -> None:
-        """Have the workers that it is made with: as many as this machine has room for, and none elsewhere."""
+        """Ask for the first workers: here as many as the cores allow, elsewhere only those asked for."""
         if n_workers is None:
             n_workers = self.capabilities.max_cores // self.shape.threads if self._is_here else 0
         if n_workers:
@@ -308,10 +311,10 @@ class AsaCluster(SpecCluster):
         return started().__await__()
 
     def _post(self, news: PoolNews) -> None:
-        """Process reports of the desk's thread, which may come before dask's loop exists."""
+        """Process reports of the desk's thread; they may come before dask's loop exists."""
         self._news.append(news)
         if self._is_listening:
-            with suppress(RuntimeError):  # the scheduler is closed
+            with suppress(RuntimeError):  # the scheduler is closed already
                 self.loop.add_callback(self._hear)
 
     def _hear(self) -> None:
@@ -323,7 +326,7 @@ class AsaCluster(SpecCluster):
         self._supervision.wake()
 
     async def decide_now(self, wait_count: int = 1) -> Decision:
-        """Decide what to ask for and what to give back, and do it; what is parted with was to be so many times."""
+        """Decide what to ask for and to give back, and do it; a removal must be decided so many times in a row."""
         return await self._supervision.decide(wait_count)
 
     # ------------------------------------------------------------------ what users ask for
@@ -337,7 +340,7 @@ class AsaCluster(SpecCluster):
         memory: str | int | None = None,
         **changes: Any,
     ) -> Any:
-        """Submit one allocation, which stays until `release` or the end of its walltime.
+        """Submit one allocation; it stays until `release` or the end of its walltime.
 
         Parameters
         ----------
@@ -358,11 +361,11 @@ class AsaCluster(SpecCluster):
         return self.sync(self._supervision.ask, shape)
 
     def release(self, allocation: Allocation) -> None:
-        """Give back an allocation, or withdraw it while it waits: tasks that run there end, results move first."""
+        """Give back an allocation: its running tasks end and its results move first. Withdraw one that waits."""
         self.loop.add_callback(self._supervision.part_for_good, allocation, "it was given back")
 
     def scale(self, n: int = 0, memory: str | None = None, cores: int | None = None) -> Any:
-        """Keep so many worker processes: an allocation that ends is replaced, submitted ahead by its expected wait.
+        """Keep a number of worker processes: an allocation that ends is replaced ahead, by its expected wait.
 
         Parameters
         ----------
@@ -382,7 +385,7 @@ class AsaCluster(SpecCluster):
         return NoOpAwaitable() if self.asynchronous else None
 
     async def scale_down(self, workers: Collection[str]) -> None:
-        """Give back allocations if all their workers are named; the workers of one allocation leave together."""
+        """Give back allocations all of whose workers are named: the workers of an allocation leave together."""
         self._supervision.close_workers({str(worker) for worker in workers})
 
     scale_up = scale
@@ -439,7 +442,7 @@ class AsaCluster(SpecCluster):
         memory: str | int | None = None,
         **changes: Any,
     ) -> AllocationShape:
-        """Give the pool's shape with changes."""
+        """Return the pool's shape with changes."""
         if cores is not None:
             changes["cores"] = cores
             if "threads" not in changes and cores % self.shape.threads:
@@ -466,12 +469,12 @@ class AsaCluster(SpecCluster):
 
     @property
     def plan(self) -> set[str]:
-        """Names of the workers that there are to be."""
+        """Names of the workers that the pool is to have."""
         return {f"{one.id}-{number}" for one in self._roster.useful() for number in range(one.shape.processes)}
 
     @property
     def requested(self) -> set[str]:
-        """Names of the workers that were asked for: all that there are to be."""
+        """Names of the workers that were asked for; the same as those in `plan`."""
         return self.plan
 
     # ------------------------------------------------------------------ what is to be seen
@@ -482,31 +485,31 @@ class AsaCluster(SpecCluster):
 
     @property
     def allocations(self) -> list[Allocation]:
-        """All that was ever asked for, in that order."""
+        """All allocations that were ever asked for, in that order."""
         return self._roster.all()
 
     @property
     def stuck(self) -> str:
-        """Why nothing is asked for by itself any more, though nothing is there; empty if that is not so."""
+        """Why the pool has no allocation and asks for none by itself; empty if it has one or may ask."""
         return self._supervision.stuck
 
     @property
     def trouble(self) -> str:
-        """Why the batch system cannot be asked; empty if it can."""
+        """Why the batch system does not answer; empty if it does."""
         return self._roster.trouble
 
     def table(self) -> Table:
-        """Draw a table of the allocations: what is waited for and when it is expected, what lives and for how long."""
+        """Draw a table of the allocations: expected starts of those that wait, time left of those that run."""
         stuck = f"no worker comes; see {self.folder / 'logs'}" if self._roster.is_barren else ""
         return draw(self.allocations, self.now(), str(self.name), stuck or self.trouble or self.dashboard)
 
     @property
     def dashboard(self) -> str:
-        """Where dask's own dashboard is; empty if it was not asked for, or bokeh is not installed, which it needs."""
+        """Address of dask's dashboard; empty if there is none, or bokeh, which it needs, is not installed."""
         return str(self.dashboard_link) if self._has_dashboard else ""
 
     def live(self, console: Console | None = None) -> Live:
-        """Show the table for as long as a ``with`` lasts, always up to date."""
+        """Show the table, always up to date, during a ``with`` statement."""
         return Live(get_renderable=self.table, console=console or Console(), refresh_per_second=2)
 
     def timeline(self) -> dict[str, Any]:
@@ -526,7 +529,7 @@ class AsaCluster(SpecCluster):
 
 
 def _pools() -> Path:
-    """Folder in which pools are kept: one that the user names, else one of the user's own here."""
+    """Return the folder in which pools are kept: the one that the user names, else one of the user's own here."""
     named = os.environ.get("ASA_POOLS")
     return Path(named) if named else safe.ones_own(Path("asa-pools"))
 

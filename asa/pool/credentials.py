@@ -1,4 +1,4 @@
-"""Who may talk to the pool: a certificate of its own, kept in files that only its user can read."""
+"""Authentication for a pool: its own certificate, kept in files that only its user can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAYS = 365
 def encrypting(security: Security | None) -> Security:
     """Return a pool's security: the given one, or a new certificate.
 
-    Raises `InputError`: the given one does not encrypt, so that all who reach the pool could run code as its user.
+    Raises `InputError`: the given one does not encrypt: whoever reaches the pool could run code as its user.
     """
     if security is None:
         return make_security()
@@ -31,9 +31,9 @@ def encrypting(security: Security | None) -> Security:
 
 
 def make_security() -> Security:
-    """Make a certificate by which scheduler, workers and clients authenticate each other, and encrypt.
+    """Make a certificate with which scheduler, workers and clients authenticate each other and encrypt.
 
-    It is made by the package ``cryptography`` if installed, else by the command ``openssl``.
+    The package ``cryptography`` makes it if installed, else the command ``openssl``.
     """
     try:
         return Security.temporary()
@@ -63,12 +63,12 @@ def _by_command() -> tuple[str, str]:
 
 
 def credentials_folder(folder: Path) -> Path:
-    """Name the folder of the credentials that a pool has made."""
+    """Return the folder of the credentials that a pool makes."""
     return folder / "tls"
 
 
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
-    """Store the workers' credentials in files that nobody else can read."""
+    """Store the workers' credentials in files that only the user can read."""
     folder = credentials_folder(folder)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = {}
@@ -83,7 +83,7 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
             paths[option] = Path(content).absolute()
             continue
         paths[option] = folder / f"{option}.pem"
-        paths[option].unlink(missing_ok=True)  # of an earlier pool in this folder
+        paths[option].unlink(missing_ok=True)  # left by an earlier pool in this folder
         with open(paths[option], "w", encoding="ascii", opener=_private) as file:
             file.write(content)
     return paths

@@ -1,4 +1,4 @@
-"""What is to be done, read from dask's scheduler: how many tasks, one after which other, and how long they take."""
+"""The work of a pool, read from dask's scheduler: numbers of tasks, their order, and their run times."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _LIVE = ("no-worker", "queued", "processing")
 _UNFINISHED = ("waiting", *_LIVE)
 _NONE: Needs = frozenset()
-_MAX_TASKS = 20_000  # of which each is looked at
-_SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # of a task, by its group's name
+_MAX_TASKS = 20_000  # in larger graphs not every task is read
+_SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # needs of a task, by the name of its group
 
 
 def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[AllocationShape] = ()) -> list[TaskKind]:
@@ -26,29 +26,29 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[A
     Durations are those that dask measured for tasks of the same name, or expects; time that a task has run already is
     subtracted. A task with only dask's default, half a second, is assumed to last at least `unknown_s`. A task counts
     for the cores that it blocks on the first of `shapes` that serves it: one that needs all of a worker's GPUs counts
-    for all of its cores. A task's needs are returned only if they keep it from running now. In a large
-    graph the tasks of one of dask's groups, which one line of a program made, are assumed to be alike: reading it takes
-    time in proportion to its groups, once one task of each has been seen.
+    for all of its cores. A task's needs are returned only if they keep it from running now. In a large graph all tasks
+    of one of dask's groups (those that one line of a program made) are assumed to be alike. Reading it takes time
+    proportional to the number of groups, once one task of each has been read.
 
     `unknown_s`: lower bound, in seconds, for tasks of unknown duration.
-    `shapes`: of the jobs that may be submitted, the default first.
+    `shapes`: those that jobs may have, the default first.
     """
     read = _by_tasks if len(scheduler.tasks) <= _MAX_TASKS else _by_groups
     return read(scheduler, unknown_s, lru_cache(maxsize=None)(partial(_cores, shapes)))
 
 
 def _duration_s(scheduler: Scheduler, prefix: TaskPrefix, unknown_s: float) -> float:
-    expected_s = float(scheduler._get_prefix_duration(prefix))  # noqa: SLF001 - as `adaptive_target` does
+    expected_s = float(scheduler._get_prefix_duration(prefix))  # noqa: SLF001 - as in `adaptive_target`
     return expected_s if prefix.duration_average >= 0 else max(expected_s, unknown_s)
 
 
 def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[TaskKind]:
-    """Lay each task after all that it waits for."""
+    """Place each task after all tasks that it waits for."""
     depths: dict[TaskState, int] = {}
     tasks = [task for task in scheduler.tasks.values() if task.state in _UNFINISHED]
     missing = {task: sum(other.state in _UNFINISHED for other in task.dependencies) for task in tasks}
     ready = [task for task in tasks if not missing[task]]
-    for task in ready:  # it grows meanwhile
+    for task in ready:  # the list grows meanwhile
         depth = depths.setdefault(task, 0)
         for after in task.dependents:
             if after in missing:
@@ -86,9 +86,9 @@ def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs
 
 
 def longest_task_s(scheduler: Scheduler) -> float:
-    """Tell how long the longest of the tasks that are about to run is expected to take, in seconds; 0 if none is."""
+    """Return the expected run time of the longest task that is about to run, in seconds; 0 if there is none."""
     groups = (g for g in scheduler.task_groups.values() if any(g.states[state] for state in _LIVE))
-    return max((scheduler._get_prefix_duration(group.prefix) for group in groups), default=0.0)  # noqa: SLF001 - as above
+    return max((scheduler._get_prefix_duration(group.prefix) for group in groups), default=0.0)  # noqa: SLF001 - likewise
 
 
 def _unfinished(group: TaskGroup) -> int:
@@ -100,7 +100,7 @@ def _needs(task: TaskState) -> Needs:
 
 
 def _cores(shapes: Sequence[AllocationShape], needs: Needs) -> int:
-    """Return how many one-core tasks each task that needs this keeps from running."""
+    """Return how many one-core tasks cannot run because a task with these needs does."""
     shape = next((shape for shape in shapes if shape.serves(needs)), None)
     if shape is None:
         return max(int(dict(needs).get("cores", 1)), 1)
@@ -109,12 +109,12 @@ def _cores(shapes: Sequence[AllocationShape], needs: Needs) -> int:
 
 
 def _needs_of_groups(scheduler: Scheduler) -> dict[str, Needs]:
-    """Tell what a task needs of each group with work left, which dask keeps with tasks alone."""
+    """Return the needs of a task of each group with work left; dask records them by task only."""
     seen = _SEEN.get(scheduler, {})
     groups = [group.name for group in scheduler.task_groups.values() if _unfinished(group)]
     unseen = {name for name in groups if name not in seen}
     needs = {name: seen.get(name, _NONE) for name in groups}
-    for task in reversed(scheduler.tasks.values()):  # what is new has come last
+    for task in reversed(scheduler.tasks.values()):  # new tasks are at the end
         if not unseen:
             break
         if task.group.name in unseen:
@@ -125,7 +125,7 @@ def _needs_of_groups(scheduler: Scheduler) -> dict[str, Needs]:
 
 
 def _stuck(tasks: Iterable[TaskState]) -> dict[TaskGroup, Counter[Needs]]:
-    """Count, group by group, the tasks that no worker can run for what they need."""
+    """Count for each group the tasks whose needs no worker can serve."""
     counts: dict[TaskGroup, Counter[Needs]] = {}
     for task in tasks:
         if task.resource_restrictions:
@@ -134,9 +134,9 @@ def _stuck(tasks: Iterable[TaskState]) -> dict[TaskGroup, Counter[Needs]]:
 
 
 def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int]) -> int:
-    """Count the groups with work left before one, along the longest path; without recursion, for paths may be long."""
+    """Return the length of the longest path of unfinished groups before one; not recursive, as paths are long."""
     path = [group]
-    while path:  # where groups depend on each other in a circle, somewhere it is cut
+    while path:  # cycles of groups are cut somewhere
         last = path[-1]
         before = [other for other in last.dependencies if other in groups and other is not last]
         if unknown := [other for other in before if other not in depths and other not in path]:
@@ -148,7 +148,7 @@ def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int
 
 
 def _joined(kinds: Iterable[tuple[int, TaskKind]]) -> list[TaskKind]:
-    """Join what has the same depth and needs: as many tasks, as much work."""
+    """Join kinds with the same depth and needs, keeping the number of tasks and the work."""
     by_depth: dict[tuple[int, Needs], list[TaskKind]] = {}
     for depth, kind in kinds:
         by_depth.setdefault((depth, kind.needs), []).append(kind)

@@ -1,4 +1,4 @@
-"""Which allocations of a pool are left, when, and where their last results go."""
+"""How a pool gives allocations back: which, when, and where their results go."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("asa.pool")
 
-_RETRY_S = 5.0  # before workers whose results could not move are asked to leave again
-_PATIENCE_S = 60.0  # for tasks that began on an allocation that is given back
-_LAST_SHARE = 0.7  # of the margin before the end of a walltime, for results to move
-_KEPT_BYTES = 2**30  # of results that an allocation need not be held for: the client keeps them
+_RETRY_S = 5.0  # before workers whose results could not be moved are asked to leave again
+_PATIENCE_S = 60.0  # for running tasks of an allocation that is given back
+_LAST_SHARE = 0.7  # of the margin before the end of a walltime, for moving results
+_KEPT_BYTES = 2**30  # an allocation with at most so many bytes of results may go: the client keeps them
 
 
 class Departures:
     """Removes allocations from a pool, each with all its workers, without losing results that can be saved.
 
     Results are moved to workers that stay. If there are none, a `Keeper` in this process takes them: at the end of a
-    walltime as many as there is time for, otherwise as many as it has space for; the rest stays where it is, and the
-    removal of its allocation is tried again.
+    walltime as many as there is time for, otherwise as many as it has space for. Results that it cannot take stay where
+    they are; the removal of their allocation is tried again.
 
-    `folder`: for kept results that do not fit into memory.
-    `margin_of`: returns how many seconds before the end of its walltime an allocation of a shape is left.
+    `folder`: for results that do not fit into the keeper's memory.
+    `margin_of`: returns how many seconds before the end of its walltime an allocation of a shape is vacated.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Departures:
         self._scheduler, self._security, self._folder = scheduler, security, folder
         self._margin_of, self._now, self._cancel = margin_of, now, cancel
         self._leaving: dict[str, tuple[Allocation, asyncio.Task[None]]] = {}
-        self._again_s: dict[str, float] = {}  # when those that stayed are asked again
+        self._again_s: dict[str, float] = {}  # by allocation that could not leave: when its workers are asked again
         self._keeper: asyncio.Task[Keeper] | None = None
 
     # ------------------------------------------------------------------ which allocations leave, and when
 
     async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
-        """Remove allocations whose time is up or that are unwanted; close an empty keeper."""
+        """Remove allocations whose time is up or that are unwanted. Close the keeper if it is empty."""
         await self._leave_off()
         task_s = longest_task_s(self._scheduler)
         for one in allocations:
@@ -70,13 +70,13 @@ class Departures:
                 and now_s >= self._again_s.get(one.id, 0.0)
             ):
                 self._leave_in_time(one, now_s, task_s)
-                if one.unwanted:  # its results could move nowhere the last time
+                if one.unwanted:  # its results could not be moved the last time
                     self.give_back(one, one.unwanted)
         if self._keeper is not None and self._keeper.done() and not self._leaving and not self._kept_bytes():
             await self.close_keeper()
 
     def give_back(self, one: Allocation, why: str) -> None:
-        """Have an allocation leave before its time: unless much is there that could move nowhere."""
+        """Remove an allocation before its time, unless it has many results that cannot be moved."""
         self._have_leave(one, _PATIENCE_S, is_last=False, why=why)
 
     async def stop(self) -> None:
@@ -84,11 +84,11 @@ class Departures:
         await _cancelled(task for _, task in self._leaving.values())
 
     async def _leave_off(self) -> None:
-        """Have those leave no more whose job has ended, or was put back into the queue and begins anew, if at all."""
+        """Stop departures of allocations whose jobs ended or were requeued; cancel requeued ones that are unwanted."""
         gone = [(one, task) for one, task in self._leaving.values() if one.phase is not AllocationPhase.DRAINING]
         await _cancelled(task for _, task in gone)
         for one, _ in gone:
-            self._leaving.pop(one.id, None)  # also of a task that had not begun
+            self._leaving.pop(one.id, None)  # a task that had not begun does not remove it itself
             if one.phase is not AllocationPhase.ENDED:
                 one.drain_s = None
             if one.unwanted:
@@ -106,7 +106,7 @@ class Departures:
             self._have_leave(one, until_s - now_s, is_last=False)
 
     def _have_leave(self, one: Allocation, patience_s: float, *, is_last: bool, why: str = "") -> None:
-        """Have an allocation's workers leave, and its job end with them."""
+        """Have an allocation's workers leave, then cancel its job."""
         if one.id in self._leaving:
             return
         addresses = self._addresses(one)
@@ -145,16 +145,16 @@ class Departures:
     # ------------------------------------------------------------------ where results go
 
     async def close_keeper(self) -> None:
-        """Close what keeps results in this process."""
+        """Close the keeper."""
         if self._keeper is not None:
             opened, self._keeper = self._keeper, None
             with suppress(OSError, TimeoutError, ValueError):
                 await (await opened).close(nanny=False)
 
     async def _keep(self, addresses: Collection[str], until_s: float | None) -> bool:
-        """Move to this process what no other worker can take; at the end of a walltime as much as there is time for.
+        """Move results that no other worker can take to this process: if a walltime ends, as many as time allows.
 
-        No paid allocation is held for small results.
+        So no paid allocation is held for small results.
         """
         if not sole_bytes(self._scheduler, addresses):
             return True
@@ -177,11 +177,11 @@ class Departures:
         return kept or until_s is not None
 
     def _is_much(self, addresses: Collection[str]) -> bool:
-        """Whether some workers hold alone what is too much for this process, or cannot move."""
+        """Whether only these workers hold results that are too large for this process or cannot be moved."""
         return sole_bytes(self._scheduler, addresses) + self._kept_bytes() > _KEPT_BYTES
 
     def _kept_bytes(self) -> int:
-        """Count what this process keeps."""
+        """Return the bytes that the keeper holds."""
         return sum(worker.nbytes for worker in self._scheduler.workers.values() if worker.name == KEEPER)
 
 

@@ -1,4 +1,4 @@
-"""The thread that alone speaks with the batch system, and keeps what is known of waits, while dask's loop goes on."""
+"""The thread that makes all calls to the batch system and keeps the learned waits, so that dask's loop goes on."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger("asa.pool")
 
-_PAUSE_S = 1.0  # upper bound of a wait for the batch system, which reports changes sooner
-_OUTLOOK_S = 15.0  # between looks at when jobs are expected to start, which is no news
-_IDLE_S = 10.0  # between looks at all users' queue while there is no job of ours
-_CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end, for what could not be cancelled; between tries
+_PAUSE_S = 1.0  # upper bound of a wait for changes; the batch system reports them sooner
+_OUTLOOK_S = 15.0  # between requests for expected starts, which are not reported as changes
+_IDLE_S = 10.0  # between looks at the queue of all users while the pool has no job
+_CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end: time for cancellations, and the pause between tries
 _FEW_WAITS = 10
-_HISTORY = 2000  # past jobs of all users to learn at the beginning
+_HISTORY = 2000  # past jobs of all users to learn from at the beginning
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNews:
-    """What became known of the pool's jobs."""
+    """News of the pool's jobs."""
 
-    now_s: float  # the time, on the batch system's clock
-    statuses: Mapping[str, JobStatus] = field(default_factory=dict)  # of jobs that changed, by their tokens
-    refused: Mapping[str, str] = field(default_factory=dict)  # why a job will never be accepted, by its token
-    trouble: str = ""  # why the batch system cannot be asked, if so
-    local_now_s: float = field(default_factory=time.time)  # on this process's clock, as it may come later
+    now_s: float  # on the batch system's clock
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)  # of jobs that changed, by token
+    refused: Mapping[str, str] = field(default_factory=dict)  # why a job will never be accepted, by token
+    trouble: str = ""  # why the batch system does not answer; empty if it does
+    local_now_s: float = field(default_factory=time.time)  # on this process's clock, as the news may be processed later
 
 
 class Desk(threading.Thread):
     """Submits, polls and cancels jobs, one call after the other.
 
-    Requests are queued, and results reported by callbacks. So no caller waits for a slow batch system, and only one
-    thread calls it. It polls as often as the backend allows.
+    Requests are queued, and results are reported by callbacks. So no caller waits for a slow batch system, and only one
+    thread calls it. The thread polls as often as the backend allows.
 
     `bank`: folder for learned waits; None to keep them in memory only.
-    `unlearned`: the forecast until a few waits are known; the estimator's if not given.
+    `unlearned`: the forecast until a few waits are known; by default the estimator's.
     """
 
     def __init__(
@@ -73,50 +73,51 @@ class Desk(threading.Thread):
         self._is_wanted = threading.Event()
         self._is_over = False
         self._looked_s = self._outlook_s = float("-inf")
-        self._is_in_trouble = False  # and has said so
+        self._is_in_trouble = False  # and this was reported
         self._backend: Backend
         self._bank: WaitBank
         self._jobs: PoolJobs
         self.connected: Future[Capabilities] = Future()
         self._ended: Future[None] = Future()
-        self._ended.set_running_or_notify_cancel()  # a caller that no longer waits for it does not stop it
+        # a caller that cancels its wait for this future does not cancel the end
+        self._ended.set_running_or_notify_cancel()
 
     # ------------------------------------------------------------------ for other threads
 
     def submit(self, spec: JobSpec, forecast: WaitForecast) -> None:
-        """Have a job submitted, once, as soon as that can be; what becomes of it is reported under its token."""
+        """Submit a job once, as soon as possible; news of it is reported under its token."""
         self._order(lambda: self._jobs.want(spec, forecast))
 
     def cancel(self, token: str) -> None:
-        """Have a job cancelled, or not submitted any more."""
+        """Cancel a job, or do not submit it any more."""
         self._order(lambda: self._jobs.want_no_more(token))
 
     def clear(self, tokens: Iterable[str]) -> None:
-        """Have jobs cancelled that an earlier pool in this folder has left."""
+        """Cancel jobs that an earlier pool in this folder has left."""
         left = set(tokens)
         self._order(lambda: self._jobs.clear(left))
 
     def forecasts(self, shapes: Iterable[AllocationShape]) -> Future[dict[AllocationShape, WaitForecast]]:
-        """Ask how long jobs would wait if they were submitted now."""
+        """Predict how long jobs would wait if they were submitted now."""
         wanted = list(dict.fromkeys(shapes))
         return self._order(lambda: {shape: self._predict(shape) for shape in wanted})
 
     def stop(self) -> Future[None]:
-        """End, once all that is to be cancelled is, or after a while; what may be left then is named in a warning."""
+        """End once all unwanted jobs are cancelled, or after a while; a warning then names those that may be left."""
         self._order(self._end)
         return self._ended
 
     def _order(self, work: Callable[[], _T]) -> Future[_T]:
         future: Future[_T] = Future()
         if self._is_over:
-            future.cancel()  # nothing else would do it
+            future.cancel()  # the thread has ended, so it would never be done
 
         def do() -> None:
             if not future.set_running_or_notify_cancel():
                 return  # the caller no longer waits for it
             try:
                 future.set_result(work())
-            except Exception as error:  # noqa: BLE001 - whoever waits for it is to see it
+            except Exception as error:  # noqa: BLE001 - passed on to the caller
                 future.set_exception(error)
 
         self._orders.put(do)
@@ -126,12 +127,12 @@ class Desk(threading.Thread):
     # ------------------------------------------------------------------ the thread
 
     def run(self) -> None:
-        """Connect, and serve until it is stopped."""
+        """Connect, and serve requests until stopped."""
         try:
             self._backend = self._facility.connect(self._folder, sleep=self._is_wanted.wait)
             self._bank = self._open_bank()
             self._jobs = PoolJobs(self._backend, self._bank, self._tell_news)
-        except BaseException as error:  # noqa: BLE001 - the thread that waits is to raise it
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self.connected.set_exception(error)
             self._ended.set_result(None)
             return
@@ -141,7 +142,7 @@ class Desk(threading.Thread):
                 self._look()
             except AsaError as error:
                 self._tell_trouble(str(error))
-            except Exception as error:  # a bug of a backend: without this thread the pool would stop
+            except Exception as error:  # a bug in a backend must not end this thread
                 logger.exception("the batch system could not be asked")
                 self._tell_trouble(f"{type(error).__name__}: {error}")
         self._settle()
@@ -150,13 +151,13 @@ class Desk(threading.Thread):
         self._ended.set_result(None)
 
     def _tell_trouble(self, trouble: str) -> None:
-        """Say that the batch system cannot be asked, and leave it alone for a moment."""
+        """Report that the batch system does not answer, and pause."""
         self._is_in_trouble = True
         self._tell(PoolNews(self._backend.now(), trouble=trouble))
         self._is_wanted.wait(AGAIN_S[0])
 
     def _serve(self) -> bool:
-        """Do what was asked for; return whether to go on."""
+        """Process queued requests; return whether to go on."""
         self._is_wanted.clear()
         with suppress(queue.Empty):
             while not self._is_over:
@@ -167,13 +168,13 @@ class Desk(threading.Thread):
         self._is_over = True
 
     def _settle(self) -> None:
-        """Retry cancellations for a while, until no unwanted job may run; return those that may."""
+        """Retry cancellations for a while, until no unwanted job can be left; warn of those that may be."""
         ends_s, trouble = time.monotonic() + _CLOSING_S, ""
         while True:
             for work in (self._jobs.see_to_unwanted, self._jobs.sweep, self._clear):
                 try:
                     work()
-                except Exception as error:  # noqa: BLE001 - also a fault of a backend's: the rest is to be cancelled
+                except Exception as error:  # noqa: BLE001 - the rest must still be cancelled
                     trouble = str(error)
             left = self._jobs.left_behind()
             if not left:
@@ -196,11 +197,11 @@ class Desk(threading.Thread):
         try:
             store = WaitStore(self._bank_folder) if self._bank_folder is not None else None
             return WaitBank(self._estimator, machine_cores=cores, store=store)
-        except StateError:  # a pool works without what was learned before
+        except StateError:  # a pool also works without earlier waits
             return WaitBank(self._estimator, machine_cores=cores)
 
     def _look(self) -> None:
-        """Send what is due, and process news; sleep as the backend does."""
+        """Send what is due, process news, and sleep as the backend does."""
         backend, now_s = self._backend, self._backend.now()
         self._jobs.see_to_all()
         if trouble := self._jobs.clear_what_was_left():
@@ -224,7 +225,7 @@ class Desk(threading.Thread):
             self._tell_news()
 
     def _tell_news(self) -> None:
-        """Report what became known of jobs since the last report."""
+        """Report the news of jobs since the last report."""
         jobs = self._jobs
         news = PoolNews(self._backend.now(), jobs.statuses, jobs.refused, self._backend.condition.trouble)
         jobs.statuses, jobs.refused = {}, {}

@@ -1,4 +1,4 @@
-"""Where the runs of a campaign are done: on this machine, on a dask cluster that is there, or on a pool."""
+"""Executors for the runs of a campaign: on this machine, on an existing dask cluster, or on a pool."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from asa.errors import InputError, MissingExtraError, UnavailableError
 LOCAL, _DASK, _POOL = "local", "dask:", "pool"
 
 _T = TypeVar("_T")
-_alone = threading.Lock()  # of a worker process
+_alone = threading.Lock()  # each worker process runs one function at a time
 
 
 class Elsewhere(Executor):
     """Runs functions on the workers of a dask cluster, in the current folder, one at a time in each process.
 
-    `stuck`: says why no worker will ever join, if so: then all submitted functions fail.
+    `stuck`: returns why no worker will ever join; empty if one may. If none will, all submitted functions fail.
     """
 
     def __init__(self, client: Any, stuck: Callable[[], str] | None = None) -> None:
         self._client = client
-        self._here = os.getcwd()  # noqa: PTH109 - a text travels
-        self._asked: dict[Future[Any], Any] = {}  # with dask's own, as long as it is not done
+        self._here = os.getcwd()  # noqa: PTH109 - a text can be sent to workers
+        self._asked: dict[Future[Any], Any] = {}  # our futures, each with dask's until it is done
         self._kept: dict[int, Any] = {}
         self._is_over = threading.Event()
         if stuck is not None:
             threading.Thread(target=self._watch, args=(stuck,), daemon=True).start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End: with what was asked for, or at once after an error or an interrupt."""
+        """Wait for all submitted functions; after an error or an interrupt cancel them."""
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Run a function on some worker; if that is lost, on another.
+        """Run a function on some worker; if that worker is lost, on another.
 
-        Once its result is here, no worker keeps it.
+        Workers release the result once it has arrived here.
         """
         there = self._client.submit(_run_alone, self._here, self._kept, function, *args, **options, pure=False)
         here: Future[_T] = Future()
@@ -61,20 +61,20 @@ class Elsewhere(Executor):
     def share(self, value: Any) -> Any:
         """Send a value to the workers once; return a reference to be passed as an argument.
 
-        There need be no worker yet; if one is lost, the value is sent again.
+        It can be called before any worker has joined. If a worker is lost, the value is sent again.
         """
         return self._client.submit(_given, value, pure=False)
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[_OnWorkers[_T]]:
-        """See `asa.core.parallel.Keeping`: what was returned goes from worker to worker, and not by here."""
+        """See `asa.core.parallel.Keeping`. Returned values are passed between workers, without this process."""
         kept: list[_OnWorkers[_T]] = []
         for one in each:
             kept.append(_OnWorkers(len(self._kept)))
             self._kept[len(self._kept)] = self._client.submit(_run_alone, self._here, {}, function, one, pure=False)
         return kept
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its shape
-        """Release what was asked for."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - inherited
+        """Release all submitted functions."""
         self._is_over.set()
         asked = list(self._asked)
         if cancel_futures:
@@ -90,12 +90,12 @@ class Elsewhere(Executor):
                     f"no worker comes: {why}", where="--executor pool", hint="Mend that, and go on."
                 )
                 for future in list(self._asked):
-                    with suppress(InvalidStateError):  # it was done
+                    with suppress(InvalidStateError):  # it was done already
                         future.set_exception(error)
 
 
 def _hand_over(here: Future[Any], there: Any) -> None:
-    """Tell what became of a task, once it is done."""
+    """Pass on the result or the error of a task that is done."""
     try:
         if there.status == "finished":
             here.set_result(there.result())
@@ -104,20 +104,20 @@ def _hand_over(here: Future[Any], there: Any) -> None:
         else:
             here.set_exception(there.exception())
     except InvalidStateError:
-        pass  # the result is no longer wanted
-    except BaseException as error:  # noqa: BLE001 - whoever waits is to see it, as where a result cannot be read here
+        pass  # the caller no longer wants the result
+    except BaseException as error:  # noqa: BLE001 - passed on, also if the result cannot be read here
         with suppress(InvalidStateError):
             here.set_exception(error)
 
 
 class _OnWorkers(Generic[_T]):
-    """Stands for a value that each worker has while it runs something for the executor that kept it."""
+    """A value that each worker holds while it runs functions of the executor that kept it."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def value(self) -> _T:
-        """Give it."""
+        """Return the value."""
         if self._number not in _kept_here:
             raise OSError("is kept by workers that this process is none of")
         kept: _T = _kept_here[self._number]
@@ -145,7 +145,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
     """Open the executor that ``--executor`` names.
 
     `named`: ``local``; ``dask:`` and a scheduler's address; or ``pool``, for a pool on the default site.
-    `jobs`: upper bound of a pool's worker processes, each in an allocation of its own; ignored by the others.
+    `jobs`: upper bound of a pool's worker processes, each in its own allocation; other executors ignore it.
     """
     if named == LOCAL:
         yield None
@@ -169,7 +169,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         ) from error
     if address:
         try:
-            get_backend(parse_address(address)[0])  # of a protocol that it does not know, a client never gives up
+            get_backend(parse_address(address)[0])  # a client would retry a protocol that it does not know for ever
             client = Client(address, timeout=10)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UnavailableError(

@@ -1,4 +1,4 @@
-"""What a job of a pool asks for and runs: dask's own workers, which find the pool's scheduler by themselves."""
+"""The jobs of a pool. Each runs dask's own workers, which connect to the pool's scheduler by themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from asa.job import head, text
 from .pages import on_loopback
 from .values import AllocationShape
 
-_DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
+_DEATH_S = 120.0  # a worker that has not reached its scheduler by then ends
 _SCRATCH_OPTION = '--local-directory "$scratch"'
 
 
@@ -28,18 +28,18 @@ _SCRATCH_OPTION = '--local-directory "$scratch"'
 class WorkerJobs:
     """Writes the jobs of one pool."""
 
-    pool: str  # its name, with which its jobs' names begin
-    python: str  # the interpreter on the compute nodes
+    pool: str  # its name; the jobs' names begin with it
+    python: str  # interpreter on the compute nodes
     launcher: str  # starts a command once on each node of a job of several nodes
-    reached: Mapping[str, str | None]  # `interface` or `host` where workers listen; dask's choice if neither is set
-    credentials: Mapping[str, Path]  # files that let workers in, by the options of dask's worker that name them
+    reached: Mapping[str, str | None]  # `interface` or `host` on which workers listen; dask's choice without either
+    credentials: Mapping[str, Path]  # files that authenticate workers, by the option of dask's worker that takes each
     kept: Path | None = None  # folder of the pool's own credentials
-    is_trusted: bool = False  # whether the user trusts that place, whoever owns it
+    is_trusted: bool = False  # whether the user trusts that folder, whoever owns it
 
     def spec(self, one_id: str, shape: AllocationShape, scheduler: str, lifetime_s: float) -> JobSpec:
-        """Describe the job of one allocation, with a token of its own.
+        """Return the job of one allocation, with a new token.
 
-        `one_id`: the allocation's name in the pool, with which its workers' names begin.
+        `one_id`: the allocation's name in the pool; its workers' names begin with it.
         `lifetime_s`: seconds after which its workers end by themselves.
         """
         return JobSpec(
@@ -58,7 +58,7 @@ class WorkerJobs:
         )
 
     def _command(self, one_id: str, shape: AllocationShape, scheduler: str, lifetime_s: float) -> str:
-        """Write what it runs: dask's own worker, a nanny for each process, so that a crash does not cost a wait."""
+        """Return the command of a job: dask's worker, with a nanny a process, so that a crash costs no new wait."""
         processes = shape.processes // max(shape.nodes, 1)
         arguments = python.command("-m", "distributed.cli.dask_worker", scheduler, python=self.python)
         options = {
@@ -68,13 +68,13 @@ class WorkerJobs:
             "resources": " ".join(f"{name}={amount:.12g}" for name, amount in shape.resources.items()),
             "death-timeout": f"{_DEATH_S:.0f}s",
             "lifetime": f"{lifetime_s:.0f}s",
-            "dashboard-address": on_loopback(":0"),  # where its counters are; its page is off
+            "dashboard-address": on_loopback(":0"),  # for metrics; its dashboard is off
             **{name: value for name, value in self.reached.items() if value},
         }
         for name, value in options.items():
             arguments += [f"--{name}", str(value)]
         suffix = "" if processes > 1 else "-0"
-        # words to the shell on each node, which knows its name and folders
+        # expanded by the shell on each node, which knows its name and folders
         more = f"{self._shown_credentials()} {_SCRATCH_OPTION}"
         if shape.nodes <= 1:
             return self._on_node(shlex.join([*arguments, "--no-dashboard", "--name", one_id + suffix]) + more)
@@ -83,7 +83,7 @@ class WorkerJobs:
         return f"exec {self.launcher} sh -c {shlex.quote(each)}"
 
     def _shown_credentials(self) -> str:
-        """Write the options that name the files; the pool's own as they are copied on each node."""
+        """Return the options with the credential files; the pool's own are given by their copies on each node."""
         options = ""
         for name, path in self.credentials.items():
             shown = f'"$tls"/{shlex.quote(path.name)}' if path.parent == self.kept else shlex.quote(str(path))
@@ -91,7 +91,7 @@ class WorkerJobs:
         return options
 
     def _on_node(self, command: str) -> str:
-        """Write what copies the credentials, finds a folder for a worker's files, and runs the worker."""
+        """Return a script that copies the credentials, finds a folder for a worker's files, and runs the worker."""
         base = dask.config.get("temporary-directory", None) or ""
         values: dict[str, object] = {"base": base, "command": command}
         files = [*temporary.IN_JOBS, "pool-scratch"]
@@ -102,7 +102,7 @@ class WorkerJobs:
 
 
 def modules_of_program() -> bytes:
-    """Return a dask plug-in by which workers find this program's modules, once they have loaded their own.
+    """Return a dask plug-in with which workers find this program's modules, after their own.
 
     It is sent by value, as asa need not be installed there.
     """
@@ -118,7 +118,7 @@ def modules_of_program() -> bytes:
 
 
 def make_scratch() -> str:
-    """Make a folder for the scheduler's files, likewise, which is its user's alone."""
+    """Make a folder for the scheduler's files that only its user can access."""
     if configured := dask.config.get("temporary-directory", None):
         Path(configured).mkdir(parents=True, exist_ok=True)
     return temporary.lasting("asa-pool-", configured or "")

@@ -1,4 +1,4 @@
-"""Where results go when the last workers leave: to one in the client's own process, which runs nothing."""
+"""The worker in the client's own process that takes results when the last other workers leave. It runs no tasks."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 KEEPER = "keeper"
 """Name of the worker that keeps results."""
 
-_MEMORY_BYTES = 2**30  # of results in memory; what is more lies in files
-_BATCH_BYTES = 2**26  # that move at a time, so that what has moved is safe when time is over
+_MEMORY_BYTES = 2**30  # of results in memory; more are written to files
+_BATCH_BYTES = 2**26  # moved at a time, so that these are safe if time runs out
 
 
 class Keeper(Worker):
-    """Holds results for other workers, and never gets a task, as it is always paused."""
+    """Holds results for other workers. It is always paused, so it never gets a task."""
 
     @property
     def status(self) -> Status:
-        """Whether it is there."""
+        """Status of the worker, which is never `running`."""
         current: Status = Worker.status.fget(self)
         return current
 
@@ -39,7 +39,7 @@ class Keeper(Worker):
 
 
 async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) -> Keeper:
-    """Start one in this process."""
+    """Start a keeper in this process."""
     keeper: Keeper = await Keeper(
         scheduler.address,
         nthreads=1,
@@ -47,7 +47,7 @@ async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) ->
         host=get_address_host(scheduler.address),
         security=security,
         local_directory=str(folder),
-        memory_limit=0,  # what the process has is its user's
+        memory_limit=0,  # this process's memory is not the pool's to limit
         data=_store,
         dashboard=False,
         dashboard_address=on_loopback(":0"),
@@ -56,22 +56,22 @@ async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) ->
 
 
 def _store(worker_local_directory: str) -> SpillBuffer:
-    """Make what holds results: in memory, and in files what is more."""
+    """Return a buffer that keeps results in memory up to a limit, and further ones in files."""
     return SpillBuffer(str(Path(worker_local_directory) / "storage"), target=_MEMORY_BYTES)
 
 
 async def gather_on(keeper: str, scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Move there what only some workers hold, the smallest first; return whether all of it is there."""
+    """Move results that only these workers hold to the keeper, the smallest first; return whether all were moved."""
     failed: set[Any] = set()
     for batch in _batches(sorted(_sole(scheduler, addresses), key=lambda task: task.get_nbytes())):
         who_has = {task.key: [worker.address for worker in task.who_has or ()] for task in batch}
         failed |= await scheduler.gather_on_worker(keeper, {key: there for key, there in who_has.items() if there})
-    # what was released meanwhile is no loss
+    # results that were released meanwhile are not missed
     return not any(task.key in failed for task in _sole(scheduler, addresses))
 
 
 def sole_bytes(scheduler: Scheduler, addresses: Collection[str]) -> float:
-    """Tell how much only some workers hold, in bytes; without end if it can move nowhere."""
+    """Return the bytes of results that only these workers hold; infinite if they cannot be moved."""
     there = [scheduler.workers[address] for address in addresses if address in scheduler.workers]
     if any(worker.actors for worker in there):
         return float("inf")
@@ -79,7 +79,7 @@ def sole_bytes(scheduler: Scheduler, addresses: Collection[str]) -> float:
 
 
 def _sole(scheduler: Scheduler, addresses: Collection[str]) -> list[TaskState]:
-    """Give the tasks whose results only some workers hold."""
+    """Return the tasks whose results only these workers hold."""
     there = {scheduler.workers[address] for address in addresses if address in scheduler.workers}
     held = {task for worker in there for task in worker.has_what if not task.actor}
     return [task for task in held if not (task.who_has or set()) - there]

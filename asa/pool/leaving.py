@@ -1,4 +1,4 @@
-"""How workers leave a pool so that nothing is lost: no new tasks, those that run end, results move, then they go."""
+"""How workers leave a pool without loss: they get no new tasks, running ones end, results are moved, workers close."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
     from distributed.worker import Worker
 
-_LEAVING: WeakKeyDictionary[Scheduler, int] = WeakKeyDictionary()  # how many leave whose results are copied
-_RAN: WeakKeyDictionary[Scheduler, bool] = WeakKeyDictionary()  # whether its memory manager did, before
+_LEAVING: WeakKeyDictionary[Scheduler, int] = WeakKeyDictionary()  # by scheduler: how many departures copy results now
+# by scheduler: whether dask's memory manager ran before that
+_RAN: WeakKeyDictionary[Scheduler, bool] = WeakKeyDictionary()
 _LOOK_S = 0.1
-_LAST_S = 10.0  # for results to move that came up to the end
+_LAST_S = 10.0  # for moving the last results
 
 
 def others_run(scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Whether there is a worker to which the tasks and results of some could go."""
+    """Whether there are other workers that can take the tasks and results of these."""
     return any(worker.address not in addresses for worker in scheduler.running)
 
 
@@ -34,11 +35,11 @@ async def leave(
     connection: Mapping[str, Any],
     keep: Callable[[Collection[str]], Awaitable[bool]],
 ) -> bool:
-    """Remove workers; return whether they left, which they do not if results would be lost.
+    """Remove workers. Return whether they left: they stay if results would be lost.
 
-    `patience_s`: how long to wait for tasks that run there; then they run again elsewhere.
-    `keep`: saves results that no other worker can take, once these workers get no more tasks; returns whether they are
-    safe.
+    `patience_s`: how long to wait for running tasks. Those that have not ended by then run again elsewhere.
+    `keep`: called when these workers get no more tasks, to save results that no other worker can take; returns whether
+    these are safe.
     """
     ends_s = time.monotonic() + patience_s
     moved: Collection[str] = ()
@@ -56,7 +57,7 @@ async def leave(
         # dask has no event for it
         while time.monotonic() < ends_s and any(w.processing for w in _there(scheduler, addresses)):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
-        if lonely and not await keep(lonely):  # also what came up to the end
+        if lonely and not await keep(lonely):  # also the latest results
             _tell_status(scheduler, addresses, Status.running)
             return False
         try:
@@ -70,7 +71,7 @@ async def leave(
 
 @contextmanager
 def _copies_stay(scheduler: Scheduler) -> Iterator[None]:
-    """Have dask drop none of several copies of a result, lest it be the one that was made because the others go."""
+    """Stop dask's memory manager: of two copies of a result it might drop the one on a worker that stays."""
     manager = scheduler.extensions.get("amm")
     leaving = _LEAVING.get(scheduler, 0)
     if not leaving:
@@ -87,22 +88,22 @@ def _copies_stay(scheduler: Scheduler) -> Iterator[None]:
 
 
 async def throw_out(scheduler: Scheduler, addresses: Collection[str]) -> None:
-    """Have workers go at once; their tasks run again elsewhere, and are not blamed for it."""
+    """Remove workers at once. Their tasks run again elsewhere; this is not counted as a failure of the tasks."""
     for worker in _there(scheduler, addresses):
         await scheduler.remove_worker(worker.address, stimulus_id=_why(), expected=True)
 
 
 async def _give_up_unbegun(scheduler: Scheduler, address: str, connection: Mapping[str, Any]) -> None:
-    """Send tasks elsewhere that wait at a worker; it begins none any more, but only it knows which it has not begun."""
+    """Release the tasks that wait at a leaving worker. Only the worker knows which it has not begun."""
     async with rpc(address, connection_args=connection) as worker:
         while address in scheduler.workers:
             try:
                 unbegun = (await worker.run(function=dumps(_unbegun)))["result"]
             except OSError:
-                return  # it is gone, and its tasks with it
+                return  # the worker is gone, and its tasks with it
             if unbegun is not None:
                 break
-            await asyncio.sleep(_LOOK_S / 10)  # it has not heard yet that it is to leave
+            await asyncio.sleep(_LOOK_S / 10)  # the worker has not learned yet that it is to leave
         else:
             return
     if (there := scheduler.workers.get(address)) is not None:
@@ -111,7 +112,7 @@ async def _give_up_unbegun(scheduler: Scheduler, address: str, connection: Mappi
 
 
 def _unbegun(dask_worker: Worker) -> set[Any] | None:
-    """Name the tasks that wait at a worker; one that has ended does not, also if the scheduler does not know it yet."""
+    """Return the tasks that wait at a worker, without those that have ended and the scheduler does not know of yet."""
     if dask_worker.status == Status.running:
         return None
     waiting = {"waiting", "ready", "constrained"}
@@ -120,7 +121,7 @@ def _unbegun(dask_worker: Worker) -> set[Any] | None:
 
 
 def _tell_status(scheduler: Scheduler, addresses: Collection[str], status: Status) -> None:
-    """Tell workers that they leave, or that they do not, and the scheduler at once."""
+    """Give workers a new status, and the scheduler at once."""
     for worker in _there(scheduler, addresses):
         message = {"op": "worker-status-change", "status": status.name, "stimulus_id": (why := _why())}
         scheduler.handle_worker_status_change(status, worker, why)

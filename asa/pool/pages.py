@@ -1,4 +1,4 @@
-"""Where dask's processes show what they do by HTTP: to this machine alone, and by default nowhere."""
+"""Addresses of the HTTP pages of dask's processes: by default none; otherwise on this machine's loopback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def on_loopback(address: str) -> str:
-    """Return the address of a page; on this machine's loopback, unless a host is named.
+    """Return the address of a page: on this machine's loopback, unless a host is named.
 
     Examples
     --------
@@ -22,9 +22,9 @@ def on_loopback(address: str) -> str:
 
 
 class WithoutPage(Scheduler):
-    """A scheduler of dask's that listens for no browser."""
+    """A scheduler of dask's without HTTP pages."""
 
     def start_http_server(self, routes: Any, *args: Any, **kwargs: Any) -> None:
-        """Begin what the rest of dask expects to be there, and stop listening at once."""
+        """Start the server that the rest of dask expects, and stop listening at once."""
         super().start_http_server(routes, *args, **kwargs)
         self.http_server.stop()

@@ -1,4 +1,4 @@
-"""The picture of a pool's time: its allocations from when they were asked for, and what its cores did."""
+"""The picture of a pool's time: its allocations from request to end, and the use of its cores."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def draw_timeline(timeline: Mapping[str, Any], path: str | Path) -> None:
 def _draw_allocations(
     panel: Axes, allocations: Sequence[Mapping[str, Any]], begin_s: float, end_s: float, scale: float
 ) -> None:
-    """Draw a bar for each: it waits, its workers come, they work, they leave."""
+    """Draw a bar for each allocation: pending, starting, working, leaving."""
     named: set[str] = set()
     for index, one in enumerate(allocations):
         last_s = end_s if one["end_s"] is None else one["end_s"]

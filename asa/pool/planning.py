@@ -1,19 +1,19 @@
-"""What a pool should ask for and give back: from its work, its allocations, and the waits.
+"""Decides what a pool should ask for and give back, from its work, its allocations, and the expected waits.
 
 A pool calls the pure function `decide`, which does not depend on dask, every few seconds. It rehearses: it spreads the
 known work over present and possible allocations, and compares the costs. The cost is in core-seconds: those allocated,
-plus `PoolRules.price` for each second until the work is done. Submitting too early costs idle cores, too late a late
-end; as queue waits are uncertain, the expectation over their quantiles is used. So nobody has to choose how far ahead
-to submit: it follows from the price.
+plus `PoolRules.price` for each second until the work is done. Submitting too early costs idle cores; submitting too
+late delays the end. Queue waits are uncertain, so the expected cost over their quantiles is used. So nobody has to
+choose how far ahead to submit: it follows from the price.
 
 Three rules keep it stable, since on a batch queue a mistake costs a wait:
 
 - A pending job counts from the moment that it was submitted.
-- A pending job costs nothing, and is withdrawn only when it is certainly of no use: if the running ones could do four
-  times the work before it can start, for as long as it would take to get it again.
+- A pending job costs nothing, and is withdrawn only when it is certainly useless: if the running jobs could do four
+  times the work before it can start, and this has been so for as long as it would take to get the job again.
 - An idle allocation is given back when its idling has cost as much as getting it again would, and the rest of its
   walltime would cost more than that. Whatever happens next, this costs at most twice the optimum in hindsight. Getting
-  many again costs one wait, so all idle allocations count together.
+  many allocations again costs one wait, so the idle ones are counted together.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from asa.waits import WaitForecast
 
 from .values import AllocationShape, Decision, Needs, PoolRules, TaskKind, View
 
-_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
-_EARLY = 0.1  # the level at which a wait is taken to be short
-_MAX_DELAYS = 6  # times of submission that are considered, in addition to now
+_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the waits over which the expected cost is taken
+_EARLY = 0.1  # quantile for a short wait
+_MAX_DELAYS = 6  # later submission times that are considered, besides now
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-_DOUBT = 4  # the real work may be so many times the known work, as forecasts of run times may be wrong
+_DOUBT = 4  # factor on the known work, as forecasts of run times may be too short
 
 
 class PoolSlot(NamedTuple):
-    """Cores that work from a time to a time, and are paid for from a time on."""
+    """Cores that work during an interval, and are paid for from a given time on."""
 
     cores: int
     from_s: float  # when they work, on the pool's clock
@@ -45,12 +45,12 @@ class PoolSlot(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """How work would go."""
+    """How the work would go."""
 
-    end_s: float  # when it would be done, or nothing would be left to do it
+    end_s: float  # when the work would be done, or the last cores would be gone
     left: float  # core-seconds that would not be done
-    begins_s: tuple[float, ...]  # when each of the kinds would begin
-    idle: tuple[float, ...]  # core-seconds that would have nothing to do while each kind is worked at
+    begins_s: tuple[float, ...]  # when each kind would begin
+    idle: tuple[float, ...]  # core-seconds that would idle while each kind is worked at
 
 
 def rehearse(now_s: float, kinds: Iterable[TaskKind], slots: Iterable[PoolSlot]) -> Rehearsal:
@@ -107,8 +107,9 @@ def decide(
     """Return what to ask for and what to give back now.
 
     `kinds`: the unfinished tasks, in groups that run one after the other.
-    `views`: the pool's running and pending allocations, without those being left.
-    `offers`: what it may ask for, with forecasts of the waits; the first is the default where the work does not decide.
+    `views`: the pool's running and pending allocations, without those that leave.
+    `offers`: shapes that it may ask for, with forecasts of their waits. The first is used where the work does not
+    matter.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def decide(
 
 
 def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
-    """Return what to give up to get down to so many cores.
+    """Return which allocations to give up to get down to a number of cores.
 
     Pending jobs come first, the latest of them first, then those idle longest. Busy ones come last, the one with the
     least time left first.
@@ -153,9 +154,9 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
 
 
 def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
-    """Return from when on an allocation takes no new tasks, so that one of `task_s` seconds would still end there.
+    """Return from when an allocation takes no new tasks, so that one of `task_s` seconds can still end there.
 
-    For tasks longer than half of the allocation it would be idle for most of its time: it takes them in its first half.
+    If tasks are longer than half of the allocation, it takes them during its first half: else it would mostly idle.
 
     Examples
     --------
@@ -166,9 +167,9 @@ def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
 
 
 def _by_needs(kinds: Iterable[TaskKind]) -> dict[Needs, list[TaskKind]]:
-    """Divide the work by its needs; an allocation that serves two kinds counts fully for both.
+    """Divide the work by its needs. An allocation that serves two kinds counts fully for both.
 
-    That asks for too little at first: the rest of the work is considered again later.
+    So too little is asked for at first; the rest of the work is considered again later.
     """
     parted: dict[Needs, list[TaskKind]] = {}
     for kind in kinds:
@@ -178,7 +179,7 @@ def _by_needs(kinds: Iterable[TaskKind]) -> dict[Needs, list[TaskKind]]:
 
 
 class _Way(NamedTuple):
-    """So many jobs of a shape, asked for in so many seconds."""
+    """A number of jobs of a shape that are asked for after a delay."""
 
     shape: AllocationShape
     forecast: WaitForecast
@@ -188,7 +189,7 @@ class _Way(NamedTuple):
 
 @dataclass(slots=True)
 class _Planning:
-    """A decision that is being made."""
+    """A decision in the making."""
 
     now_s: float
     views: list[View]
@@ -203,7 +204,7 @@ class _Planning:
     # ------------------------------------------------------------------ what is asked for
 
     def keep_minimum(self) -> None:
-        """Ask for what will be missing to the minimum, as long before as the price says."""
+        """Ask for cores that will be missing from the minimum, as far ahead as the price justifies."""
         if not self.offers or self.rules.minimum <= 0:
             return
         shape, forecast = next(iter(self.offers.items()))
@@ -212,7 +213,7 @@ class _Planning:
         for at_s in ends:
             if at_s > self.now_s + lead_s:
                 return
-            # pending jobs count at once, whatever their place in the queue
+            # a pending job counts at once, however long it will wait
             there = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > at_s)
             whole, rest = divmod(max(self.rules.minimum - there, 0), shape.cores)
             why = f"{self.rules.minimum} cores are to be kept"
@@ -221,11 +222,11 @@ class _Planning:
                 self._ask(shape.part(-(-rest // shape.threads)), 1, why)
 
     def _lead_s(self, shape: AllocationShape, forecast: WaitForecast) -> float:
-        """Tell how long before it is needed a job is best asked for: late costs the price, early its cores."""
+        """Return how far ahead of its need to ask for a job: if late it costs the price, if early its cores."""
         return forecast.at(self.rules.price / (self.rules.price + shape.cores))
 
     def ask_for(self, needs: Needs, kinds: Sequence[TaskKind]) -> None:
-        """Ask for as much as is worth its price now, for work of one kind."""
+        """Ask now for as many jobs as are worth their price, for work with the same needs."""
         fitting = self._fitting(needs, kinds)
         views = [view for view in self.views if view.shape.serves(needs)]
         as_it_is = rehearse(self.now_s, kinds, self._slots(views, 0.5))
@@ -245,7 +246,7 @@ class _Planning:
             self._ask(best.shape, best.jobs, f"{work / 3600:.3g} core-hours are to be done")
 
     def _fitting(self, needs: Needs, kinds: Sequence[TaskKind]) -> dict[AllocationShape, WaitForecast]:
-        """Give the offers that can do the work: those in whose time its longest task fits, or else the longest."""
+        """Return the offers with a walltime for the longest task; if there is none, those with the longest walltime."""
         serving = {shape: wait for shape, wait in self.offers.items() if shape.serves(needs)}
         longest_s = max(kind.task_s for kind in kinds) + self.rules.startup_s + self.rules.margin_s
         fitting = {shape: wait for shape, wait in serving.items() if shape.walltime_s >= longest_s}
@@ -253,7 +254,7 @@ class _Planning:
         return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == max_s}
 
     def _counts(self, shape: AllocationShape, forecast: WaitForecast, kinds: Sequence[TaskKind]) -> list[int]:
-        """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
+        """Return the numbers of jobs of a shape that are allowed and that could all have work."""
         widest = -(-max(kind.tasks for kind in kinds) // shape.cores)
         most = min(self._room(shape, forecast), self._jobs_left(), widest)
         if most < 1:
@@ -261,26 +262,26 @@ class _Planning:
         return [*(count for count in _COUNTS if count < most), int(most)]
 
     def _room(self, shape: AllocationShape, forecast: WaitForecast) -> float:
-        """Tell how many jobs of a shape the maximum still allows, when they are expected to start."""
+        """Return how many jobs of a shape the maximum allows at the time when they are expected to start."""
         soon_s = self.now_s + self._lead_s(shape, forecast)
         taken = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > soon_s)
         return math.inf if self.rules.maximum == math.inf else (self.rules.maximum - taken) // shape.cores
 
     def _jobs_left(self) -> float:
-        """Tell how many jobs may still be put into the queue."""
+        """Return how many more jobs may wait in the queue."""
         if self.rules.max_waiting is None:
             return math.inf
         return self.rules.max_waiting - sum(view.start_s is None for view in self.views)
 
     def _delays(self, as_it_is: Rehearsal, views: Sequence[View], forecast: WaitForecast) -> list[float]:
-        """Give moments at which to ask may be better than now: a wait before work begins or cores are lost."""
+        """Return delays of a request that may be better than none: a wait before work begins or cores end."""
         when = [*as_it_is.begins_s[1:], *(view.until_s for view in views if view.until_s is not None)]
         leads = [forecast.at(level) + self.rules.startup_s for level in (0.5, 0.9)]
         delays = sorted({at_s - self.now_s - lead_s for at_s in when for lead_s in leads})
         return [0.0, *(delay_s for delay_s in delays if delay_s > 0)][: _MAX_DELAYS + 1]
 
     def _cost(self, kinds: Sequence[TaskKind], views: Sequence[View], way: _Way) -> float:
-        """Say what a way costs, in core-seconds: the expectation over how long everything waits."""
+        """Return the cost of a choice in core-seconds: the mean over the quantiles of the waits."""
         shape, forecast, jobs, delay_s = way
         work = sum(kind.tasks * kind.task_s for kind in kinds)
         again = self._again(forecast)
@@ -294,13 +295,13 @@ class _Planning:
             end_s, left, _, idle = rehearse(self.now_s, kinds, slots)
             total += work + sum(idle[:1]) + sum(min(gap, again) for gap in idle[1:])
             total += sum(max(slot.from_s - slot.paid_s, 0.0) * slot.cores for slot in slots)
-            if left:  # it is taken to be done by one more job, asked for when nothing is there any more
+            if left:  # assume that one more job does it, requested when the others have ended
                 end_s += wait_s + self.rules.startup_s + left / shape.cores
             total += (end_s - self.now_s) * self.rules.price
         return total / len(_LEVELS)
 
     def _again(self, forecast: WaitForecast) -> float:
-        """Say what it costs to get something again: a wait. What idles for longer than that, later, is given back."""
+        """Return the cost of getting an allocation again: a wait. Cores that will idle for longer go back then."""
         return self.rules.price * (forecast.at(0.5) + self.rules.startup_s)
 
     def _leave_s(self, shape: AllocationShape, start_s: float) -> float:
@@ -315,7 +316,7 @@ class _Planning:
         return slots
 
     def _slot(self, cores: int, start_s: float, until_s: float) -> PoolSlot:
-        """Say when cores of a job work; those whose workers should be there and are not, may be at any moment."""
+        """Return when the cores of a job work; workers that are late are expected at any moment."""
         return PoolSlot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
 
     def _ask(self, shape: AllocationShape, jobs: int, why: str) -> None:
@@ -331,7 +332,7 @@ class _Planning:
     # ------------------------------------------------------------------ what is parted with
 
     def keep_maximum(self) -> None:
-        """Leave what ends first where what was asked for in its place has come before that."""
+        """Give back the allocations that end first where their replacements have started early."""
         running = [view for view in self.views if view.start_s is not None]
         above = sum(view.shape.cores for view in running) - self.rules.maximum
         for view in sorted(running, key=lambda view: (view.until_s or 0.0, view.id)):
@@ -340,7 +341,7 @@ class _Planning:
                 self._part(view, self.given_back, f"what was to follow {view.id} is here already: leave it")
 
     def withdraw(self, kinds: Sequence[TaskKind]) -> None:
-        """Withdraw what waits and has been certain to be of no use for long enough."""
+        """Withdraw pending jobs that have been certainly useless for long enough."""
         running = self._slots([view for view in self.views if view.start_s is not None], 0.5)
         for view in sorted(self._free(waiting=True), key=lambda view: -view.asked_s):
             much = [kind._replace(tasks=_DOUBT * kind.tasks) for kind in kinds if view.shape.serves(kind.needs)]
@@ -354,7 +355,7 @@ class _Planning:
                 self._part(view, self.withdrawn, f"{why}, in which it could be got again: withdraw it")
 
     def give_back(self, kinds: Sequence[TaskKind]) -> None:
-        """Give back what idles at a cost for which it could be got again, or what costs less to ask for again."""
+        """Give back allocations that have idled for as much as getting them again costs, or are cheaper got later."""
         idle = self._free(waiting=False)
         cores = sum(view.shape.cores for view in idle)
         rest = sum(((view.until_s or self.now_s) - self.now_s) * view.shape.cores for view in idle)
@@ -367,13 +368,14 @@ class _Planning:
                     why = "idles, and costs less if it is asked for again ahead of when it is needed"
                     self._part(view, self.given_back, f"{view.id} {why}: give it back")
                 continue
-            again = self._again(self.offers.get(view.shape, view.forecast))  # one wait gets all that idles
+            # one wait is enough to get all idle ones again
+            again = self._again(self.offers.get(view.shape, view.forecast))
             if view.idle_s * cores >= again and rest > again:
                 why = f"{view.id} has idled for {format_duration(view.idle_s)}, which pays for another wait"
                 self._part(view, self.given_back, f"{why}: give it back")
 
     def _is_better_away(self, view: View, kinds: Sequence[TaskKind]) -> bool:
-        """Say whether known work costs less if one more allocation is given back, and asked for again or not."""
+        """Whether known work costs less if one more allocation is given back, whether or not it is asked for again."""
         forecast = self.offers.get(view.shape, view.forecast)
         views = [other for other in self.views if any(other.shape.serves(kind.needs) for kind in kinds)]
         others = [other for other in views if other is not view]
@@ -388,7 +390,7 @@ class _Planning:
         return least(others, gone + 1) < least(views, gone)
 
     def _free(self, *, waiting: bool) -> list[View]:
-        """Give what the pool asked for by itself, and what waits or idles."""
+        """Return the allocations that the pool asked for by itself and that wait, or those that idle."""
         views = [view for view in self.views if not view.is_pinned]
         return [v for v in views if (v.start_s is None if waiting else v.start_s is not None and v.idle_s > 0)]
 

@@ -1,4 +1,4 @@
-"""Keeps from the log what dask warns of when a worker that leaves breaks off a call: that is no trouble."""
+"""Filters dask's warnings of calls that a leaving worker breaks off, which are harmless."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
 
 _LOGGERS = [logging.getLogger(name) for name in ("distributed.comm.tcp", "tornado.application")]
-_STOPPED = "non-started TCPListener"  # how dask fails to warn of a call that came before its scheduler closed
+_STOPPED = "non-started TCPListener"  # in dask's message about a call that arrives before its scheduler is closed
 
 
 class Quiet(logging.Filter):
-    """While workers leave, drops the warnings that a caller was gone before the scheduler could accept it.
+    """While workers leave, drops warnings that a caller was gone before the scheduler could accept it.
 
-    All other warnings are shown: also these at any other time, and those of callers without a valid certificate.
+    All other warnings are shown, including those at any other time and those about callers without a valid certificate.
 
     `some_leave`: returns whether workers leave, or have just left.
     """
@@ -30,7 +30,7 @@ class Quiet(logging.Filter):
             logger.addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a warning is shown."""
+        """Return whether a warning is shown."""
         match record.args:
             case (address, _, SSLEOFError() | ConnectionResetError()) if address in self._addresses:
                 return not self._some_leave()
@@ -38,6 +38,6 @@ class Quiet(logging.Filter):
         return not (isinstance(error, ValueError) and _STOPPED in str(error) and self._some_leave())
 
     def end(self) -> None:
-        """Drop nothing any more."""
+        """Stop filtering."""
         for logger in _LOGGERS:
             logger.removeFilter(self)

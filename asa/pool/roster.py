@@ -1,4 +1,4 @@
-"""The state of a pool's allocations, by the desk's reports on their jobs and by connected workers."""
+"""The state of a pool's allocations, from the desk's reports on jobs and from the workers that are connected."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .values import AllocationShape, PoolRules
 
 logger = logging.getLogger("asa.pool")
 
-_MAX_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
-_LEARN = 0.5  # weight of the latest startup
-_GONE_S = 60.0  # after the end of a job, until the last calls of its workers have ended, too
-_ASKED = "asked"  # tokens of jobs, in the pool's folder
+_MAX_BARREN = 3  # jobs in a row that ended without a worker; after so many the pool asks for no more
+_LEARN = 0.5  # weight of the latest startup time in the moving average
+_GONE_S = 60.0  # after the end of a job, until the last calls of its workers have ended
+_ASKED = "asked"  # file in the pool's folder with the tokens of jobs
 
 
 class Roster:
     """All allocations that a pool ever submitted.
 
-    It records what is reported, and does not act on it.
+    It records reports, and acts on none.
 
-    `folder`: of the pool; the tokens of its jobs are kept there, for a later pool.
+    `folder`: of the pool. The tokens of the jobs are kept there, for a later pool.
     `startup_s`: seconds from a job's start until its workers are ready, learned from earlier ones.
     """
 
@@ -56,30 +56,30 @@ class Roster:
         return time.time() + self._offset_s
 
     def all(self) -> list[Allocation]:
-        """Give all, in the order in which they were asked for."""
+        """Return all allocations, in the order in which they were asked for."""
         return list(self._by_id.values())
 
     def live(self) -> list[Allocation]:
-        """Give those that have not ended."""
+        """Return the allocations that have not ended."""
         return [one for one in self._by_id.values() if one.phase is not AllocationPhase.ENDED]
 
     def useful(self) -> list[Allocation]:
-        """Give those that are part of the pool, or will be."""
+        """Return the allocations that are part of the pool, or will be."""
         return [one for one in self._by_id.values() if one.is_useful]
 
     def some_leave(self) -> bool:
-        """Whether the workers of some leave, or have just left."""
+        """Whether workers of some allocation leave, or have just left."""
         since_s = self.now() - _GONE_S
         return any(
             one.phase is AllocationPhase.DRAINING or (one.end_s or 0.0) > since_s for one in self._by_id.values()
         )
 
     def has_ended(self, one_id: str) -> bool:
-        """Whether there was such a one, and is no more."""
+        """Whether an allocation of this name has ended."""
         return one_id in self._by_id and self._by_id[one_id].phase is AllocationPhase.ENDED
 
     def records(self) -> dict[str, Any]:
-        """Give what a picture of the pool's time needs, as plain data; see `asa.pool.AsaCluster.timeline`."""
+        """Return the data for a picture of the pool's time; see `asa.pool.AsaCluster.timeline`."""
         names = ("time_s", "alive", "busy", "waiting")
         samples = [dict(zip(names, sample, strict=True)) for sample in self._samples]
         return {"allocations": [one.record() for one in self.all()], "cores": samples}
@@ -87,17 +87,17 @@ class Roster:
     # ------------------------------------------------------------------ what is asked for
 
     def left_over(self) -> list[str]:
-        """Give the tokens of the jobs that an earlier pool in the same folder asked for."""
+        """Return the tokens of the jobs that an earlier pool in the same folder asked for."""
         return read_text(self._tokens_file, "ascii").split() if self._tokens_file.exists() else []
 
     def next_id(self) -> str:
-        """Give the name of the allocation that is asked for next."""
+        """Return the name of the next allocation."""
         return f"a{len(self._by_id) + 1}"
 
     def add(self, one: Allocation) -> None:
-        """Record an allocation to be submitted; on return its token, by which its job can be found, is on the disk.
+        """Record an allocation that is to be submitted, after writing its token, by which its job can be found.
 
-        Raises `UnavailableError`: it could not be written, and its job must not be submitted.
+        Raises `UnavailableError`: the token could not be written, so the job must not be submitted.
         """
         try:
             with append_to(self._tokens_file) as file:
@@ -112,25 +112,25 @@ class Roster:
         self._by_id[one.id] = self._by_token[one.token] = one
 
     def refuse(self, shape: AllocationShape, why: str) -> None:
-        """Take in that there will never be one of a shape."""
+        """Record that allocations of a shape are impossible."""
         self._refused.add(shape)
         self._refusal = why
 
     def is_possible(self, shape: AllocationShape) -> bool:
-        """Whether there may be one of a shape, as far as is known."""
+        """Whether allocations of a shape may be possible."""
         return shape not in self._refused
 
     @property
     def is_barren(self) -> bool:
-        """Whether so many jobs in a row had no worker that asking for more is of no use."""
+        """Whether so many jobs in a row ended without a worker that asking for more is useless."""
         return self._barren >= _MAX_BARREN
 
     def hope_again(self) -> None:
-        """Forget how many jobs in a row had no worker."""
+        """Reset the number of jobs in a row that had no worker."""
         self._barren = 0
 
     def stuck(self, offered: Iterable[AllocationShape]) -> str:
-        """Tell why nothing is there and none of some shapes is asked for any more; empty if that is not so."""
+        """Return why there is no allocation and none is asked for; empty if there is or may be one."""
         if self.live():
             return ""
         if self.is_barren:
@@ -140,7 +140,7 @@ class Roster:
     # ------------------------------------------------------------------ what is reported
 
     def hear(self, news: PoolNews) -> None:
-        """Take in what became known of jobs."""
+        """Update the allocations from a report on jobs."""
         self._offset_s = news.now_s - news.local_now_s
         self.trouble = news.trouble
         for token, why in news.refused.items():
@@ -157,7 +157,7 @@ class Roster:
         one.start_s = status.start_s
         one.expected_s = status.expected_start_s
         if status.state is JobState.PENDING:
-            one.phase = AllocationPhase.PENDING  # again, if it was put back into the queue
+            one.phase = AllocationPhase.PENDING  # also after a requeue
         elif status.state is JobState.RUNNING:
             if one.is_waiting:
                 one.phase = AllocationPhase.STARTING
@@ -183,7 +183,7 @@ class Roster:
     # ------------------------------------------------------------------ what is seen
 
     def see_workers(self, one: Allocation, workers: Collection[Any], now_s: float) -> None:
-        """Take in which of an allocation's workers, as dask's scheduler knows them, are here, and whether they work."""
+        """Update an allocation's connected workers, and whether they are busy."""
         one.workers = {str(worker.name) for worker in workers}
         if one.is_waiting:
             return
@@ -200,7 +200,7 @@ class Roster:
         one.idle_since_s = None if is_busy else one.idle_since_s or now_s
 
     def sample(self, workers: Collection[Any], now_s: float) -> None:
-        """Note how many cores there are, how many work, and how many are waited for."""
+        """Record the numbers of connected, busy and pending cores."""
         alive = sum(worker.nthreads for worker in workers)
         busy = sum(min(len(worker.processing), worker.nthreads) for worker in workers)
         waiting = sum(one.shape.cores for one in self.live() if one.is_waiting)

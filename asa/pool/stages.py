@@ -1,9 +1,9 @@
 """A workflow's stages as tasks of a pool: for the run's client, a batch system whose jobs are dask's tasks.
 
-So a run on a pool is a run like any other, with the same folder, journal, records and exit codes, and is resumed and
-retried in the same way. Stages are submitted with their dependencies, so that the pool sees the whole graph ahead. The
-scheduler is in the client: what runs when the client ends is run once more when the run is resumed, except for what has
-completed, which leaves a mark.
+So a run on a pool is a run like any other: it has the same folder, journal, records and exit codes, and is resumed and
+retried in the same way. Stages are submitted with their dependencies, so that the pool knows the whole graph ahead of
+time. The scheduler is in the client. Tasks that run when the client ends run again when the run is resumed; completed
+ones leave a marker and do not.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ if TYPE_CHECKING:
     from .cluster import AsaCluster
 
 POOLED = "+pool"
-"""What the name of a site ends with whose jobs are tasks of a pool there: such waits are not the site's."""
+"""Suffix of a site's name for jobs that are tasks of a pool there. Waits of these are not waits of the site."""
 
-_LOUD = ("distributed", "tornado", "tornado.application")  # the last of a call that comes while the pool closes
-_PAGE = "ASA_POOL_DASHBOARD"  # variable that says where dask's page is shown, if anywhere
+_LOUD = ("distributed", "tornado", "tornado.application")  # loggers that report calls which come while the pool closes
+_PAGE = "ASA_POOL_DASHBOARD"  # variable with the address for dask's dashboard; without it there is none
 _LOOK_S = 0.25
-_GRACE_S = 5.0  # from a request to end to the end
-_MB = 10**6  # memory is counted in, for a worker's command line rounds
-_PARTS = 1024  # of a GPU, which add up to a whole one without rounding
-_SPARE = 1.2  # of an allocation's walltime, over what its longest stage may take
+_GRACE_S = 5.0  # between a request to end and the kill
+_MB = 10**6  # memory is counted in MB, since a worker's command line rounds it
+_PARTS = 1024  # of a GPU: binary fractions add up to a whole one without rounding errors
+_SPARE = 1.2  # factor on the longest walltime of a stage, for the walltime of an allocation
 _MAX_EXIT = 255
-_STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # what a task ends with that has no exit code
+_STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # codes of tasks that have no exit code
 _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobState.COMPLETED}
 
 
@@ -102,7 +102,7 @@ class PoolOfStages:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it, a sentence each."""
+        """Notes for the user, a sentence each."""
         return [
             *self._opened.facility.notes,
             "Stages are tasks of a pool: the pool's jobs wait in the queue, not they.",
@@ -114,12 +114,12 @@ class PoolOfStages:
         return facility.advice(reason) if isinstance(facility, Advisor) else Advice(reason)
 
     def remedy(self, trouble: str) -> str:
-        """Say what can be done about a trouble with the site; see `asa.backend.Troubleshooting`."""
+        """Say what can be done about a problem with the site; see `asa.backend.Troubleshooting`."""
         facility = self._opened.facility
         return facility.remedy(trouble) if isinstance(facility, Troubleshooting) else ""
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> StagesBackend:
-        """Open it for one run; the pool itself is made when the first stage is handed over."""
+        """Connect one run; the pool itself is made when the first stage is handed over."""
         site: Backend = self._opened.facility.connect(folder / "pool" / "look", sleep=sleep)
         limits = site.capabilities
         if (close := getattr(site, "close", None)) is not None:
@@ -129,7 +129,7 @@ class PoolOfStages:
         return StagesBackend(folder, self._workflow, limits, {**opened, **options}, sleep)
 
     def _shape(self, limits: Capabilities) -> dict[str, Any]:
-        """Say how wide and long the pool's jobs are: a node at most, and long enough for the longest stage."""
+        """Return size and walltime of the pool's jobs: at most a node, and long enough for the longest stage."""
         stages = self._workflow.stages.values()
         partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
         terms = {
@@ -162,7 +162,7 @@ class PoolOfStages:
 
 
 def _only(what: str, stages: Mapping[Any, Stage]) -> Any:
-    """Give the one partition, account or the like that stages name, which the pool's jobs have; empty if none does."""
+    """Return the partition, account or other value that stages name; empty if none does. Refuse several values."""
     named = [name for name in stages if name]
     if len(named) > 1:
         requests = " and ".join(f"{stages[name].name!r} for {name!r}" for name in named[:2])
@@ -175,7 +175,7 @@ def _only(what: str, stages: Mapping[Any, Stage]) -> Any:
 
 
 def _check_shared(stages: Iterable[Stage]) -> None:
-    """Refuse what a task cannot have, for others are on its node."""
+    """Refuse stages that ask for what a task cannot have on a node that it shares with others."""
     for stage in stages:
         if not stage.is_one_job:
             why = stage.own_jobs or "has several jobs of its own"
@@ -194,7 +194,7 @@ def _check_shared(stages: Iterable[Stage]) -> None:
 
 
 def _widest(workflow: Workflow, node: int) -> int:
-    """Count the cores of the stages that may run at the same time, level by level of the graph."""
+    """Return the largest sum of cores of stages on one level of the graph: they may run at the same time."""
     levels: dict[str, int] = {}
     wide: dict[int, int] = {}
     for name in workflow.order:
@@ -220,7 +220,7 @@ class _HandedOver:
 class StagesBackend:
     """Runs stages as tasks; see `asa.backend.Backend`.
 
-    A job's state is in files of the run's folder, which workers write: a later client knows as much as the first.
+    Workers write a job's state into files of the run's folder, so a later client knows as much as the first.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class StagesBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What a task of the pool can have: an allocation's cores, and others that it depends on."""
+        """Limits for a task of the pool: the cores of an allocation; it may depend on other tasks."""
         return Capabilities(
             f"{self._limits.system}{POOLED}",
             self._cores,
@@ -266,12 +266,12 @@ class StagesBackend:
             age_accrues=True,
             dependency_types=frozenset({DependencyType.AFTEROK}),
             begin_time=False,
-            accepts_late=False,  # what is not in the run's folder was not submitted
+            accepts_late=False,  # jobs are recorded in the run's folder before they are handed over
         )
 
     @property
     def condition(self) -> Condition:
-        """The pool's own trouble with its site."""
+        """The pool's problem with its site, if any."""
         trouble = self._cluster.trouble if self._cluster is not None else ""
         return Condition(self.now(), trouble, self._calls)
 
@@ -280,7 +280,7 @@ class StagesBackend:
         return time.time()
 
     def submit(self, spec: JobSpec) -> str:
-        """Hand a stage over; it begins when those that it depends on have completed, and there are cores."""
+        """Hand a stage over. It begins when the stages that it depends on have completed and cores are free."""
         self._calls += 1
         if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
             return job.job_id
@@ -307,12 +307,12 @@ class StagesBackend:
         return job.job_id
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens."""
+        """Return the jobs of tokens."""
         wanted = {token: [job for job in self._jobs.values() if job.spec.token == token] for token in tokens}
         return {token: [self._status(job) for job in jobs] for token, jobs in wanted.items()}
 
     def cancel(self, job_id: str) -> None:
-        """Have a stage's tasks end, or not begin."""
+        """End a stage's tasks, or keep them from beginning."""
         job = self._job(job_id)
         if not self._status(job).state.is_final:
             self._file(job, "cancel").touch()
@@ -325,20 +325,21 @@ class StagesBackend:
         raise BackendError("cannot be held", where=f"job {job_id}", hint="Cancel it.")
 
     def release(self, job_id: str) -> None:
-        """Nothing is ever held."""
+        """Do nothing: no task is ever held."""
         self._job(job_id)
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Ask for several jobs at once."""
+        """Return the status of several jobs."""
         return {job_id: self._status(self._job(job_id)) for job_id in job_ids}
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until something changes, or the time has come.
 
-        Raises `UnavailableError`: the pool has nothing to run on, and will not get anything by itself.
+        Raises `UnavailableError`: the pool has no allocation, and will not ask for one by itself.
         """
         while True:
-            for job in self._jobs.values():  # what a client before this one handed over, and what awaited something
+            # jobs that an earlier client handed over, and jobs that waited for a completion marker
+            for job in self._jobs.values():
                 if not job.futures and not self._status(job).state.is_final and not self._awaits(job):
                     self._launch(job, again=True)
             changed = [
@@ -356,17 +357,17 @@ class StagesBackend:
                 return changed
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:  # noqa: ARG002 - the port's
-        """Nobody else is in the pool."""
+        """Return no events: other users have no jobs in the pool."""
         return ()
 
     def close(self) -> None:
-        """End the pool: its jobs are cancelled, what was learned of waits is kept, and what it was like is drawn."""
+        """Close the pool: cancel its jobs, keep the learned waits, and draw its timeline."""
         if self._client is not None:
             with suppress(OSError, TimeoutError):
                 self._client.close()
         if self._cluster is not None:
             self._cluster.close()
-            with suppress(InputError, MissingExtraError):  # a picture is no reason to fail
+            with suppress(InputError, MissingExtraError):  # a missing picture must not fail the run
                 draw_timeline(self._cluster.timeline(), self._cluster.folder / "timeline.png")
         if self._settings is not None:
             self._settings.__exit__(None, None, None)
@@ -375,7 +376,7 @@ class StagesBackend:
     # ------------------------------------------------------------------ tasks
 
     def _open(self) -> Any:
-        """Make the pool, once there is something to do."""
+        """Make the pool, once there is a stage to run."""
         if self._client is not None:
             return self._client
         try:
@@ -397,11 +398,11 @@ class StagesBackend:
         key = "distributed.scheduler.default-task-durations"
         self._settings = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._settings.__enter__()
-        # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
+        # asa reports the state of stages; dask's log, with tracebacks of cancelled tasks, would only confuse
         options: dict[str, Any] = {"n_workers": 0, "folder": self._pool_folder / "cluster"}
         options |= {"silence_logs": logging.CRITICAL, "dashboard_address": os.environ.get(_PAGE)}
         for name in _LOUD:
-            for handler in logging.getLogger(name).handlers:  # else a cluster that closes makes them loud again
+            for handler in logging.getLogger(name).handlers:  # else a cluster that closes sets their level back
                 handler.setLevel(logging.CRITICAL)
         options |= self._options
         maximum = options.pop("maximum", math.inf)
@@ -411,9 +412,10 @@ class StagesBackend:
             if link := self._cluster.dashboard:
                 _write(self._pool_folder / "dashboard", f"{link}\n")
             self._client = Client(self._cluster)
-        except BaseException as error:  # which may be asked for again
+        except BaseException as error:  # the caller may ask again
             self.close()
-            if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
+            # dask raises these if the disk is full or no port is free
+            if not isinstance(error, (OSError, RuntimeError)):
                 raise
             hint = f"Is there space in {temporary.base_folder()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
@@ -422,7 +424,7 @@ class StagesBackend:
         return self._client
 
     def _launch(self, job: _HandedOver, *, again: bool = False) -> None:
-        """Hand a job's tasks to the pool, after those of the jobs that it depends on."""
+        """Submit a job's tasks to the pool, after those of the jobs that it depends on."""
         client = self._open()
         if again and (begun := self._file(job, "begin")).exists():
             job.restarts += 1
@@ -453,9 +455,9 @@ class StagesBackend:
         return [self._job(dependency.job_id) for dependency in job.spec.dependencies]
 
     def _awaits(self, job: _HandedOver) -> bool:
-        """Whether a job waits for a completion marker that no task writes, as of a local stage, or follows such a job.
+        """Whether a job, or one that it follows, awaits a completion marker that no task writes, as of a local stage.
 
-        As a task it would hold its cores meanwhile.
+        As a task the job would hold its cores while it waits.
         """
         before = self._before(job)
         theirs = {token for other in before for token in other.spec.posts}
@@ -471,7 +473,7 @@ class StagesBackend:
         return any(token in job.spec.posts and self._has_completed(job) for job in self._jobs.values())
 
     def _texts(self, job: _HandedOver, stage: Stage | None) -> Iterator[tuple[str, int]]:
-        """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
+        """Yield the text and the cores of each task of a job. Each task of a list is a task of the pool."""
         done_in = self._done_in(job)
         if not self._is_list(stage):
             yield _unless_done(job.spec.command, done_in / "stage"), job.spec.cores
@@ -480,13 +482,14 @@ class StagesBackend:
             done = done_in / str(number)
             command = _once(line, number, len(stage.tasks), done)
             alone = replace(stage, tasks=(), command=command, request=None, cores=stage.cpus_per_task)
-            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
+            # with the values that it has in a job
+            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task
 
     def _done_in(self, job: _HandedOver) -> Path:
         return self._pool_folder / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
 
     def _is_list(self, stage: Stage | None) -> TypeGuard[Stage]:
-        """Say whether each task of a stage is one of the pool's."""
+        """Whether each task of a stage is a task of the pool."""
         return stage is not None and len(stage.tasks) > 1 and not (stage.inputs or stage.outputs)
 
     def _stage(self, spec: JobSpec) -> Stage | None:
@@ -536,9 +539,9 @@ class StagesBackend:
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
             job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
         elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
-            return self._pending(job, current)  # it is what it depends on that failed
+            return self._pending(job, current)  # it failed because a stage that it depends on did
         elif failed is not None and any(future.status == "pending" for future in job.futures):
-            return current  # others of its tasks run, and would do so at the same time as those of another try
+            return current  # other tasks of it still run; another try of these would run at the same time
         elif failed is not None:
             job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
@@ -548,7 +551,7 @@ class StagesBackend:
         return job.final or current
 
     def _before_restart(self, job: _HandedOver, start_s: float) -> tuple[StepTimes, ...]:
-        """Tell when a stage ran that had completed before its job was handed over once more."""
+        """Return when a stage ran if it had completed before its job was handed over again."""
         if not job.restarts:
             return ()
         done_in, stage = self._done_in(job), self._stage(job.spec)
@@ -560,7 +563,7 @@ class StagesBackend:
         return (StepTimes("", min(began), max(one[1] for one in times if one is not None)),)
 
     def _pending(self, job: _HandedOver, status: JobStatus) -> JobStatus:
-        """Say why a job waits, and until when."""
+        """Return the status of a waiting job: why it waits, and its expected start."""
         if any(self._is_void(other) for other in self._before(job)):
             return replace(status, reason="DependencyNeverSatisfied")
         cluster = self._cluster
@@ -582,7 +585,7 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
     status = replace(status, state=state, end_s=float(ended["time_s"]), reason=reason)
     if code < 0:
         return status
-    # what was noted by an earlier version has no word
+    # earlier versions recorded no outcome
     return replace(status, exit_code=code, outcome=outcome_from(str(ended.get("outcome"))) or by_exit_code(code))
 
 
@@ -591,7 +594,7 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a worker is to run, and where it records what becomes of it."""
+    """What a worker runs, and where it records the result."""
 
     text: str
     pool_folder: str
@@ -603,15 +606,15 @@ class _Order:
 
 
 class _Part(NamedTuple):
-    """How a stage, or one of its tasks, ended, and when, in seconds since 1970 on its worker's clock."""
+    """How a stage, or one of its tasks, ended; and when, in seconds since 1970 by the worker's clock."""
 
     code: int
     end_s: float
-    outcome: str = ""  # of its text's own words; empty if it ended with 0, or as what a user wants run did
+    outcome: str = ""  # as the task's own script reported it; empty if it exited with 0, or reported none
 
 
 def run_part(order: _Order, before: Sequence[int]) -> _Part:
-    """Run a stage, or one of its tasks; nothing where what it depends on did not complete."""
+    """Run a stage, or one of its tasks; nothing if a stage that it depends on did not complete."""
     if any(before):
         return _Part(_NEVER, time.time())
     code, outcome = _run(order)
@@ -621,12 +624,14 @@ def run_part(order: _Order, before: Sequence[int]) -> _Part:
 def _run(order: _Order) -> tuple[int, str]:
     pool_folder = Path(order.pool_folder)
     if (ended := _read(pool_folder / f"{order.job_id}.end")) is not None:
-        return int(ended["code"]), str(ended.get("outcome", ""))  # dask asks again for what it has lost with a worker
+        # it has run: dask asks again if it lost the result with a worker
+        return int(ended["code"]), str(ended.get("outcome", ""))
     cancel = pool_folder / f"{order.job_id}.cancel"
     if cancel.exists():
         return _STOPPED, ""
     _write(pool_folder / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
-    outcome_file = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")  # several tasks of a stage may run at once
+    # with a random part, since several tasks of a stage may run at once
+    outcome_file = Path(f"{order.log}.{secrets.token_hex(4)}.outcome")
     with _guarded(order, outcome_file) as process:
         ends_s = time.monotonic() + order.walltime_s
         while True:
@@ -643,18 +648,18 @@ def _run(order: _Order) -> tuple[int, str]:
 
 @contextmanager
 def _guarded(order: _Order, outcome_file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an order's text in a session of its own, and kill what is left of that in the end.
+    """Run an order's text in its own session, and kill all processes that are left in the session at the end.
 
-    That also happens if this worker dies, since the text then runs again elsewhere: a guard in that session sees that
-    nobody holds the other end of a pipe any more.
+    This also happens if this worker dies, since the text then runs again elsewhere. A guard process in the session
+    notices it: the other end of its pipe is closed.
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(outcome_file)}
-    environment["ASA_IN_POOL"] = "1"  # one job for all stages
+    environment["ASA_IN_POOL"] = "1"  # the pool's job is one for all stages
     watched, held = os.pipe()
     try:
         with append_to(Path(f"{order.log}.out")) as out, append_to(Path(f"{order.log}.err")) as err:
-            process = subprocess.Popen(  # noqa: S603 - what its user wants run
+            process = subprocess.Popen(  # noqa: S603 - the user's command
                 command, stdin=watched, stdout=out, stderr=err, cwd=order.work, env=environment, start_new_session=True
             )
         os.close(watched)
@@ -666,13 +671,13 @@ def _guarded(order: _Order, outcome_file: Path) -> Iterator[subprocess.Popen[byt
                 os.close(end)
     try:
         process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:  # its guard is gone
+    except subprocess.TimeoutExpired:  # the guard process is gone
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def _word_in(link: Path) -> str:
-    """Take the word by which a text says how it ended; empty if it says none."""
+    """Read and remove the outcome that a script reported; empty if it reported none."""
     try:
         word = str(link.readlink())
         link.unlink()
@@ -682,9 +687,9 @@ def _word_in(link: Path) -> str:
 
 
 def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
-    """Record, once, how a job ended, and when its last task did: the client may call this some time after that.
+    """Record, once, how a job ended and when its last task did. The client may call this some time later.
 
-    For a list of tasks: that all, or some, completed.
+    A list of tasks has completed, or some tasks of it have failed.
     """
     special = [part.code for part in parts if part.code < 0]
     bad = [part for part in parts if part.code > 0]
@@ -700,12 +705,12 @@ def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
 
 
 def _is_over() -> bool:
-    """Whether the worker that this runs on is about to end; what it runs begins anew on another."""
-    from distributed import get_worker  # noqa: PLC0415 - an extra, which is there on a worker
+    """Whether the worker that runs this is about to end; its task then begins anew on another worker."""
+    from distributed import get_worker  # noqa: PLC0415 - of an extra, which workers have
 
     try:
         return get_worker().status.name in {"closing", "closed", "failed"}
-    except ValueError:  # on none
+    except ValueError:  # this is no worker
         return False
 
 
@@ -717,7 +722,7 @@ def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
-    """Say what a task needs that has so many of a job's cores: its part of all."""
+    """Return the share of a job's resources that a task with some of its cores needs."""
     needs = {"cores": float(cores)}
     if memory := spec.memory_bytes * cores // spec.cores // _MB * _MB:
         needs["memory"] = float(memory)
@@ -727,12 +732,12 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(payload: str, done: Path) -> str:
-    """Write what runs a stage, unless it completed before, though its worker may have died before it reported that."""
+    """Return a script that runs a stage unless it has completed, which a worker that died may not have reported."""
     return f"{head({'asa_done': done, 'asa_text': payload})}{text('pool-once')}"
 
 
 def _times(mark: Path) -> tuple[float, float] | None:
-    """Read the beginning and end that a mark records; None if it has none."""
+    """Read beginning and end from a marker; None if it is not there or has none."""
     try:
         began, ended = map(float, read_text(mark, "ascii").split())
     except (OSError, ValueError):
@@ -741,7 +746,7 @@ def _times(mark: Path) -> tuple[float, float] | None:
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
-    """Write a task of a list as `asa.payload` runs it: not again, once it completed."""
+    """Return a script that runs a task of a list as `asa.payload` does, unless it has completed."""
     task = f"{exported({'ASA_TASK': number})}{head({'asa_count': count, 'asa_task': line})}{text('pool-task')}"
     return _unless_done(task, done)
 
@@ -760,7 +765,7 @@ def _read(path: Path) -> Mapping[str, Any] | None:
 
 
 def _write(path: Path, text: str, *, once: bool = False) -> None:
-    """Write a file that is there whole or not at all; with `once`, the first that was written stays."""
+    """Write a file atomically; with `once`, a file that exists is kept."""
     if not once:
         put(path, text.encode())
         return
@@ -772,6 +777,6 @@ def _write(path: Path, text: str, *, once: bool = False) -> None:
 
 
 def _read_spec(kept: Mapping[str, Any]) -> JobSpec:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only for a run that goes on
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only resumed runs need it
 
     return TypeAdapter(JobSpec).validate_python(kept)

@@ -1,4 +1,4 @@
-"""What a pool knows of the jobs that it asked for, each submitted exactly once; see `asa.exactly_once`."""
+"""The jobs that a pool has asked for. Each is submitted exactly once; see `asa.exactly_once`."""
 
 from __future__ import annotations
 
@@ -23,41 +23,43 @@ _UNSENT = "it was not wanted any more before it was sent"
 
 @dataclass(slots=True)
 class _AskedJob:
-    """A job that was asked for."""
+    """A job that the pool has asked for."""
 
     spec: JobSpec
     forecast: WaitForecast
     attempt: Attempt = field(default_factory=Attempt)
-    is_open: bool = False  # it was sent, and is in doubt
-    is_unwanted: bool = False  # and is to be cancelled, or not to be sent any more
-    status: JobStatus | None = None  # as last seen, once the batch system has it
-    own: OwnJob | None = None  # to the bank, until its wait will never be known
-    is_learned: bool = False  # whether that became known
-    cancel_s: float = 0.0  # when to see to its cancellation again
+    is_open: bool = False  # it was sent, and whether it was accepted is not known yet
+    is_unwanted: bool = False  # it is to be cancelled, or not to be sent
+    status: JobStatus | None = None  # as last seen; None until the batch system has accepted the job
+    own: OwnJob | None = None  # the bank's record of it; None once nothing more can be learned from it
+    is_learned: bool = False  # whether its wait was learned
+    cancel_s: float = 0.0  # when to check its cancellation again
 
 
 @dataclass(slots=True)
 class PoolJobs(Submitter):
     """The jobs of one pool.
 
-    Their tokens are in the pool's folder before they come here; see `asa.pool.roster.Roster.add`.
+    The token of each is written into the pool's folder before it is wanted here; see `asa.pool.roster.Roster.add`.
     """
 
     bank: WaitBank
-    tell: Callable[[], None]  # what became known so far, at once
-    # news, by tokens: of jobs that changed, and why one will never be accepted
+    tell: Callable[[], None]  # reports the news collected so far
+    # news by token: jobs that changed, and why jobs will never be accepted
     statuses: dict[str, JobStatus] = field(default_factory=dict, init=False)
     refused: dict[str, str] = field(default_factory=dict, init=False)
-    _jobs: dict[str, _AskedJob] = field(default_factory=dict, init=False)  # by their tokens
-    _tokens: dict[str, str] = field(default_factory=dict, init=False)  # by the ids of jobs
-    _seen: dict[str, JobStatus] = field(default_factory=dict, init=False)  # each job, last
-    # tokens that may have a duplicate, and since when; and those of an earlier pool
+    _jobs: dict[str, _AskedJob] = field(default_factory=dict, init=False)  # by token
+    _tokens: dict[str, str] = field(default_factory=dict, init=False)  # by job ID
+    _seen: dict[str, JobStatus] = field(default_factory=dict, init=False)  # the last status of each job, by job ID
+    # since when tokens may have a duplicate: of this pool, and of an earlier one
     _doubtful: dict[str, float] = field(default_factory=dict, init=False)
     _late: dict[str, float] = field(default_factory=dict, init=False)
-    _left: set[str] = field(default_factory=set, init=False)  # of an earlier pool, not cancelled yet
+    # tokens of an earlier pool whose jobs are not cancelled yet
+    _left: set[str] = field(default_factory=set, init=False)
     _clear_s: float = field(default=0.0, init=False)  # when to try that again
     _is_swept: bool = field(default=False, init=False)
-    _doubles: list[str] = field(default_factory=list, init=False)  # tokens with a job too many that goes on
+    # tokens with a surplus job that could not be cancelled
+    _doubles: list[str] = field(default_factory=list, init=False)
 
     # ------------------------------------------------------------------ what is wanted
 
@@ -66,7 +68,7 @@ class PoolJobs(Submitter):
         self._jobs.setdefault(spec.token, _AskedJob(spec, forecast))
 
     def want_no_more(self, token: str) -> None:
-        """Have a job cancelled, or not submitted any more."""
+        """Cancel a job, or do not submit it any more."""
         if (job := self._jobs.get(token)) is None:
             return
         job.is_unwanted = True
@@ -78,13 +80,13 @@ class PoolJobs(Submitter):
             self.tell()
 
     def clear(self, tokens: set[str]) -> None:
-        """Have the jobs cancelled that an earlier pool has left."""
+        """Cancel the jobs that an earlier pool has left."""
         self._left |= tokens
 
     # ------------------------------------------------------------------ what is done
 
     def see_to_all(self) -> None:
-        """Do what is due: send, look for what may have been accepted, cancel."""
+        """Do what is due: send jobs, look for jobs whose submission is in doubt, cancel."""
         for token, job in list(self._jobs.items()):
             if job.status is None:
                 self._see_to(token, job)
@@ -106,7 +108,7 @@ class PoolJobs(Submitter):
         if job.is_open:
             self.clear_up(token, job.attempt)
         elif job.attempt.is_due(self.backend.now()):
-            job.is_open = True  # whatever is raised
+            job.is_open = True  # also if sending raises
             if (refusal := self.send(token, job.attempt, partial(self.backend.submit, job.spec))) is not None:
                 self._refuse(token, str(refusal))
         if job.is_unwanted and job.status is None and not job.is_open and token in self._jobs:
@@ -117,7 +119,7 @@ class PoolJobs(Submitter):
         self.refused[token] = why
 
     def clear_what_was_left(self, *, at_once: bool = False) -> str:
-        """Cancel what an earlier pool has left, if it is time; return what was wrong with that, empty for nothing."""
+        """Cancel the jobs of an earlier pool if a try is due; return what went wrong, empty for nothing."""
         now_s = self.backend.now()
         if not self._left or (now_s < self._clear_s and not at_once):
             return ""
@@ -132,7 +134,7 @@ class PoolJobs(Submitter):
     # ------------------------------------------------------------------ at the end
 
     def see_to_unwanted(self) -> None:
-        """Have all cancelled that is not wanted, without pauses: there is no time for them."""
+        """Cancel all unwanted jobs without pauses between tries, since the pool is closing."""
         for token, job in list(self._jobs.items()):
             if job.is_unwanted and job.is_open:
                 job.attempt.again_s = 0.0
@@ -144,13 +146,13 @@ class PoolJobs(Submitter):
         self.tell_cancellations([status.job_id for status in sent if not status.state.is_final])
 
     def sweep(self) -> None:
-        """Cancel, once, all jobs that the pool does not know."""
+        """Cancel, once, all jobs of this pool's tokens that it does not know."""
         if not self._is_swept:
             failed = self.cancel_unknown([*self._jobs, *self._doubtful])
             self._doubles, self._is_swept = failed or [], failed == []
 
     def left_behind(self) -> list[str]:
-        """Return the unwanted jobs that may be left in the queue."""
+        """Return descriptions of the unwanted jobs that may be left in the queue."""
         unwanted = {token: job for token, job in self._jobs.items() if job.is_unwanted}
         live = [job.status.job_id for job in unwanted.values() if job.status and not job.status.state.is_final]
         strays = [token for token, job in unwanted.items() if job.is_open]
@@ -165,21 +167,21 @@ class PoolJobs(Submitter):
     # ------------------------------------------------------------------ what there is
 
     def live(self) -> list[str]:
-        """Name the jobs that have not ended."""
+        """Return the IDs of the jobs that have not ended."""
         return [job.status.job_id for job in self._jobs.values() if job.status and not job.status.state.is_final]
 
     def to_send(self) -> bool:
-        """Whether any job is still to be sent, or found."""
+        """Whether the batch system has yet to accept any job."""
         return any(job.status is None for job in self._jobs.values())
 
     # ------------------------------------------------------------------ what is found out
 
     def status_of(self, job_id: str) -> JobStatus | None:
-        """Say how a job was last seen; None of one that is not the pool's."""
+        """Return the last status of a job; None if it is not the pool's."""
         return self._seen.get(job_id)
 
     def job_of(self, token: str) -> str | None:
-        """Name the job of a token; None if it has none, or one that was to end and has."""
+        """Return the job ID of a token; None if it has none, or if its job is unwanted and has ended."""
         job = self._jobs.get(token)
         if job is None or job.status is None:
             return None
@@ -187,7 +189,7 @@ class PoolJobs(Submitter):
         return None if job.is_unwanted and has_ended else job.status.job_id
 
     def is_to_be_sent(self, token: str) -> bool:
-        """Whether a token has had no job yet, and is about to have one."""
+        """Whether a token has had no job yet and is to have one."""
         return token in self._jobs and not self._has_sent(token)
 
     def _has_sent(self, token: str) -> bool:
@@ -195,20 +197,20 @@ class PoolJobs(Submitter):
         return job is not None and job.status is not None
 
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        """Record that the batch system has accepted the job of a token; it replaces an earlier job of the token."""
         self._forget_number(token, status)
         job = self._jobs[token]
         is_new, job.is_open, job.cancel_s = job.status is None, False, 0.0
         self._tokens[status.job_id] = token
-        # however far it has come: `heard` handles that
+        # as pending, whatever its state is now: `heard` handles that
         self._become(token, job, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
         if is_new:
-            self.tell()  # the first look into a bank takes its time
+            self.tell()  # before the first access to the bank, which takes long
             asked = queued(job.spec, self.backend.capabilities, status.submit_s, self.bank.user)
             job.own = self.bank.submitted(asked, job.forecast)
 
     def _forget_number(self, token: str, status: JobStatus) -> None:
-        """Note that a job is no more whose number another has now, as after a controller lost its latest state."""
+        """Record a job as lost if another has its number now, as after a controller lost its latest state."""
         former = self._tokens.get(status.job_id, token)
         job = self._jobs.get(former)
         if former == token or job is None or job.status is None or job.status.job_id != status.job_id:
@@ -218,27 +220,27 @@ class PoolJobs(Submitter):
             self._become(former, job, replace(job.status, state=JobState.FAILED, reason=reason, end_s=end_s))
 
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:  # noqa: ARG002
-        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
+        """Record that the job of a token was not submitted; if `doubtful`, it may still turn up."""
         self._jobs[token].is_open = False
         if doubtful:
             self._doubtful[token] = at_s
         logger.info("a job could not be submitted yet: %s", reason)
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:  # noqa: ARG002 - the port's
-        """Note that another job of a token was found, and cancelled."""
+        """Record that a surplus job of a token was found and cancelled."""
         logger.info("job %s of the token %s is cancelled, which nobody wants", job_id, token)
 
     def heard(self, status: JobStatus) -> None:
-        """Note a job's status, changed or not, and learn from its wait once that is over."""
+        """Record a job's status, changed or not, and learn from its wait once it is over."""
         if status == (was := self._seen.get(status.job_id)) or was is None:
             return
         self._seen[status.job_id] = status
         token = self._tokens[status.job_id]
         job = self._jobs[token]
         if job.status is None or job.status.job_id != status.job_id:
-            return  # another has taken its place
+            return  # another job has taken its place
         if _gave_way(status):
-            job.status = status  # no news: the one that runs the workers is to be found
+            job.status = status  # not reported: the job that runs the workers is to be found
         else:
             self._become(token, job, status)
         self._learn(token, job, status)
@@ -250,10 +252,10 @@ class PoolJobs(Submitter):
         if job.own is not None and not job.is_learned and (status.start_s is not None or status.state.is_final):
             job.is_learned = True
             if (observation := observation_of(job.spec, status, self.backend.capabilities)) is None:
-                self.bank.withdrawn(job.own)  # how long it would have waited is not to be known
+                self.bank.withdrawn(job.own)  # how long it would have waited will never be known
                 job.own = None
             else:
-                with suppress(StateError):  # a store that cannot be written stops no pool
+                with suppress(StateError):  # a store that cannot be written must not stop the pool
                     self.bank.observe(job.own, observation, token=token)
         if job.own is None or not self.bank.sees_queue or status.start_s is None or status.end_s is None:
             return
@@ -263,5 +265,5 @@ class PoolJobs(Submitter):
 
 
 def _gave_way(status: JobStatus) -> bool:
-    """Whether a job ended at once because another of its token runs its workers."""
+    """Whether a job ended at once because another job of its token runs the workers."""
     return status.state is JobState.FAILED and status.reason == DUPLICATE

@@ -1,4 +1,4 @@
-"""What goes on in a pool by itself: it looks after its allocations, decides what it needs, asks, and gives back."""
+"""The loop that keeps a pool going: it looks after allocations, decides what the pool needs, asks, and gives back."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("asa.pool")
 
-_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is reported before
-_BARE_S = 300.0  # a job that runs without a worker for so long is of no use
+_LOOK_S = 1.0  # between two looks at allocations and workers without news
+_BARE_S = 300.0  # a job is cancelled if it runs so long without a worker
 _MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 
 
 class Supervision:
-    """Keeps a pool at its user's wishes for its whole life.
+    """Keeps a pool as its user wants it, for its whole life.
 
     From `begin` to `end` it runs in the loop of dask's scheduler.
 
-    `price`: how many core-seconds it is worth to be done a second sooner.
-    `margin_s`: how many seconds before the end of its walltime an allocation is left; if None, a tenth of it, at most a
-    minute.
+    `price`: in cores: how many core-seconds it is worth to be done a second sooner.
+    `margin_s`: how many seconds before the end of its walltime an allocation is vacated; None for a tenth of the
+    walltime, at most a minute.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Supervision:
         self._usual = PoolRules(price=price, max_waiting=capabilities.max_queued, is_fixed=True)
         self._rules, self._usual_shape = self._usual, shape
         self._offered: tuple[AllocationShape, ...] = (shape,)
-        self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with
+        self._due: Counter[str] = Counter()  # how many decisions in a row were to remove an allocation
         self._wake, self._deciding = asyncio.Event(), asyncio.Lock()
         self._warned = ""
         self._task: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Supervision:
     # ------------------------------------------------------------------ life
 
     def begin(self, scheduler: Scheduler, security: Security) -> None:
-        """Look after the pool from now on, whose scheduler is there now."""
+        """Look after the pool from now on; dask's scheduler has started."""
         if self._task is None:
             self._scheduler = scheduler
             self._departures = Departures(
@@ -90,11 +90,11 @@ class Supervision:
             self._task = asyncio.ensure_future(self._go_on())
 
     async def end(self) -> None:
-        """Have all jobs cancelled, and do nothing any more."""
+        """Cancel all jobs, and stop."""
         if self.is_over or self._task is None:
             return
         self.is_over = True
-        self._rules = self._usual  # by which nothing is kept
+        self._rules = self._usual  # these keep no cores
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -105,19 +105,19 @@ class Supervision:
         await self._departures.close_keeper()
 
     async def all_ended(self, within_s: float) -> None:
-        """Wait until no job is left, but no longer than so many seconds."""
+        """Wait until all jobs have ended, but no longer than so many seconds."""
         ends_s = time.monotonic() + within_s
         while self._roster.live() and (left_s := ends_s - time.monotonic()) > 0:
             await self._news(left_s)
 
     def wake(self) -> None:
-        """Have a look soon, as something has changed."""
+        """Look soon, since something has changed."""
         self._wake.set()
 
     def hear(self, news: PoolNews) -> None:
-        """Take in what became known of jobs; that nothing did is told as well, at each look."""
+        """Process a report on jobs; it comes at each look of the desk, also without news."""
         self._roster.hear(news)
-        if news.statuses or news.refused:  # else each look, which asks for forecasts, would be followed by another
+        if news.statuses or news.refused:  # otherwise each look, which asks for forecasts, would cause another
             self.wake()
 
     async def _news(self, within_s: float) -> None:
@@ -157,7 +157,7 @@ class Supervision:
         self._roster.sample(here, now_s)
 
     def _give_up_bare(self, one: Allocation, now_s: float) -> None:
-        """Cancel a job that runs without a worker for too long."""
+        """Cancel a job that runs too long without a worker."""
         if one.is_waiting or one.workers or one.why or one.bare_since_s is None:
             return
         if now_s - one.bare_since_s >= _BARE_S:
@@ -166,7 +166,7 @@ class Supervision:
             self._desk.cancel(one.token)
 
     def _margin_of(self, shape: AllocationShape) -> float:
-        """Tell how many seconds before the end of its walltime an allocation is left."""
+        """Return how many seconds before the end of its walltime an allocation is vacated."""
         if self._margin_s is not None:
             return min(self._margin_s, shape.walltime_s / 2)
         return min(shape.walltime_s * _MARGIN_SHARE, _MARGIN_S)
@@ -174,7 +174,7 @@ class Supervision:
     # ------------------------------------------------------------------ deciding
 
     async def decide(self, wait_count: int) -> Decision:
-        """Decide what to ask for and what to give back, and do it; what is parted with was to be so many times."""
+        """Decide what to ask for and to give back, and do it; a removal must be decided so many times in a row."""
         async with self._deciding:
             return await self._decide(wait_count)
 
@@ -184,7 +184,8 @@ class Supervision:
         now_s = self._roster.now()
         shapes = [shape for shape in self._offered if self._roster.is_possible(shape)]
         forecasts = await asyncio.wrap_future(self._desk.forecasts(shapes))
-        # tasks of unknown length are taken to be worth the wait for cores: a job that is too small waits twice
+        # tasks of unknown duration are assumed to be worth a wait: if a job is too small for them, a second wait
+        # follows
         unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
         kinds = read_demand(self._scheduler, unknown_s, shapes)
         views = [one.view(now_s, self._margin_of(one.shape)) for one in self._roster.useful()]
@@ -210,7 +211,7 @@ class Supervision:
         return decision
 
     def _warn_once(self, trouble: str) -> None:
-        """Say why something is not asked for, unless that is what was said last: it is tried again all the time."""
+        """Log why a request failed, unless that was the last message: the request is repeated all the time."""
         if trouble != self._warned:
             self._warned = trouble
             logger.warning("%s", trouble)
@@ -218,7 +219,7 @@ class Supervision:
     def _request(self, shape: AllocationShape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
         """Ask for an allocation."""
         one_id = self._roster.next_id()
-        # should the scheduler be gone by then; a worker's clock begins a little late, and so half of the margin is kept
+        # for workers whose scheduler is gone. A worker's clock begins late, so only half of the margin is subtracted
         lifetime_s = shape.walltime_s - self._margin_of(shape) / 2
         spec = self._jobs.spec(one_id, shape, self._scheduler.address, lifetime_s)
         if (impossible := self._capabilities.impossible(spec)) is not None:
@@ -243,25 +244,25 @@ class Supervision:
     # ------------------------------------------------------------------ what users want
 
     async def ask(self, shape: AllocationShape) -> Allocation:
-        """Submit an allocation, which stays until it is released."""
+        """Submit an allocation; it stays until it is released."""
         self._roster.hope_again()
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
         return self._request(shape, forecasts[shape], is_pinned=True)
 
     def part_for_good(self, one: Allocation, why: str) -> None:
-        """Give up a released allocation as soon as its results can be moved."""
+        """Release an allocation as soon as its results can be moved."""
         one.unwanted = why
         self._part(one, why)
 
     def scale(self, cores: int) -> None:
-        """Keep so many cores."""
+        """Keep a number of cores."""
         self._roster.hope_again()
         self._rules, self._offered = replace(self._usual, minimum=cores, maximum=cores), (self._usual_shape,)
         now_s = self._roster.now()
         pinned = [one for one in self._roster.useful() if one.is_pinned]
         others = [one for one in self._roster.useful() if not one.is_pinned]
         for one in others:
-            one.unwanted = ""  # which ones leave is decided anew
+            one.unwanted = ""  # the allocations that leave are chosen anew
         views = [one.view(now_s, self._margin_of(one.shape)) for one in others]
         part = surplus(now_s, views, max(cores - sum(one.shape.cores for one in pinned), 0))
         for one_id in (*part.withdraw, *part.give_back):
@@ -269,7 +270,7 @@ class Supervision:
         self.wake()
 
     def close_workers(self, names: Collection[str]) -> None:
-        """Give back allocations if all their workers are named, and lower the target."""
+        """Give back allocations all of whose workers are named, and lower the number of cores to keep."""
         for one in self._roster.useful():
             if one.workers and one.workers.issubset(names):
                 self._rules = replace(self._rules, minimum=max(self._rules.minimum - one.shape.cores, 0))
@@ -284,7 +285,7 @@ class Supervision:
         price: float | None,
         target_s: float,
     ) -> None:
-        """Go by what the work is worth from now on, with jobs of the shapes that are offered; see `PoolRules`."""
+        """From now on ask for as much as the work is worth, in jobs of the offered shapes; see `PoolRules`."""
         self._roster.hope_again()
         self._offered = offered
         self._rules = replace(
@@ -298,5 +299,5 @@ class Supervision:
 
     @property
     def stuck(self) -> str:
-        """Why nothing is asked for any more, though nothing is there; empty if that is not so."""
+        """Why the pool has no allocation and asks for none; empty if it has one or may ask."""
         return self._roster.stuck(self._offered)

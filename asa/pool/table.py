@@ -1,4 +1,4 @@
-"""What people see of a pool: a table of its allocations."""
+"""The table of a pool's allocations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_ENDED = 5
 def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note: str = "") -> Table:
     """Draw the table of allocations: pending ones with their expected start, running ones with their time left.
 
-    `allocations`: in order of submission; of those that have ended, only the last few are shown.
+    `allocations`: in order of submission; only the last few of those that have ended are shown.
     """
     table = Table(title=Text(printable(title)) if title else None, caption=Text(printable(note)) if note else None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):

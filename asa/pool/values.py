@@ -1,4 +1,4 @@
-"""The values that a pool is planned with: what a job of it asks for, what is to be done, what it has, what to do."""
+"""Values for planning a pool: shapes of jobs, kinds of tasks, allocations, rules and decisions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from asa.waits import WaitForecast
 _RESOURCES = frozenset({"cores", "memory", "gpus"})
 
 Needs = frozenset[tuple[str, float]]
-"""What a task needs of the worker process that runs it: resources, and how much of each."""
+"""The resources that a task needs of its worker process, each with its amount."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationShape:
-    """What a job of a pool asks for, and its workers.
+    """What a job of a pool asks for, and how it is divided into workers.
 
     Parameters
     ----------
     cores, walltime_s
-        What it asks for.
+        What the job asks for.
     threads
         Of each worker process; `cores` is a multiple. Tasks of one process share its memory and Python's lock.
     memory_bytes, gpus
@@ -65,12 +65,12 @@ class AllocationShape:
 
     @property
     def processes(self) -> int:
-        """How many worker processes there are."""
+        """Number of worker processes."""
         return self.cores // self.threads
 
     @property
     def resources(self) -> dict[str, float]:
-        """What each of them offers to tasks that ask: its part of what there is, and room for its threads at a tag."""
+        """Resources that each process offers: its share of the job's, and for each tag its number of threads."""
         offered = {"cores": float(self.threads)}
         if self.memory_bytes:
             offered["memory"] = self.memory_bytes / self.processes
@@ -79,7 +79,7 @@ class AllocationShape:
         return offered | {tag: float(self.threads) for tag in sorted(self.tags)}
 
     def part(self, processes: int) -> AllocationShape:
-        """Give the shape of a job with fewer worker processes, and as much for each."""
+        """Return the shape of a job with fewer worker processes, each with the same resources."""
         if processes >= self.processes or self.nodes > 1:
             return self
         share = processes / self.processes
@@ -87,62 +87,62 @@ class AllocationShape:
         return replace(self, cores=processes * self.threads, memory_bytes=memory, gpus=math.ceil(self.gpus * share))
 
     def serves(self, needs: Needs) -> bool:
-        """Whether its workers can run such tasks."""
+        """Whether its workers can run tasks with these needs."""
         has = self.resources
         return all(has.get(name, 0.0) >= amount for name, amount in needs)
 
 
 class TaskKind(NamedTuple):
-    """Tasks that may run at the same time, and how long one takes."""
+    """Tasks that may run at the same time, and the run time of one."""
 
-    tasks: int  # how many, each of a core
+    tasks: int  # number of tasks, each of one core
     task_s: float
     needs: Needs = frozenset()  # what a worker must offer to run them
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An allocation as it is to be planned with."""
+    """An allocation, as it is planned with."""
 
-    id: str  # which, and what it asked for
+    id: str  # its name
     shape: AllocationShape
-    asked_s: float  # when it was asked for
-    forecast: WaitForecast  # of its wait, made then
-    expected_start_s: float | None = None  # when the batch system expects it to start, if it says so
+    asked_s: float  # when it was requested
+    forecast: WaitForecast  # of its wait, made at that time
+    expected_start_s: float | None = None  # when the batch system expects it to start; None if unknown
     start_s: float | None = None  # when it started; None while it waits
     until_s: float | None = None  # when its workers leave; None while it waits
-    idle_s: float = 0.0  # for how long nothing has run there; 0 while something does, and before its workers have come
+    idle_s: float = 0.0  # for how long no task has run there; 0 while one does, and before its workers have come
     useless_s: float = 0.0  # for how long it has been among `Decision.useless`
-    is_pinned: bool = False  # the user asked for exactly this one, and gives it back
+    is_pinned: bool = False  # the user asked for this one, and gives it back
 
     def starts_s(self, now_s: float, level: float) -> float:
-        """Tell by when it will have started, with a probability, knowing that it has not started so far."""
+        """Return by when it will have started with a given probability, given that it has not started so far."""
         if self.start_s is not None:
             return self.start_s
         waited_s = now_s - self.asked_s
         past = self.forecast.probability_within(waited_s)
         start_s = self.asked_s + self.forecast.at(past + (1.0 - past) * level)
-        if self.expected_start_s is not None:  # which is its latest, where runs end before their walltimes
+        if self.expected_start_s is not None:  # an upper bound if other jobs end before their walltimes
             start_s = min(start_s, self.expected_start_s)
         return max(start_s, now_s)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRules:
-    """What a pool goes by."""
+    """The rules by which a pool is planned."""
 
     # lower and upper bound of its cores, pending ones included. An allocation that ends before a new one is expected to
-    # start does not count, so that a full pool is renewed in time; if that starts sooner, the allocation that ends
-    # first is left.
+    # start does not count, so that a full pool is renewed in time. If the new one starts sooner, the allocation that
+    # ends first is given back.
     minimum: int = 0
     maximum: float = math.inf
-    # cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours
+    # in cores: how many core-hours it is worth to be done an hour sooner
     price: float = 10.0
     startup_s: float = 10.0  # seconds from the start of a job until its workers work
-    margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is left
-    target_s: float = 5.0  # nothing is added for work that will be done in so many seconds
-    max_waiting: int | None = None  # jobs that may wait in the queue at a time; None for any number
-    is_fixed: bool = False  # the pool keeps `minimum`, whatever the work
+    margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is vacated
+    target_s: float = 5.0  # no cores are added for work that will be done within so many seconds
+    max_waiting: int | None = None  # upper bound of the jobs that wait in the queue; None for none
+    is_fixed: bool = False  # the pool keeps `minimum` cores, whatever the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Decision:
     """What to do now."""
 
     ask: tuple[AllocationShape, ...] = ()
-    withdraw: tuple[str, ...] = ()  # allocations that wait, and shall not
-    give_back: tuple[str, ...] = ()  # allocations that idle, and shall not, or that are replaced
-    useless: frozenset[str] = frozenset()  # allocations that wait, and will be of no use as far as is known now
+    withdraw: tuple[str, ...] = ()  # pending allocations to be withdrawn
+    give_back: tuple[str, ...] = ()  # allocations to be given back, as they idle or are replaced
+    useless: frozenset[str] = frozenset()  # pending allocations that are expected to be useless
     reasons: tuple[str, ...] = ()

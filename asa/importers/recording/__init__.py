@@ -1,4 +1,4 @@
-"""Drivers in any language, by recording what they submit: run once with stand-ins for Slurm's programs."""
+"""Imports drivers in any language: runs one once with stand-ins for Slurm's programs, and records its submissions."""
 
 from .kept import keep
 from .parameters import with_parameters

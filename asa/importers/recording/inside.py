@@ -1,11 +1,11 @@
-"""Runs a driver where it cannot change anything: a program of its own, with the standard library alone.
+"""Runs a driver where it cannot change anything. This is a separate program that needs only the standard library.
 
     python -I -S inside.py SETTINGS.json
 
-The driver sees the file system as it is, at the same paths; what it writes goes to layers above it (overlayfs), which
-are thrown away after what it made was copied out. It has no network, unless it is to have one. None of this needs an
-administrator: a user namespace is enough. It leaves ``ended.json`` next to its settings: how the driver ended, and what
-it made.
+The driver sees the file system as it is, at the same paths. What it writes goes to layers above (overlayfs), which are
+removed after the new files were copied out. It has no network unless the settings give it one. None of this needs root:
+a user namespace is enough. The program leaves ``ended.json`` next to its settings: how the driver ended, and which
+files it made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import threading
 import time
 
 _NEW_MOUNTS, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x10000000, 0x40000000
-_NEW_NAME, _NEW_SHARED_MEMORY = 0x04000000, 0x08000000  # of the host; of System V and queues of messages
+# namespaces of the host name, and of System V IPC and message queues
+_NEW_NAME, _NEW_SHARED_MEMORY = 0x04000000, 0x08000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE, _NO_DEVICES, _NO_SETUID = 1, 32, 4096, 16384, 1 << 18, 4, 2
 _SUBREAPER = 36
 _SYSTEM = ("/proc", "/sys", "/dev")
@@ -34,9 +35,10 @@ _STAY_OPEN = ("/dev/shm", "/dev/pts")
 _MANY_INTERRUPTS = 3
 _FROM_A_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 _EXITED_AT_LIMIT = 124
-_MOST_ENTRIES = 2000  # of a folder that is made anew
+_MOST_ENTRIES = 2000  # maximum number of entries of a folder that is rebuilt
 _MOST_COPIED_BYTES = 1 << 20
-_MOST_LOOKED_AT = 50_000  # for folders and files of other owners, which are made ready for writing
+# maximum number of files and folders that are searched for other owners, to be prepared for writing
+_MOST_LOOKED_AT = 50_000
 _MOST_OF_OTHERS_BYTES = 64 << 20
 
 _RECORDER = os.getppid()
@@ -59,29 +61,28 @@ def _mount(source: str, target: str, kind: str = "", flags: int = 0, options: st
 
 
 class PrivateView:
-    """The file system as it is, with layers above it that take what is written.
+    """The file system as it is, with layers above it that take all writes.
 
-    Where the system allows it, one layer covers a whole file system. In a user namespace it does not allow that for a
-    folder in which other file systems are mounted: such a folder is made anew, and each of its entries gets its own
-    layer.
+    If the system allows it, one layer covers a whole file system. In a user namespace this is not allowed for a folder
+    that contains mount points: such a folder is rebuilt, and each of its entries gets its own layer.
     """
 
     def __init__(self, keep: str, programs: str, folder: str = "") -> None:
-        self.layers: list[tuple[str, str, int]] = []  # of each: where, its upper folder, the folder below
-        self.anew: list[tuple[str, set[str]]] = []  # folders that were made anew, and what was in them
-        self.closed: list[str] = []  # where nothing can be written
-        self.fixed: list[str] = []  # of others: what the user may change, but not here
+        self.layers: list[tuple[str, str, int]] = []  # for each layer: path, upper folder, lower folder
+        self.anew: list[tuple[str, set[str]]] = []  # rebuilt folders, with the names that they had
+        self.closed: list[str] = []  # folders where nothing can be written
+        self.fixed: list[str] = []  # other users' files that the user may change, but the driver cannot
         self._keep = keep
         self._programs = programs
         self._folder = os.path.realpath(folder) if folder else ""
-        self._tried = 0  # layers, also those that the system did not allow
-        self._is_alone = False  # in a namespace of users, where nobody else is known
+        self._tried = 0  # number of layers tried, also those that the system refused
+        self._is_alone = False  # in a user namespace, where other users are unknown
         self._root = os.path.join(keep, "root")
         self._scratch = os.path.join(keep, "layers")
         self._mounts: list[str] = []
 
     def enter(self, *, has_network: bool) -> None:
-        """Go there with this process; `OSError` where the system forbids it."""
+        """Move this process into the view; `OSError` if the system forbids it."""
         self._leave_namespaces(has_network=has_network)
         _mount("none", "/", flags=_RECURSIVE | _PRIVATE)
         keep = os.open(self._keep, os.O_PATH | os.O_DIRECTORY)
@@ -102,7 +103,7 @@ class PrivateView:
         os.chroot(self._root)
 
     def _leave_namespaces(self, *, has_network: bool) -> None:
-        """Have mounts, and perhaps a network, of its own; as root without a namespace of users, if that is allowed."""
+        """Enter new namespaces of mounts and perhaps of the network; without a user namespace if root may do so."""
         flags = _NEW_MOUNTS | _NEW_NAME | _NEW_SHARED_MEMORY | (0 if has_network else _NEW_NETWORK)
         user, group = os.getuid(), os.getgid()
         if user or not _is_allowed(flags):
@@ -117,7 +118,7 @@ class PrivateView:
             _open_loopback()
 
     def _put(self, where: str) -> None:
-        """Put a folder, or what is mounted there, in its place."""
+        """Put a folder, or the file system mounted on it, into the view."""
         target = self._root + where.rstrip("/")
         below = [one for one in self._mounts if one.startswith(f"{where.rstrip('/')}/") and one != where]
         if where in _SYSTEM:
@@ -136,7 +137,7 @@ class PrivateView:
         return self._close(where, target)
 
     def _put_memory(self, where: str) -> None:
-        """Put files in memory below a layer, or an empty folder in their place."""
+        """Put a file system in memory below a layer, or an empty folder in its place."""
         if not os.path.isdir(self._root + where):
             return
         try:
@@ -145,7 +146,7 @@ class PrivateView:
             _mount("none", self._root + where, "tmpfs", _NO_DEVICES | _NO_SETUID)
 
     def _layer(self, where: str, target: str) -> None:
-        """Put a folder below a layer that takes what is written."""
+        """Cover a folder by a layer that takes all writes."""
         self._tried += 1
         number = self._tried
         upper, work = (os.path.join(self._scratch, f"{kind}{number}") for kind in ("upper", "work"))
@@ -164,10 +165,10 @@ class PrivateView:
         self.layers.append((where, upper, below))
 
     def _make_ready(self, where: str, upper: str) -> None:
-        """Copy files of other users or groups into a layer beforehand, where the driver may write to them.
+        """Copy files of other users or groups that the driver may write into a layer beforehand.
 
-        The layer cannot copy them itself when the driver writes, since a copy has the owner of the original, who is
-        unknown in a user namespace. The same holds for folders above the user's own, such as ``/home/group``.
+        The layer cannot copy them when the driver writes: the copy would have the owner of the original, who is unknown
+        in a user namespace. The same holds for folders above the user's own, such as ``/home/group``.
         """
         ways = [self._folder, *(os.environ.get(name, "") for name in ("HOME", "TMPDIR")), "/tmp"]
         for way in ways:
@@ -178,7 +179,7 @@ class PrivateView:
             self._make_ready_below(where, upper)
 
     def _make_ready_below(self, where: str, upper: str) -> None:
-        """Likewise for what is in the folder where the driver is started."""
+        """Do the same for all that is in the folder where the driver is started."""
         entries, size = _MOST_LOOKED_AT, _MOST_OF_OTHERS_BYTES
         for folder, names, files in os.walk(self._folder):
             for name in [*names, *files]:
@@ -196,7 +197,7 @@ class PrivateView:
                 return
 
     def _make_anew(self, where: str, target: str, mounts: list[str]) -> None:
-        """Make a folder with what is in it, each in its place."""
+        """Rebuild a folder with all its entries."""
         names = os.listdir(where)
         self.anew.append((where, set(names)))
         shutil.copymode(where, target)
@@ -221,18 +222,18 @@ class PrivateView:
                 continue
 
     def _close(self, where: str, target: str) -> None:
-        """Show it as it is, but closed for writing."""
+        """Show a folder read-only."""
         _mount(where, target, flags=_BIND | _RECURSIVE)
         if os.path.isdir(where):
             self.closed.append(where)
         try:
             _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY)
         except OSError:
-            # flags that it has are kept, where the system asks for that
+            # flags of the mount must be kept, since the system refuses to remove them
             _mount("none", target, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags(where))
 
     def _close_system(self) -> None:
-        """Let nobody, root neither, change devices, control groups and settings of the system."""
+        """Make devices, control groups and system settings read-only, also for root."""
         targets = ["/dev", *(one for one in self._mounts if one.startswith(("/dev/", "/sys/"))), "/sys"]
         for where in dict.fromkeys(targets):
             if where not in _STAY_OPEN and not where.startswith("/dev/shm/"):
@@ -244,7 +245,7 @@ class PrivateView:
                 _mount("none", self._root + where, flags=_BIND | _REMOUNT | _READ_ONLY | _kept_flags("/proc"))
 
     def _stand_in(self, programs: str) -> None:
-        """Put the stand-ins in place of the programs, also where a driver calls those by their full paths."""
+        """Put the stand-ins in place of the programs, also at the programs' full paths."""
         names = os.listdir(programs)
         folders = dict.fromkeys(["/usr/local/bin", "/usr/bin", "/bin", *os.environ.get("PATH", "").split(":")])
         known: dict[str, None] = {}
@@ -265,7 +266,7 @@ class PrivateView:
 
 
 def _is_allowed(flags: int) -> bool:
-    """Leave namespaces, where this process may."""
+    """Enter new namespaces, if this process may."""
     try:
         _call("unshare", flags)
     except OSError:
@@ -274,13 +275,13 @@ def _is_allowed(flags: int) -> bool:
 
 
 def _open_loopback() -> None:
-    """Let programs on this machine talk to each other, where there is no other network."""
+    """Enable the loopback, so that programs can talk to each other without another network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, contextlib.suppress(OSError):
         fcntl.ioctl(one, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
 
 
 def _kept_flags(where: str) -> int:
-    """Give the flags of what is mounted somewhere that may not be taken off it."""
+    """Return the flags of a mount that may not be removed."""
     seen = os.statvfs(where).f_flag
     return seen & (_NO_SETUID | _NO_DEVICES | 8 | 1024 | 2048) | (1 << 21 if seen & 4096 else 0)
 
@@ -290,7 +291,7 @@ def _is_below(path: str, where: str) -> bool:
 
 
 def _make_way(inside: str, where: str, upper: str) -> None:
-    """Make a folder of a layer, and those above it; the user may do in each what they may do in the one below."""
+    """Make a folder of a layer and its parents, each with the permissions of the one below."""
     path, made = where, upper
     for name in ["", *(part for part in inside.split("/") if part not in {"", "."})]:
         path, made = os.path.join(path, name), os.path.join(made, name)
@@ -301,7 +302,7 @@ def _make_way(inside: str, where: str, upper: str) -> None:
 
 
 def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int | None:
-    """Copy another user's folder or small file into a layer, if this user may change it; return the bytes copied.
+    """Copy another user's folder or small file into a layer if this user may change it; return the bytes copied.
 
     Returns None for a file that is too large to be copied.
     """
@@ -320,7 +321,7 @@ def _copy_of_others(path: str, inside: str, where: str, upper: str) -> int | Non
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two small files have the same content."""
+    """Whether two small files are equal."""
     try:
         sizes = {os.lstat(path).st_size for path in (one, other)}
         if len(sizes) > 1 or sizes.pop() > _MOST_COPIED_BYTES or os.path.islink(one) or os.path.islink(other):
@@ -332,7 +333,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _tops(paths: list[str]) -> list[str]:
-    """Give those that are below no other."""
+    """Return the paths that are not below another one."""
     found: list[str] = []
     for path in sorted(paths):
         if not found or not path.startswith(f"{found[-1]}/"):
@@ -347,7 +348,7 @@ def _escaped(path: str) -> str:
 
 
 def _takes_notes(folder: str) -> bool:
-    """Whether a file system can say of a folder that what is below it was removed."""
+    """Whether a file system can record in a folder that entries of the lower one were removed."""
     try:
         os.setxattr(folder, "user.overlay.asa", b"y")
     except OSError:
@@ -356,7 +357,7 @@ def _takes_notes(folder: str) -> bool:
 
 
 def _mounts() -> list[str]:
-    """List where something is mounted."""
+    """Return all mount points."""
     found: dict[str, None] = {}
     with open("/proc/self/mountinfo") as file:
         for line in file:
@@ -369,15 +370,15 @@ def _mounts() -> list[str]:
 
 
 class Leftovers:
-    """What a driver made, changed and removed, as the layers have it."""
+    """The files that a driver made, changed and removed, read from the layers."""
 
     def __init__(self, keep: str, max_bytes: int, folder: str, passed_over: list[str]) -> None:
         self.new: list[str] = []
         self.folders: list[str] = []
         self.changed: list[str] = []
         self.removed: list[str] = []
-        self.left: list[tuple[str, int]] = []  # too large to be kept
-        self.temporary: list[str] = []  # in folders for such files
+        self.left: list[tuple[str, int]] = []  # files too large to be kept, with their sizes
+        self.temporary: list[str] = []  # files in temporary folders
         self._keep = keep
         self._into = os.path.join(keep, "made")
         self._bytes_left = max_bytes
@@ -385,7 +386,7 @@ class Leftovers:
         self._passed_over = tuple(one if one.endswith("/.") else f"{os.path.normpath(one)}/" for one in passed_over)
 
     def look(self, where: str, upper: str, below: int) -> None:
-        """Go through a layer."""
+        """Search a layer."""
         for folder, names, files in os.walk(upper):
             inside = os.path.relpath(folder, upper)
             links = [name for name in names if os.path.islink(os.path.join(folder, name))]
@@ -405,7 +406,7 @@ class Leftovers:
                     self._file(source, os.path.join(where, path), was=was)
 
     def look_anew(self, where: str, names: set[str]) -> None:
-        """Go through a folder that was made anew, for what was not in it before."""
+        """Search a rebuilt folder for entries that are new."""
         nothing = os.path.join(self._keep, "nothing")
         os.makedirs(nothing, exist_ok=True)
         nowhere = os.open(nothing, os.O_PATH | os.O_DIRECTORY)
@@ -422,7 +423,7 @@ class Leftovers:
     def _is_passed_over(self, path: str) -> bool:
         at_home = tuple(one for one in self._passed_over if one.endswith("/."))
         if path.startswith(at_home) and not f"{self._folder}/".startswith(at_home):
-            return True  # also where the driver is started in the home folder
+            return True  # also if the driver is started in the home folder
         if path == self._folder or path.startswith(f"{self._folder}/"):
             return False
         return path.startswith((*self._passed_over, f"{self._keep}/"))
@@ -459,7 +460,7 @@ def _is_there(path: str, below: int) -> bool:
 
 
 class Readings:
-    """Which files below a folder are opened, by anybody, as the system tells (inotify)."""
+    """Which files below a folder any process opens, as inotify reports."""
 
     _OPENED, _ONLY_FOLDERS = 0x00000020, 0x01000000
     _MOST_FOLDERS = 2000
@@ -494,12 +495,12 @@ class Readings:
 
 
 def _begin(command: list[str]) -> tuple[int, str]:
-    """Start the driver; give its number, and why it could not begin."""
+    """Start the driver; return its process number, and why it could not start."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        os.set_inheritable(writing, False)  # noqa: FBT003 - as it is called
+        os.set_inheritable(writing, False)  # noqa: FBT003 - the signature
         try:
             if not os.isatty(0):
                 os.setpgid(0, 0)
@@ -518,9 +519,9 @@ def _begin(command: list[str]) -> tuple[int, str]:
 
 
 def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]:
-    """Run the driver to its end, and what it left behind: exit code, whether the limit came, why it did not begin."""
+    """Run the driver to its end; return its exit code, whether the limit came, why it did not start, what it left."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until there is somebody to pass them on to
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until a process exists to pass them on to
     child, why_not = _begin(command)
     until = time.monotonic() + limit_s
     interrupts = _Interrupts(child)
@@ -534,7 +535,8 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
             break
         if one == child:
             code = os.waitstatus_to_exitcode(status)
-            until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))  # for what it left in the background
+            # for processes that it left in the background
+            until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))
         elif one == 0:
             if time.monotonic() > until or interrupts.count >= _MANY_INTERRUPTS or _is_left_alone():
                 behind = _end_all()
@@ -546,7 +548,7 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
 
 
 class _Interrupts:
-    """Passes on Ctrl-C to a driver that is in a group of processes of its own, and counts."""
+    """Passes Ctrl-C on to the driver, which has its own process group, and counts how often."""
 
     def __init__(self, child: int) -> None:
         self.count = 0
@@ -562,12 +564,12 @@ class _Interrupts:
 
 
 def _is_left_alone() -> bool:
-    """Whether the recorder has been killed: nobody else ends the driver then."""
+    """Whether the recorder was killed, so that this process must end the driver."""
     return os.getppid() != _RECORDER
 
 
 def _end_all() -> list[str]:
-    """End all that still runs, and say what it was."""
+    """End all processes that still run; return their names."""
     names: list[str] = []
     for _ in range(100):
         ours = _below(os.getpid())
@@ -590,7 +592,7 @@ def _end_all() -> list[str]:
 
 
 def _below(top: int) -> list[int]:
-    """Name the processes that a process started, and those that these did."""
+    """Return all descendants of a process."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -611,7 +613,7 @@ def _below(top: int) -> list[int]:
 
 
 def _clear(keep: str) -> None:
-    """Remove what the recorder would have removed; an empty folder may stay, where something is mounted."""
+    """Remove the folder that the recorder would have removed; an empty one may stay if it is a mount point."""
     for one in os.scandir(keep):
         if one.is_dir(follow_symlinks=False):
             shutil.rmtree(one.path, ignore_errors=True)
@@ -622,9 +624,9 @@ def _clear(keep: str) -> None:
 
 
 def main(path: str) -> None:
-    """Do what the settings say."""
+    """Run the driver according to the settings."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they are the driver's
+        signal.signal(number, signal.SIG_IGN)  # they are meant for the driver
     with open(path) as file:
         settings = json.load(file)
     keep = os.path.dirname(path)

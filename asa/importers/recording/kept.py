@@ -1,4 +1,4 @@
-"""What of a recording is kept next to the workflow file: scripts, files that the driver made, and what was run."""
+"""Keeps parts of a recording next to the workflow file: scripts, files that the driver made, and the commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .translation import KEPT_FOLDERS, Translated
 
 
 def keep(recording: Recording, made: Translated, folder: Path) -> None:
-    """Write what is kept into a folder of its own (`asa.spec.recorded`), in place of what was kept there before.
+    """Write these files into their own folder (`asa.spec.recorded`), in place of those of an earlier recording.
 
-    Raises `InputError`: the folder is there already, and not of a recording.
+    Raises `InputError`: the folder exists and holds no recording.
     """
     _clear(folder)
     provide_folder(folder)
@@ -49,7 +49,7 @@ def keep(recording: Recording, made: Translated, folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what an earlier recording kept: a run would put it in place, too."""
+    """Remove the files of an earlier recording, since a run would put them in place, too."""
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir() or (any(folder.iterdir()) and not is_of_recording(folder)):

@@ -1,4 +1,4 @@
-"""Drivers that are batch jobs themselves: what their own jobs ask for, and what they find of that in variables."""
+"""Drivers that are batch jobs themselves: the options of their own jobs, and the variables that these set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asa.requests.sizes import read_needs, text_of
 
 
 def own_options(path: Path) -> tuple[Directive, ...]:
-    """Read what a driver asks for that is a batch script itself."""
+    """Read the options in a driver that is a batch script itself."""
     try:
         return options_of_text(read_text(path, errors="replace"), path)
     except OSError:
@@ -20,7 +20,7 @@ def own_options(path: Path) -> tuple[Directive, ...]:
 
 
 def options_of_text(text: str, path: Path) -> tuple[Directive, ...]:
-    """Read what a driver asks for in its text; nothing if that is no batch script."""
+    """Read the options in a driver's text; none if it is no batch script."""
     try:
         return tuple(read_directives(text, str(path))) if text.startswith("#!") else ()
     except InputError:
@@ -28,7 +28,7 @@ def options_of_text(text: str, path: Path) -> tuple[Directive, ...]:
 
 
 def variables_of(number: int, options: Sequence[Directive], folder: Path, script: Path) -> dict[str, str]:
-    """Give the variables that a driver has which is a batch job itself, as far as its options say them."""
+    """Return the variables of a driver that is a batch job, as far as its options determine them."""
     given = by_name(options)
     needs = read_needs(given, lambda *_: None)
     nodes = max(needs.nodes, 1)

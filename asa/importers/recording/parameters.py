@@ -1,4 +1,4 @@
-"""Parameters of a workflow file in place of what a recorded driver was given."""
+"""Replaces arguments of a recorded driver by parameters of the workflow file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WHERE: Final = "--as-parameter"
 
 
 def with_parameters(text: str, parameters: Mapping[str, str], kept: Mapping[Path, bytes]) -> str:
-    """Put parameters in the place of values, wherever a value is a word by itself.
+    """Replace values by parameters wherever a value is a whole word.
 
-    `text`: of a workflow file. `parameters`: by name, the value that each replaces. `kept`: what the driver made, in
-    which no parameter can stand.
-    Raises `InputError`: a value is not there, or cannot be told from other text.
+    `text`: of a workflow file. `parameters`: the value to be replaced, by name of the parameter. `kept`: files that the
+    driver made; these cannot contain parameters.
+    Raises `InputError`: a value is not in the text, or cannot be told from other text.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def _check(name: str, value: str, kept: Mapping[Path, bytes]) -> None:
 
 
 def given(words: Iterable[str]) -> dict[str, str]:
-    """Read ``NAME=VALUE`` as they are given."""
+    """Parse ``NAME=VALUE`` arguments."""
     found = {}
     for word in words:
         name, sign, value = word.partition("=")

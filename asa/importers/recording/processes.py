@@ -1,7 +1,7 @@
-"""What a driver's processes show: whether it only waits for an ``sbatch --wait``, and which of them know that it ended.
+"""Finds from a driver's processes whether it only waits for ``sbatch --wait``, and which processes know of its end.
 
-Times show neither: on a login node under load a driver may need seconds from one call to the next. A driver waits if
-none of its processes runs or is about to run.
+Elapsed time tells neither: on a login node under load a driver may need seconds from one call to the next. A driver
+waits if none of its processes runs or is about to run.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ _MAX_COMMAND_BYTES: Final = 1 << 20
 _PROC: Final = Path("/proc")
 _OF_VIEW: Final = re.compile(r"^.*/asa-record-[^/]*/root(?=/|$)")
 _BETWEEN_SAMPLES_S: Final = 0.01
-_RESTLESS_S: Final = 0.5  # in which one that only looks about, such as GNU parallel, starts nothing
-_SLEEPS: Final = frozenset({"35", "230", "101", "115"})  # numbers of nanosleep and clock_nanosleep: x86, ARM
+_RESTLESS_S: Final = 0.5  # a process that only polls, such as GNU parallel, starts no other in this time
+# system call numbers of nanosleep and clock_nanosleep on x86 and ARM
+_SLEEPS: Final = frozenset({"35", "230", "101", "115"})
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, which is another than a later one of its number."""
+    """A process, distinguished from later ones with the same number."""
 
     number: int
-    began_ticks: int  # after the system
+    began_ticks: int  # clock ticks after the start of the system
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         seen = _stat(self.number)
         return seen is not None and seen.began_ticks == self.began_ticks and seen.state != "Z"
 
     def words_and_folder(self) -> tuple[list[str], Path]:
-        """Give its command line, and the folder where it is, as it sees it; no words if it has ended."""
+        """Return its command line, and its current folder as it sees it; no words if it has ended."""
         try:
             with Path(_PROC, str(self.number), "cmdline").open("rb") as file:
                 words = file.read(_MAX_COMMAND_BYTES).decode(errors="surrogateescape")
@@ -47,17 +48,17 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class EndOfWait:
-    """The end of an ``sbatch --wait``: by which processes it was called, the nearest first, and when it ended."""
+    """The end of an ``sbatch --wait``: the processes that called it, the nearest first, and when it ended."""
 
     lineage: tuple[Process, ...]
     ended_ticks: int
     slept: int  # how often the driver had slept by then
 
     def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
-        """Whether a process of this lineage may know that this call has ended.
+        """Whether a process with this lineage may know that this call has ended.
 
-        The call's nearest ancestor that is still alive knows it, and so do processes that this ancestor started after
-        the end. If the driver has slept since, any of its processes may know it by other means.
+        The call's nearest living ancestor knows it, and so do processes that this ancestor started after the end. If
+        the driver has slept since, any of its processes may know it by other means.
         """
         knowing = next((one for one in self.lineage[1:] if one.is_alive()), None)
         if not lineage or knowing is None or slept > self.slept:
@@ -69,12 +70,12 @@ class EndOfWait:
 
 
 def now_ticks() -> int:
-    """Give the time as processes' beginnings are given."""
+    """Return the time in clock ticks after the start of the system."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def lineage_of(number: int, top: int) -> tuple[Process, ...]:
-    """Give a process, its parent, the parent of that, and so on, up to one below the top."""
+    """Return a process, its parent, that one's parent, and so on, up to one below the top."""
     found: list[Process] = []
     while number not in {top, 0, 1} and (seen := _stat(number)) is not None:
         found.append(Process(number, seen.began_ticks))
@@ -83,9 +84,10 @@ def lineage_of(number: int, top: int) -> tuple[Process, ...]:
 
 
 def is_idle(top: int, waiting: frozenset[int], stand_ins: str) -> bool:
-    """Whether a driver does nothing until one of the stand-ins that wait is answered.
+    """Whether a driver does nothing until a stand-in that waits is answered.
 
-    `top`: the process that started it, which does not count. `stand_ins`: text in the command line of each stand-in.
+    `top`: the process that started the driver; it does not count. `stand_ins`: text in the command line of each
+    stand-in.
     """
     first = _sample(top)
     until_s = time.monotonic() + _RESTLESS_S
@@ -118,7 +120,7 @@ def _stat(number: int) -> _Stat | None:
 
 
 def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
-    """Say of each process below one what its threads do, and how often they have been set to wait; None if unknown."""
+    """Return for each process below one what its threads do, and how often they have waited; None if unknown."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (seen := _stat(int(entry.name))) is not None and seen.state != "Z":
@@ -144,7 +146,7 @@ def _of_thread(status: str) -> list[str]:
 
 
 def _all_wait(sample: Mapping[int, tuple[str, ...]], waiting: frozenset[int], stand_ins: str) -> bool:
-    """Whether nobody runs, nor is a stand-in that has not yet been heard."""
+    """Whether no process runs, and no stand-in has a call that was not received yet."""
     if not all(thread.startswith(("State:\tS", "State:\tT")) for threads in sample.values() for thread in threads):
         return False
     return not any(stand_ins in _command_line(number) for number in sample.keys() - waiting)
@@ -164,7 +166,7 @@ def _read(number: int, what: str) -> str:
 
 
 def _sleeps(number: int) -> bool:
-    """Whether it goes on by itself after a time."""
+    """Whether a process sleeps, so that it goes on by itself."""
     try:
         with Path(_PROC, str(number), "syscall").open() as file:
             return file.read(_MAX_COMMAND_BYTES).partition(" ")[0] in _SLEEPS

@@ -1,4 +1,4 @@
-"""Options of squeue, sacct and scancel, as far as they choose jobs and say how to print them."""
+"""The options of squeue, sacct and scancel that choose jobs or say how to print them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """A program's options: what its letters are short for, and the names of those that have a value."""
+    """A program's options: the names of its letters, and the names of options with a value."""
 
     letters: Mapping[str, str]
     valued: str
 
     def has_value(self, name: str) -> bool:
-        """Whether a value follows."""
+        """Whether an option takes a value."""
         return name in self.valued.split()
 
 
@@ -47,7 +47,7 @@ _LONG_ONES = ("me", "json", "yaml", "start", "array-unique", "help", "version")
 
 
 def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str, str | None]:
-    """Read a program's options; what it does not know is passed over.
+    """Read a program's options; unknown ones are skipped.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str
 
 
 def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
-    """Give the words that are neither options nor values of options.
+    """Return the arguments that are neither options nor values of options.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
 
 
 def _named(given: str, program: ProgramOptions) -> str:
-    """Name a long option, which may be abbreviated."""
+    """Return the full name of a long option, which may be abbreviated."""
     names = {*program.letters.values(), *program.valued.split(), *_ALIKE, *_LONG_ONES}
     if given not in names:
         fitting = {_ALIKE.get(one, one) for one in names if given and one.startswith(given)}

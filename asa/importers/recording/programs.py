@@ -1,4 +1,4 @@
-"""What a driver's calls of Slurm's programs are answered: sbatch, squeue, sacct, scontrol, scancel and others."""
+"""Answers a driver's calls of Slurm's programs: sbatch, squeue, sacct, scontrol, scancel and others."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ from .queue import RecordedQueue
 from .submissions import RefusedBySbatchError, Submission, check_options, check_text, options_in, options_of, waits_for
 
 Answer = dict[str, Any]
-"""What a stand-in is to print and to return: ``output``, ``error``, ``code``."""
+"""What a stand-in prints and returns: ``output``, ``error``, ``code``."""
 Talk = Callable[[Answer], dict[str, Any]]
-"""Asks a stand-in for what only it can read, and gives what it read."""
+"""Asks a stand-in for a file that only it can read, and returns the content."""
 
 _TELL_VERSION = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "salloc", "sbcast")
-_VERSION = "24.05.0"  # where no Slurm is installed
+_VERSION = "24.05.0"  # the answer without an installed Slurm
 REAL_PROGRAMS = ("sinfo", "sacctmgr", "sshare", "sprio", "sreport", "sdiag")
-"""Programs that tell of the site: the real ones answer."""
+"""Programs that describe the site: the installed ones answer."""
 ELSEWHERE_PROGRAMS = ("ssh",)
-"""Programs that run commands on other machines, which a driver without a network does not reach."""
+"""Programs that run commands on other machines; a driver without a network reaches none."""
 OWN_PROGRAMS = (
     "sbatch", "squeue", "sacct", "scontrol", "scancel", "srun", "salloc", "sattach", "sbcast", "strigger", "sstat",
 )  # fmt: skip
 OWN_JOB = "own-job"
-"""Asked by a script as it begins, in a session: for the variables of the job that it is."""
+"""The call with which a script of a session asks, as it begins, for its job's variables."""
 _SECONDS_OF_A_REAL_PROGRAM = 30.0
 _WHEN = "2026-01-01T00:00:00"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call of a program, as its stand-in tells of it."""
+    """A call of a program, as its stand-in reports it."""
 
     program: str
     arguments: list[str]
     folder: str
     environment: Mapping[str, str]
-    lineage: tuple[Process, ...] = ()  # its own process and those that started it
+    lineage: tuple[Process, ...] = ()  # the calling process and its ancestors
 
     @property
     def words(self) -> str:
-        """Write it as in a shell, for a person."""
+        """The command line, as a user would type it."""
         return f"{self.program} {' '.join(self.arguments)}"[:100]
 
 
 class Programs:
-    """Answers for Slurm's programs, by what was recorded."""
+    """Answers calls of Slurm's programs from the recording."""
 
     def __init__(self, queue: RecordedQueue, search: str, *, is_session: bool = False) -> None:
-        self.refused: list[tuple[str, str]] = []  # calls of sbatch: how, and why
-        self.remarks: dict[str, None] = {}  # what the user is to know, a sentence each
+        self.refused: list[tuple[str, str]] = []  # refused calls of sbatch, each with the reason
+        self.remarks: dict[str, None] = {}  # notes for the user, a sentence each
         self._queue = queue
         self._is_session = is_session
-        self._search = search  # where the real programs are
+        self._search = search  # search path of the installed programs
         self._programs: dict[str, Callable[[Asked], Answer]] = {
             "squeue": self._squeue, "sacct": self._sacct, "scontrol": self._scontrol, "scancel": self._scancel,
             "srun": self._srun, "sbcast": self._srun, "salloc": self._salloc, "ssh": self._ssh,
@@ -77,7 +77,7 @@ class Programs:
         }  # fmt: skip
 
     def answer(self, asked: Asked, talk: Talk) -> Answer:
-        """Answer for a program."""
+        """Answer a call."""
         try:
             if asked.program in _TELL_VERSION and asked.arguments[:1] in (["-V"], ["--version"]):
                 return self._version(asked)
@@ -91,7 +91,7 @@ class Programs:
                 self.refused.append((f"sbatch {' '.join(asked.arguments)}", " ".join(error.args)))
             return _failed(*(f"{asked.program}: error: {line}" for line in error.args))
         except (InputError, ValueError, KeyError, TypeError) as error:
-            # what nobody has thought of is not passed over: the driver sees a failure, and so does the user
+            # an unexpected error: the driver sees a failure, and the user is told
             why = " ".join(map(str, error.args))
             self.remarks.setdefault(f"a call that a recording does not understand failed: {asked.words} ({why[:100]})")
             return _failed(f"{asked.program}: error: a recording does not understand this call")
@@ -99,8 +99,8 @@ class Programs:
     # ------------------------------------------------------------------ sbatch
 
     def _own_job(self, asked: Asked, talk: Talk) -> Answer:
-        """Take the script that a session's shell runs as a job, if it is a batch script, and give its variables."""
-        is_script = self._is_session and len(asked.lineage) > 2  # a call, the script, the shell
+        """If bash in a session runs a batch script, record it as a job, and return that job's variables."""
+        is_script = self._is_session and len(asked.lineage) > 2  # the call, the script and the shell
         if not is_script or self._queue.own_job_of(asked.lineage):
             return _said("")
         words, folder = asked.lineage[-2].words_and_folder()
@@ -160,7 +160,7 @@ class Programs:
         return answer | ({"awaits": job.number} if "wait" in options else {})
 
     def end(self, number: int, lineage: tuple[Process, ...]) -> None:
-        """End a job, once those that the driver submits beside it are known."""
+        """End a job, once the submissions that the driver makes at the same time are known."""
         self._queue.end(number, lineage)
 
     # ------------------------------------------------------------------ what tells of jobs
@@ -183,7 +183,7 @@ class Programs:
         return _said("".join(f"{row}\n" for row in heading + rows))
 
     def _rows(self, job: Submission) -> list[str]:
-        """Name the rows in which a job is shown: those that wait together are one."""
+        """Return the rows that show a job: one for elements that are pending together."""
         indices = job.value("array")
         if self._queue.state(job) == "PENDING":
             return [f"{job.number}_[{indices}]" if indices else str(job.number)]
@@ -210,7 +210,7 @@ class Programs:
         return re.sub(r"%(?P<right>\.?)-?(?P<width>\d*)(?P<letter>[a-zA-Z])", filled, form)
 
     def _field(self, job: Submission, name: str, row: str = "") -> str:
-        """Give what a column shows of a job."""
+        """Return the text of a job's column."""
         state = self._queue.state(job)
         indices = job.value("array")
         is_waiting = state == "PENDING" and bool(job.value("dependency"))
@@ -362,7 +362,7 @@ class Programs:
     # ------------------------------------------------------------------ what is not answered here
 
     def _version(self, asked: Asked) -> Answer:
-        """Tell the site's version of Slurm, or where it has none a recent one."""
+        """Return the site's version of Slurm; a recent one if none is installed."""
         if which(asked.program, path=self._search):
             return self._really(asked)
         self.remarks.setdefault(
@@ -371,7 +371,7 @@ class Programs:
         return _said(f"slurm {_VERSION}\n")
 
     def _really(self, asked: Asked) -> Answer:
-        """Have the site's own program answer; only such as change nothing are asked."""
+        """Run the site's program, which must be one that changes nothing."""
         words = [word for word in asked.arguments if not word.startswith("-")]
         if asked.program == "sacctmgr" and (not words or words[0].lower() not in {"show", "list"}):
             raise RefusedBySbatchError("a recording only asks the real sacctmgr to show something")
@@ -417,7 +417,7 @@ _NOTHING_RUNS = {
 
 
 def _with_usual(words: dict[str, str | None], environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Add the columns that a user's variables ask of squeue."""
+    """Add the columns that a user's variables ask squeue for."""
     if {"format", "Format", "long"} & words.keys():
         return words
     usual = {"format": environment.get("SQUEUE_FORMAT"), "Format": environment.get("SQUEUE_FORMAT2")}

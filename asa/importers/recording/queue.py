@@ -1,8 +1,8 @@
-"""The jobs of a recording, which nobody runs: what the driver may see of them, and what it has seen.
+"""The jobs of a recording, none of which is run: the states that the driver sees, and which ends it has seen.
 
-A job is pending when the driver first asks about it; when it asks again after a sleep, the job runs, and then it has
-completed. One that waits for others is pending until these have ended. So a driver that polls goes on, and of each
-submission it is known which ends of jobs the driver had seen before.
+A job is pending when the driver first asks about it. If the driver sleeps and asks again, the job runs; at the next
+such time it has completed. A job with dependencies is pending until these have ended. So a driver that polls goes on;
+and for each submission it is known which ends of jobs the driver had seen before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 from .processes import EndOfWait, Process, now_ticks
 from .submissions import FIRST_NUMBER, Submission, WaitsFor, waits_for
 
-_ENDED_AT = 3  # looks
+_ENDED_AT = 3  # number of looks after which a job has ended
 _LOOKS_OF_ONE_THAT_WAITS = 12
 
 
@@ -25,7 +25,7 @@ class RecordedQueue:
 
     def __init__(self, user: str, count_sleeps: Callable[[], int] = lambda: 0, *, first: int = FIRST_NUMBER) -> None:
         self.jobs: list[Submission] = []
-        self.own_jobs: list[Submission] = []  # of drivers in a session, which are batch jobs themselves
+        self.own_jobs: list[Submission] = []  # drivers of a session that are batch jobs themselves
         self.user = user
         self._users = (user, str(os.getuid()), *_name_of_this_user())
         self.next_number = first
@@ -33,17 +33,17 @@ class RecordedQueue:
         self._awaited: dict[int, EndOfWait] = {}
         self._own: dict[Process, int] = {}
         self._count_sleeps = count_sleeps
-        self._slept = 0  # how often, when the driver last asked about jobs
-        self._looks = 0  # how often it has asked since it submitted one
-        self._ends_at_once = 1  # of those that run, at the driver's next look at all jobs
+        self._slept = 0  # number of sleeps when the driver last asked about jobs
+        self._looks = 0  # number of times it has asked since its last submission
+        self._ends_at_once = 1  # how many running jobs end when the driver next asks about all
         self._by_number: dict[int, Submission] = {}
 
     def job(self, number: int) -> Submission | None:
-        """Find a job by its number."""
+        """Return a job by its number."""
         return self._by_number.get(number)
 
     def take(self, job: Submission, lineage: tuple[Process, ...] = ()) -> None:
-        """Take a job that was submitted, by a process of that lineage."""
+        """Add a job that a process with this lineage has submitted."""
         slept = self._count_sleeps()
         known: dict[int, Literal["success", "always"]] = {
             number: "success" for number, end in self._awaited.items() if end.is_known_to(lineage, slept)
@@ -55,7 +55,7 @@ class RecordedQueue:
         self._looks, self._ends_at_once = 0, 1
 
     def take_own(self, job: Submission, lineage: tuple[Process, ...]) -> None:
-        """Take a driver as a job of its own, which nobody sees in the queue, as it runs already."""
+        """Add a driver that is a batch job itself. It is not shown in the queue."""
         self.take(job, lineage)
         self.jobs.remove(job)
         del self._by_number[job.number]
@@ -63,20 +63,20 @@ class RecordedQueue:
         self._own[lineage[-2]] = job.number
 
     def own_job_of(self, lineage: tuple[Process, ...]) -> int:
-        """Give the number of the driver that a call comes from, if that is a job of its own."""
+        """Return the job number of the driver that made a call; 0 if that driver is no job."""
         return next((self._own[one] for one in lineage if one in self._own), 0)
 
     def end(self, number: int, lineage: tuple[Process, ...] = ()) -> None:
-        """End a job for whose end its ``sbatch --wait`` has waited, of that lineage."""
+        """End a job whose ``sbatch --wait`` a process with this lineage has called."""
         self._by_number[number].looks = _ENDED_AT
         self._awaited[number] = EndOfWait(lineage, now_ticks(), self._count_sleeps())
 
     def is_under_way(self, job: Submission) -> bool:
-        """Whether it has begun, or has ended."""
+        """Whether a job has begun."""
         return job.looks >= _ENDED_AT - 1
 
     def look(self, named: Sequence[Submission] = ()) -> None:
-        """Note that the driver asks about jobs, all or some; time has gone on by a step if it has slept since.
+        """Record that the driver asks about jobs, all or some; a step of time passes if it has slept since.
 
         A driver may also wait without sleeping: it asks again and again, and submits nothing.
         """
@@ -88,7 +88,7 @@ class RecordedQueue:
             self._go_on(named)
 
     def _go_on(self, named: Sequence[Submission]) -> None:
-        """Let jobs begin and end.
+        """Begin and end jobs.
 
         If the driver asks about all, one of them ends first, then two, then four. So a driver that keeps the number of
         its jobs in the queue below a bound can go on early, and one that waits for all of them soon sees them end.
@@ -103,7 +103,7 @@ class RecordedQueue:
         self._ends_at_once *= 2 if ending else 1
 
     def _with_those_before(self, jobs: Sequence[Submission]) -> list[Submission]:
-        """Give jobs with those that they wait for, in order."""
+        """Return jobs together with those that they wait for, in order."""
         found: dict[int, Submission] = {}
         left = list(jobs)
         while left:
@@ -132,30 +132,30 @@ class RecordedQueue:
         return other is None or self.has_ended(other) or (part.kind == "after" and other.looks >= _ENDED_AT - 1)
 
     def has_ended(self, job: Submission) -> bool:
-        """Whether it is over."""
+        """Whether a job has ended."""
         return job.is_cancelled or job.looks >= _ENDED_AT
 
     def state(self, job: Submission) -> str:
-        """Name its state as Slurm does."""
+        """Return a job's state as Slurm names it."""
         if job.is_cancelled:
             return "CANCELLED"
         return "COMPLETED" if job.looks >= _ENDED_AT else "RUNNING" if job.looks == _ENDED_AT - 1 else "PENDING"
 
     def see_ended(self, jobs: Iterable[Submission], how: Literal["success", "always"]) -> None:
-        """Note that the driver knows of the end of some: how they ended, or that they are over."""
+        """Record that the driver knows that jobs have ended: that they completed, or only that they are over."""
         for job in jobs:
             if self.has_ended(job) and not job.is_cancelled:
                 before = self._seen_ended.get(job.number)
                 self._seen_ended[job.number] = how if before != "success" else "success"
 
     def awaited_last(self) -> list[Submission]:
-        """Give the jobs that the driver saw end, and after which it submitted nothing."""
+        """Return the jobs whose end the driver saw without submitting anything afterwards."""
         followed = {number for job in self.jobs for number, _ in job.ended}
         seen = self._seen_ended.keys() | self._awaited.keys()
         return [job for job in self.jobs if job.number in seen and job.number not in followed]
 
     def chosen(self, words: Mapping[str, str | None]) -> list[Submission]:
-        """Give the jobs that options of squeue or sacct choose."""
+        """Return the jobs that options of squeue or sacct choose."""
         chosen = list(self.jobs)
         if words.get("jobs"):
             numbers = {int(found) for found in re.findall(r"(\d+)(?:[_.+][\w\[\]-]*)?", words["jobs"] or "")}

@@ -1,7 +1,7 @@
-"""Runs a driver once, with stand-ins for Slurm's programs, and keeps what it submitted; nothing is submitted.
+"""Runs a driver once, with stand-ins for Slurm's programs, and records its submissions. None reaches Slurm.
 
-The driver sees the file system as it is, and what it writes is thrown away (`inside`). The stand-ins ask a
-`Programs` in this process, over a socket, what to answer.
+The driver sees the file system as it is; its writes are discarded (`inside`). The stand-ins ask a `Programs` in this
+process, over a socket, how to answer.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .submissions import FIRST_NUMBER, Submission
 
 _BETWEEN_LOOKS_S: Final = 0.02
 _PATIENCE_S: Final = 10.0
-"""For how long ``sbatch --wait`` waits for a driver that goes on doing something, but submits nothing meanwhile."""
+"""How long ``sbatch --wait`` waits for a driver that is busy but submits nothing."""
 _SLEEPS_WITHOUT_A_CALL: Final = 3
 _MAX_BYTES: Final = 64 << 20
 _MAX_BYTES_OF_A_SCRIPT: Final = 4 << 20
-_LONGEST_FIRST_LINE: Final = 120  # of a script, as older systems have it
+_LONGEST_FIRST_LINE: Final = 120  # maximum length of a script's first line on older systems
 _HERE = Path(__file__).parent
 _FULL_PATH: Final = re.compile(r"(?<![\w./-])/[\w./-]*/(?:sbatch|srun|salloc)\b")
 _SITE_CUSTOMIZE = """\
@@ -59,66 +59,66 @@ try:
 except ImportError:
     sys.modules["sitecustomize"] = own
 """
-"""In a Python that the driver starts: no waiting; then what the site has for each Python."""
+"""Code for each Python that the driver starts: sleeps take no time; then the site's own customization is loaded."""
 
 
 class NoPrivateViewError(InputError):
-    """The system lets a driver have no view of the files of its own."""
+    """The system does not allow a private view of the files for the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftByDriver:
-    """What the driver made in addition to jobs; paths as it knows them."""
+    """What the driver made besides jobs, with paths as the driver sees them."""
 
     new: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
     too_large: tuple[tuple[Path, int], ...] = ()
-    temporary: tuple[Path, ...] = ()  # in folders for such files
-    contents: Mapping[Path, bytes] = field(default_factory=dict)  # of what is new or changed, unless it is a link
+    temporary: tuple[Path, ...] = ()  # paths in temporary folders
+    contents: Mapping[Path, bytes] = field(default_factory=dict)  # contents of new and changed files, without links
     links: Mapping[Path, str] = field(default_factory=dict)
     modes: Mapping[Path, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a driver did."""
+    """The record of a driver's run."""
 
-    commands: tuple[tuple[str, ...], ...]  # one after the other
-    folder: Path  # in which they were started
-    environment: Mapping[str, str]  # that it was started with
+    commands: tuple[tuple[str, ...], ...]  # run one after the other
+    folder: Path  # where they were started
+    environment: Mapping[str, str]  # with which they were started
     jobs: tuple[Submission, ...]
     refused: tuple[tuple[str, str], ...]
     remarks: tuple[str, ...]
     code: int  # its exit code
-    was_ended: bool  # by the limit
-    behind: tuple[str, ...]  # what it had left running, and was ended
+    was_ended: bool  # whether the time limit ended it
+    behind: tuple[str, ...]  # processes that it left running, which were ended
     closed: tuple[str, ...]  # folders where it could not write
-    fixed: tuple[str, ...]  # files of others that it could not change, though its user may
+    fixed: tuple[str, ...]  # other users' files that it could not change although its user may
     made: LeftByDriver
     read: tuple[Path, ...]
     limit_s: float
     is_private: bool
-    script: Path | None  # its file, if that is known
-    script_word: str  # by which the command names it
-    own_number: int = 0  # of its own job, if it is a batch script
-    own_options: tuple[Directive, ...] = ()  # which that asks for
-    own_jobs: tuple[Submission, ...] = ()  # of a session: batch scripts that its shell ran as programs
-    stand_ins: tuple[str, ...] = ()  # folders of the stand-ins, as PATH and PYTHONPATH had them
+    script: Path | None  # the driver's file, if known
+    script_word: str  # the word of the command that names it
+    own_number: int = 0  # job number of the driver, if it is a batch script; 0 if not
+    own_options: tuple[Directive, ...] = ()  # options of that job
+    own_jobs: tuple[Submission, ...] = ()  # for a session: batch scripts that its shell ran as programs
+    stand_ins: tuple[str, ...] = ()  # folders of the stand-ins in PATH and PYTHONPATH
 
     @property
     def words(self) -> str:
-        """Write what was run as in a shell."""
+        """The recorded commands, as a user would type them."""
         return "; ".join(map(shlex.join, self.commands))
 
     @property
     def script_name(self) -> str:
-        """Name it by its script."""
+        """The file name of the driver's script."""
         return self.script.stem if self.script is not None else ""
 
     def without_stand_ins(self, path: str) -> str:
-        """Leave the stand-ins out of a list of folders."""
+        """Return a search path without the stand-ins."""
         return ":".join(folder for folder in path.split(":") if folder not in self.stand_ins)
 
 
@@ -132,13 +132,13 @@ def record(
 ) -> Recording:
     """Run a driver, and record what it submits.
 
-    `commands`: the program and its arguments; or several, which run one after the other.
-    `limit_s`: seconds after which it is ended; what was recorded until then is kept.
-    `is_private`: whether what it writes is thrown away; else it really does what it does, except submit.
-    `has_network`: whether it may reach other machines.
-    `folder`: where it is started; the current one if not given.
-    `is_session`: whether it is a shell in which somebody starts drivers.
-    Raises `InputError`: it cannot be started.
+    `commands`: one or several command lines, run one after the other.
+    `limit_s`: seconds after which the driver is ended. Submissions recorded until then are kept.
+    `is_private`: whether its writes are discarded; else all its actions are real, except submissions.
+    `has_network`: whether the driver may reach other machines.
+    `folder`: where it is started; by default the current one.
+    `is_session`: whether it is an interactive shell in which the user starts drivers.
+    Raises `InputError`: a command cannot be started.
     Raises `NoPrivateViewError`: the system allows no private view; nothing was run.
     """
     try:
@@ -186,7 +186,7 @@ def record(
             (keep / "settings.json").write_text(json.dumps(settings))
             inside = python.bare_command(str(_HERE / "inside.py"), str(keep / "settings.json"))
             with _ignoring_interrupts():
-                subprocess.run(  # noqa: S603 - the user's own command
+                subprocess.run(  # noqa: S603 - the user's command
                     inside, env=environment, stdout=2, check=False
                 )
             ended = _ended(keep, command)
@@ -201,7 +201,7 @@ def record(
 
 
 def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
-    """Say that the driver may do more once jobs have really run: it may have looked for files that were not there."""
+    """Yield a note that the driver may do more once jobs have run: it may have looked for their output files."""
     if names := [job.name for job in queue.awaited_last()]:
         listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         yield (
@@ -211,7 +211,7 @@ def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
 
 
 def _refuse_batch_jobs(commands: Sequence[Sequence[str]], folder: Path) -> None:
-    """Refuse drivers of which one is a batch job itself: only if given alone does such a job become a stage."""
+    """Refuse several drivers if one is a batch job itself: only a single one becomes a stage."""
     for command in commands:
         script, _ = _script_of(command, folder)
         if script is not None and own_options(script):
@@ -220,7 +220,7 @@ def _refuse_batch_jobs(commands: Sequence[Sequence[str]], folder: Path) -> None:
 
 
 def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
-    """Find the file of a driver, the command itself or what it gives to an interpreter; and the word that names it."""
+    """Return the driver's file, which is the command or an interpreter's argument; and the word that names it."""
     if command[0].rpartition("/")[2] in OWN_PROGRAMS:
         return None, ""
     for word in command[:3]:
@@ -233,14 +233,14 @@ def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
 
 
 def _refuse_real_calls(script: Path) -> None:
-    """Refuse a driver that would really submit, where nothing can stand in for a program with its full path."""
+    """Refuse a driver that would really submit, since it calls a program by a full path that has no stand-in."""
     if found := _FULL_PATH.search(read_text(script, errors="replace")):
         hint = "Without --in-place the stand-in is there, too. Or write it without the folder."
         raise InputError(f"calls {found[0]} by its full path: it would really submit", where=str(script), hint=hint)
 
 
 def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
-    """Read how it ended."""
+    """Read how the driver ended."""
     try:
         ended: dict[str, Any] = read_json(read_file(keep / "ended.json"))
     except (OSError, ValueError) as error:
@@ -259,7 +259,7 @@ def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
 
 
 def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
-    """Read what the driver made, before it is thrown away."""
+    """Read what the driver made, before it is removed."""
     contents, links, modes = {}, {}, {}
     for path in map(Path, [*ended["new"], *ended["changed"]]):
         kept = Path(f"{keep}/made{path}")
@@ -289,7 +289,7 @@ def _make_programs(folder: Path, desk: Path, more: Sequence[str]) -> None:
     is_direct = len(python.bare_command()[0].split()) == 1 and len(first) < _LONGEST_FIRST_LINE
     for name in (*OWN_PROGRAMS, *REAL_PROGRAMS, *more):
         if is_direct:
-            # without a shell, since some shells drop variables that hold functions
+            # not by a shell, since some shells drop variables with functions
             text = f"import sys\nsys.path.insert(0, {str(folder.parent)!r})\nfrom stand_in import main\n"
             text += f"sys.exit(main({str(desk)!r}, {name!r}, sys.argv[1:]))\n"
             _write_program(folder / name, text, first.replace(" -I -S", " -IS"))
@@ -304,7 +304,7 @@ def _call(stand_in: Path, desk: Path, name: str) -> str:
 
 
 def _write_own_job(keep: Path, desk: Path) -> None:
-    """Have each script that bash runs ask for its own job's variables, if it is a batch script."""
+    """Have each script that bash runs ask for the variables of its job, if it is a batch script."""
     before = os.environ.get("BASH_ENV", "")
     text = f"[ ! -f {shlex.quote(before)} ] || . {shlex.quote(before)}\n" if before else ""
     call = _call(keep / "stand_in.py", desk, OWN_JOB)
@@ -335,20 +335,20 @@ class _DeskServer(socketserver.ThreadingUnixStreamServer):
 
 
 class _Desk:
-    """Answers the stand-ins, one call after the other; those that wait once the driver does nothing else."""
+    """Answers the stand-ins one after the other; those of ``sbatch --wait`` once the driver does nothing else."""
 
     def __init__(self, answers: Programs, stand_ins: str, count_sleeps: Callable[[], int]) -> None:
         self._answers = answers
         self._stand_ins = stand_ins
         self._count_sleeps = count_sleeps
         self._one_at_a_time = threading.Lock()
-        self._waiting: dict[int, tuple[Process, ...]] = {}  # by the numbers of their jobs
-        self._called_s = time.monotonic()  # when the last call came
-        self._slept = 0  # how often the driver had slept then
+        self._waiting: dict[int, tuple[Process, ...]] = {}  # waiting calls of ``sbatch --wait``: lineage, by job number
+        self._called_s = time.monotonic()  # time of the last call
+        self._slept = 0  # number of the driver's sleeps at that time
         self._ends_at_once = 1
 
     def serve(self, connection: socket.socket, receive: Callable[[], dict[str, Any]]) -> None:
-        """Answer one call."""
+        """Answer a call."""
         number, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         lineage = lineage_of(number, os.getpid())
 
@@ -367,7 +367,7 @@ class _Desk:
                 self._waiting[job] = lineage
         while job in self._waiting:
             time.sleep(_BETWEEN_LOOKS_S)
-            if select.select([connection], [], [], 0)[0]:  # it was ended
+            if select.select([connection], [], [], 0)[0]:  # the stand-in was killed
                 with self._one_at_a_time:
                     self._waiting.pop(job, None)
                 return
@@ -376,9 +376,9 @@ class _Desk:
         send(answer)
 
     def _let_some_end(self, top: int) -> None:
-        """End a job that the driver waits for, if the driver does nothing else; two if it submits nothing after that.
+        """If the driver only waits for jobs, end one of them; two if it submits nothing after that.
 
-        Each further time twice as many. So all that it submits side by side is known before any of it has ended.
+        The number doubles each time. So all jobs that it submits in parallel are known before any of them has ended.
         """
         called_s, waiting = self._called_s, frozenset(lineage[0].number for lineage in self._waiting.copy().values())
         has_slept = self._count_sleeps() - self._slept > _SLEEPS_WITHOUT_A_CALL
@@ -401,7 +401,7 @@ class _Desk:
 
 @contextlib.contextmanager
 def _serving(desk: _Desk, socket_path: Path) -> Iterator[Path]:
-    """Serve the stand-ins."""
+    """Serve the stand-ins, in a thread."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -409,11 +409,11 @@ def _serving(desk: _Desk, socket_path: Path) -> Iterator[Path]:
                 found: dict[str, Any] = read_json(self.rfile.readline() or b"{}")
                 return found
 
-            # a stand-in that was ended
+            # the stand-in was killed
             with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError, IndexError):
                 desk.serve(self.connection, receive)
 
-    # by a number in place of the folder's name, which may be longer than a socket's address
+    # through a descriptor, since the folder's path may be longer than a socket's address
     folder = os.open(socket_path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         made = _DeskServer(f"/proc/self/fd/{folder}/{socket_path.name}", Handler)
@@ -431,7 +431,7 @@ def _serving(desk: _Desk, socket_path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the driver; what was recorded until then is kept."""
+    """Leave Ctrl-C to the driver; submissions recorded until then are kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,9 +1,9 @@
-"""Stands in for a program of Slurm: asks the recorder, over a socket, what to answer.
+"""Stands in for a program of Slurm: asks the recorder, over a socket, how to answer.
 
     python -I -S stand_in.py SOCKET PROGRAM ARGUMENTS...
 
-It has the standard library alone, and starts quickly: drivers call it in loops. Files that the recorder needs
-are read here, where they are as the driver sees them.
+It needs only the standard library and starts quickly, since drivers call it in loops. It reads files that the recorder
+needs, as only the driver's processes see them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def _script(name: str, search: str) -> dict[str, object]:
 def _folder() -> str:
     try:
         return os.getcwd()
-    except OSError:  # it is removed
+    except OSError:  # the current folder was removed
         return os.environ.get("PWD", "/")
 
 
 def main(path: str, program: str, arguments: list[str]) -> int:
-    """Ask, answer what is asked back, and do as it says."""
+    """Ask the recorder, answer its questions, and print its answer."""
     with socket.socket(socket.AF_UNIX) as desk:
         try:
-            folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)  # its name may be too long
+            folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)  # a socket's path may be too long
             desk.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
             os.close(folder)
         except OSError:

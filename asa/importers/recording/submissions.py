@@ -1,4 +1,4 @@
-"""Calls of sbatch as they were recorded: what each was given, and how its options are read."""
+"""Recorded calls of sbatch, and how their options are read."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from asa.importers.scripts import refuse_options
 from asa.requests.directives import Directive, by_name, read_directives, refuse_components, take_options
 
 FIRST_NUMBER = 59_371_801
-"""The number of the first job: high enough that one found in a text is hardly anything else."""
+"""Number of the first job: so high that it hardly occurs in a text by chance."""
 
 
 @dataclass(slots=True)
 class Submission:
-    """A job as sbatch was given it, and what the driver saw of it since."""
+    """A job as sbatch was given it, and what the driver saw of it later."""
 
     number: int
     arguments: tuple[str, ...]
     folder: str
     environment: Mapping[str, str]
-    directives: dict[str, Directive]  # the options by their names; of two the one that counts
-    path: str = ""  # of its script; empty where that came on standard input, or as `--wrap`
+    directives: dict[str, Directive]  # options by name; the one that counts of several
+    path: str = ""  # of its script; empty for a script on standard input or `--wrap`
     text: str = ""
-    rest: tuple[str, ...] = ()  # what the script is called with
+    rest: tuple[str, ...] = ()  # arguments of the script
     ended: tuple[tuple[int, Literal["success", "always"]], ...] = ()
-    """Jobs of which the driver saw the end before: that they completed, or only that they are over."""
-    looks: int = 0  # how often the driver asked about jobs since this one could begin
-    changed: list[str] = field(default_factory=list)  # what the driver changed since, which the workflow does not have
+    """Jobs whose end the driver had seen before: that they completed, or only that they are over."""
+    looks: int = 0  # how often the driver has asked about jobs since this one could begin
+    changed: list[str] = field(default_factory=list)  # later changes by the driver, which the workflow does not have
     is_cancelled: bool = False
     is_held: bool = False
-    submitted_by: int = 0  # number of the driver's own job, in a session
-    is_driver: bool = False  # itself: `arguments` are then its words
+    submitted_by: int = 0  # in a session: number of the job of the driver that submitted it; 0 for none
+    is_driver: bool = False  # whether it is such a driver; `arguments` is then its command line
 
     @property
     def where(self) -> str:
-        """Name it for a person."""
+        """The call as shown to users."""
         given = " ".join(self.arguments)
         if self.is_driver:
             return given
         return f"sbatch {given if len(given) < 60 else given[:57] + '...'}"
 
     def value(self, name: str, default: str = "") -> str:
-        """Give the value of an option."""
+        """Return the value of an option."""
         option = self.directives.get(name)
         return default if option is None or option.value is None else option.value
 
     @property
     def name(self) -> str:
-        """Name it as Slurm does."""
+        """Its name, as Slurm gives it."""
         usual = "wrap" if "wrap" in self.directives else self.path.rpartition("/")[2] or "sbatch"
         return self.value("job-name", usual)
 
 
 class RefusedBySbatchError(Exception):
-    """What sbatch says when it takes no job: its lines."""
+    """A refusal of sbatch: the lines that it prints."""
 
 
 _NO_SCRIPT = (
@@ -69,7 +69,7 @@ _DOS = ("Batch script contains DOS line breaks (\\r\\n)", "instead of expected U
 
 
 def options_of(arguments: list[str]) -> tuple[dict[str, Directive], list[str]]:
-    """Read a command line of sbatch: its options, and the script with its arguments.
+    """Parse a command line of sbatch; return its options, and the script with its arguments.
 
     Raises `RefusedBySbatchError`: sbatch refuses it.
     """
@@ -100,7 +100,7 @@ def check_text(text: str) -> None:
 
 
 def check_options(options: Mapping[str, Directive]) -> None:
-    """Refuse options as sbatch and Slurm do on every site, so that the driver sees it, and goes on as it would."""
+    """Refuse options as sbatch does on every site, so that the driver sees the failure."""
     try:
         refuse_options(options)
     except InputError as error:
@@ -108,7 +108,7 @@ def check_options(options: Mapping[str, Directive]) -> None:
 
 
 def options_in(text: str, file: str) -> dict[str, Directive]:
-    """Read the options in a script; `RefusedBySbatchError` where sbatch does not take them."""
+    """Read the options in a script; raise `RefusedBySbatchError` if sbatch refuses them."""
     try:
         return by_name(read_directives(text, file))
     except InputError as error:
@@ -122,16 +122,16 @@ _KINDS = frozenset({"after", "afterany", "afterok", "afternotok", "aftercorr", "
 
 @dataclass(frozen=True, slots=True)
 class WaitsFor:
-    """One thing that a job waits for."""
+    """One dependency of a job."""
 
-    kind: str  # as `--dependency` has it
+    kind: str  # the kind, as in `--dependency`
     number: int = 0  # of the other job
-    index: str = ""  # in its array
-    minutes: int = 0  # after its beginning
+    index: str = ""  # of an element of that job's array; empty for the whole job
+    minutes: int = 0  # delay after the beginning of that job
 
 
 def waits_for(value: str) -> tuple[list[WaitsFor], bool]:
-    """Read the value of ``--dependency``: for what a job waits, and whether one of these will do.
+    """Parse the value of ``--dependency``: the dependencies of a job, and whether one of them suffices.
 
     Raises `RefusedBySbatchError`: Slurm refuses it.
 

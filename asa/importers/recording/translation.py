@@ -1,4 +1,4 @@
-"""What a driver submitted, as a workflow: a stage for each call of sbatch."""
+"""Makes a workflow of a driver's submissions: a stage for each call of sbatch."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .recorder import Recording
 from .submissions import Submission, WaitsFor, waits_for
 
 FILES: Final = "driver-files"
-"""The stage that puts in place what the driver made."""
+"""Name of the stage that puts the files which the driver made in place."""
 KEPT_FOLDERS: Final = ("scripts", "files", "elsewhere", "instead", "before")
-"""What is kept in the folder next to the workflow file."""
+"""Subfolders of the folder next to the workflow file."""
 _OWN: Final = frozenset(
     ["_", "SHLVL", "PWD", "OLDPWD", "PATH", "PYTHONPATH", "COLUMNS", "LINES", "TERM", "BASH_ENV", "PS1", "PS2"]
 )
-"""Variables that a shell sets and takes away by itself, or that are looked at apart."""
+"""Variables that shells set and remove by themselves, or that are treated separately."""
 _OF_INTERPRETERS: Final = {
-    ("PYENV_HOOK_PATH",): r"PYENV_(?:DIR|HOOK_PATH)|_PYENV_INSTALL_PREFIX",  # a shim tells of a call
+    ("PYENV_HOOK_PATH",): r"PYENV_(?:DIR|HOOK_PATH)|_PYENV_INSTALL_PREFIX",  # set by a shim
     ("RBENV_HOOK_PATH",): r"RBENV_(?:DIR|HOOK_PATH)",
     ("R_SESSION_TMPDIR", "R_HOME"): r"_?R_(?!LIBS$)\w+|EDITOR|PAGER|LN_S|MAKE|SED|TAR",
     ("VENDOR", "MACHTYPE", "HOSTTYPE", "OSTYPE"): (  # csh
         "GROUP|HOST|HOSTTYPE|LOGNAME|MACHTYPE|NLSPATH|OSTYPE|REMOTEHOST|USER|VENDOR"
     ),
     ("MAKELEVEL",): r"MAKE(?:FLAGS|LEVEL|OVERRIDES|FILES|_TERMOUT|_TERMERR)|MFLAGS",
-    ("LC_CTYPE",): "LC_CTYPE",  # Python, where nothing says UTF-8
+    ("LC_CTYPE",): "LC_CTYPE",  # set by Python if no variable asks for UTF-8
 }
-"""Variables that an interpreter sets by itself for all that it starts: by which one knows it, and which these are."""
+"""By the variables that identify an interpreter: a pattern for all variables that it sets for its children."""
 _NUMBER = re.compile(r"(?<!\d)\d{8}(?!\d)")
 _DETOUR = re.compile(r"(?<=/)(?!\.\./)[^/\s'\"]+/\.\./")
 _MAX_BYTES_BEFORE: Final = 1 << 20
@@ -66,19 +66,20 @@ esac
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A workflow, and the files that belong next to its file."""
+    """A workflow, and the files to be kept next to its file."""
 
     imported: Imported
-    files: Mapping[Path, bytes]  # to be written, by their paths below the folder of what was recorded
-    programs: frozenset[Path]  # those of them that are programs
+    files: Mapping[Path, bytes]  # contents, by path below that folder
+    programs: frozenset[Path]  # those of the files that are executable
     links: Mapping[Path, str]
 
 
 def translate(recording: Recording, kept: Path, choices: ImportChoices, *, name: str = "") -> Translated:
-    """Make a workflow of what was recorded.
+    """Make a workflow of a recording.
 
-    `kept`: the folder next to the workflow file in which scripts and files are kept, as a run finds it.
-    Raises `InputError`: nothing was submitted, or something that no workflow can express.
+    `kept`: the folder next to the workflow file in which scripts and files are kept, as a path from a run's work
+    folder.
+    Raises `InputError`: nothing was submitted, or a submission cannot be expressed in a workflow.
     """
     return _Translation(recording, kept).made(choices, name)
 
@@ -92,7 +93,7 @@ _FOR: Final[Mapping[str, _For]] = {
     "afterany": "always",
     "after": "begun",
 }
-"""What a job waits for of another, by Slurm's word; the strictest first in `_STRICT`."""
+"""What a job requires of another job, by the kind of dependency. `_STRICT` has these, the strictest first."""
 
 
 class _Translation:
@@ -105,7 +106,8 @@ class _Translation:
         self._links: dict[Path, str] = {}
         every = sorted((*recording.jobs, *recording.own_jobs), key=lambda job: job.number)
         self._jobs = [job for job in every if not job.is_cancelled]
-        self._first = 1 if recording.own_number else 0  # the driver itself, where that is a batch job
+        # index of the first submission: 1 if the driver itself, a batch job, is stage 0
+        self._first = 1 if recording.own_number else 0
         self._index = {job.number: index for index, job in enumerate(self._jobs, start=self._first)}
         if recording.own_number:
             self._index[recording.own_number] = 0
@@ -114,10 +116,11 @@ class _Translation:
             self._numbers[str(recording.own_number)] = recording.script.name
 
         self._rewritten = dict(_rewritten(recording))
-        self._failures: dict[tuple[int, ...], int] = {}  # by the stages of which one must have failed: the stage for it
+        # by stages of which one must have failed: the stage that runs then
+        self._failures: dict[tuple[int, ...], int] = {}
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
-        """Make it."""
+        """Make the workflow."""
         self._tell_of_the_driver()
         if all(job.is_driver for job in self._jobs):
             raise InputError(self._why_nothing(), where=self._recording.words, hint=self._hint())
@@ -204,7 +207,7 @@ class _Translation:
         return "What it printed may say why: it may need arguments, files, or answers to questions."
 
     def _tell_of(self, job: Submission) -> None:
-        """Say what a stage will not have as the job would."""
+        """Note differences between a stage and the job that was recorded."""
         places = {
             "its arguments": " ".join(job.rest),
             "its script": job.text,
@@ -236,7 +239,7 @@ class _Translation:
                 self._notes.add(f"{word} stands behind the script: it is an argument, no option of sbatch", job.where)
 
     def _refuse_bytes(self, job: Submission) -> None:
-        """Refuse what is no text, as a workflow file is."""
+        """Refuse bytes that are not UTF-8, which a workflow file cannot contain."""
         for what, text in {
             "an argument": " ".join(job.arguments), "its folder": job.folder, "the name of its script": job.path,
             **{f"--{name}": job.value(name) for name in job.directives},
@@ -252,7 +255,7 @@ class _Translation:
     # ------------------------------------------------------------------ what waits for what
 
     def _befores(self, place: int, job: Submission) -> dict[int, _For]:
-        """Say for which others a job waits, and for what of each."""
+        """Return the stages that a job follows, each with what it requires of it."""
         found: dict[int, _For] = {}
         failed: dict[int, None] = {}
         parts, any_will_do = waits_for(job.value("dependency"))
@@ -280,7 +283,7 @@ class _Translation:
     def _of_failures(
         self, failed: tuple[int, ...], others: Mapping[int, _For], *, any_will_do: bool
     ) -> dict[int, _For]:
-        """Say of which failures a job waits: by `when`, or where that does not do, by stages of their own."""
+        """Return the dependencies on failures: by `when`, or else on added stages that run after a failure."""
         is_one = len(failed) < 2 or any_will_do
         is_apart = others.keys().isdisjoint(failed) and set(others.values()) <= {"always", "begun"}
         if is_one and is_apart and not (any_will_do and others):
@@ -313,7 +316,7 @@ class _Translation:
         return self._jobs[self._index[number] - self._first]
 
     def _before(self, part: WaitsFor, job: Submission) -> int | None:
-        """Find the stage of a job that another waits for; None if it is none of these."""
+        """Return the index of the stage of a job that another waits for; None if it has no stage."""
         if part.kind in {"expand", "afterburstbuffer"}:
             raise InputError(f"waits by `{part.kind}`", where=job.where, hint="A stage cannot: leave it out.")
         before = self._index.get(part.number)
@@ -325,14 +328,14 @@ class _Translation:
         return before
 
     def _more(self, one: _For | None, part: WaitsFor, job: Submission) -> _For:
-        """Say for what a job waits of another, if it waits by a further dependency; the strictest of several."""
+        """Return what a job requires of another after a further dependency on it: the strictest of all."""
         other = _FOR[part.kind]
         if one is not None and one != other and "begun" in {one, other}:
             self._notes.add("of several dependencies on one job only the strictest is kept", job.where)
         return other if one is None or _STRICT.index(one) > _STRICT.index(other) else one
 
     def _reduced(self, befores: Mapping[int, Mapping[int, _For]]) -> dict[int, dict[int, _For]]:
-        """Leave out those that others imply, where the driver only saw them end."""
+        """Leave out dependencies that others imply, if they exist only because the driver saw a job end."""
         if not any(job.ended for job in self._jobs):
             return {place: dict(some) for place, some in befores.items()}
         names = {str(place): tuple(map(str, some)) for place, some in befores.items()}
@@ -351,7 +354,7 @@ class _Translation:
         }
 
     def _with_failures(self, imported: Imported) -> Imported:
-        """Have stages that only represent the failure of others take no job."""
+        """Make the stages that only represent a failure local, so that they submit no job."""
         count = len(self._failures)
         if not count:
             return imported
@@ -381,7 +384,7 @@ class _Translation:
         path = None if "wrap" in options else self._path(job)
         first = self._beyond_variables(job)
         if first or (path is not None and not _is_text(job.text) and not job.rest):
-            # a workflow file names only scripts that are text; as a command it may be any
+            # a workflow file can contain only scripts that are text; other scripts are run by a command
             words = ["/bin/sh", "-c", job.value("wrap")]
             if path is not None:
                 words = [*(job.text.partition("\n")[0].removeprefix("#!").split() or ["/bin/sh"])]
@@ -393,7 +396,7 @@ class _Translation:
         return Script(path, job.text, options, job.where, None, job.rest, (), environment=tuple(environment))
 
     def _environment(self, job: Submission) -> list[tuple[str, str]]:
-        """Give the variables that the driver had set when it submitted a job."""
+        """Return the variables that the driver had set when it submitted a job."""
         found = []
         before = self._recording.environment
         is_of_interpreter = _of_interpreters(
@@ -412,13 +415,13 @@ class _Translation:
             folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
             folders = _without_shim(folders, at_first, job.environment)
             if folders and folders != at_first:
-                # `lib:$PYTHONPATH` of one that is empty has the current folder at its end
+                # if PYTHONPATH was empty, `lib:$PYTHONPATH` ends with an empty entry: the current folder
                 is_open = not at_first and job.environment[key].rpartition(":")[2] in self._recording.stand_ins
                 found.append((key, f"{folders}:" if is_open else folders))
-        return sorted(found)  # in the same order whatever started sbatch
+        return sorted(found)  # in an order that does not depend on how sbatch was started
 
     def _beyond_variables(self, job: Submission) -> list[str]:
-        """Give the command that a job begins with for what no key says: functions of bash, variables taken away."""
+        """Return a command to begin the job with, for what no key can express: bash functions and unset variables."""
         before = self._recording.environment
         if "ALL" not in job.value("export", "ALL").split(","):
             return []
@@ -432,7 +435,7 @@ class _Translation:
                 self._notes.add(f"the driver exports the function {name}, which {why}: it is left out", job.where)
             else:
                 functions.append(f"{key}={value}")
-        # those of Slurm are the job's own by then; a name that is no variable's is dropped by shells themselves
+        # Slurm's variables are replaced by the job's own; names that are no identifiers are dropped by shells
         gone = sorted(
             key for key in before.keys() - job.environment.keys() - _OWN
             if key.isidentifier() and not key.startswith(("SLURM_", "SBATCH_", "SRUN_", "ASA_"))
@@ -440,11 +443,11 @@ class _Translation:
         return ["env", *(f"--unset={key}" for key in gone), *functions] if gone or functions else []
 
     def _folders(self, path: str) -> str:
-        """Give a list of folders without the stand-ins, each once: a shell that begins often adds some again."""
+        """Return a search path without the stand-ins and duplicates, which shells often add as they start."""
         return ":".join(dict.fromkeys(self._recording.without_stand_ins(path).split(":")))
 
     def _path(self, job: Submission) -> Path:
-        """Say where a stage finds a script: where it was, or if the driver made it, in the folder of what is kept."""
+        """Return where a stage finds a script: its own path, or a copy in the kept folder if the driver made it."""
         path = Path(job.path) if job.path else None
         recording = self._recording
         text = job.text.encode(errors="surrogateescape")
@@ -455,7 +458,7 @@ class _Translation:
         return self._kept / self._keep_script(job, text)
 
     def _keep(self, path: Path) -> Path:
-        """Keep a file that the driver made; say where, below the folder of what is kept."""
+        """Keep a file that the driver made; return its path below the kept folder."""
         at = self._at(path)
         if path in self._recording.made.links:
             self._links[at] = self._recording.made.links[path]
@@ -480,7 +483,7 @@ class _Translation:
         return at
 
     def _driver_itself(self) -> Script:
-        """Make the driver, a batch job, the first stage."""
+        """Return the driver, a batch job itself, as the first stage."""
         recording = self._recording
         script = recording.script
         assert script is not None
@@ -492,7 +495,7 @@ class _Translation:
         return self._without_submitting(by_name(recording.own_options), text, at, words, str(script))
 
     def _driver_of_a_session(self, job: Submission) -> Script:
-        """Make a driver, a batch job, the stage that those follow which it submits."""
+        """Return a driver of a session, a batch job itself, as the stage before those that it submits."""
         if "array" in job.directives:
             hint = "Take the option out of a copy that you record, or run what one element does."
             raise InputError("submits jobs in each element of an array", where=job.path, hint=hint)
@@ -508,7 +511,7 @@ class _Translation:
     def _without_submitting(
         self, options: dict[str, Directive], text: str, at: Path, words: Sequence[str], where: str
     ) -> Script:
-        """Have a driver run with programs that submit nothing: what it submits are stages already."""
+        """Return a driver that runs with programs which submit nothing, since its submissions are stages."""
         for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
             self._files[Path("instead", program)] = _NOT_RUN.encode()
             self._programs.add(Path("instead", program))
@@ -522,7 +525,7 @@ class _Translation:
     # ------------------------------------------------------------------ what the driver made
 
     def _folders_made(self) -> list[str]:
-        """Give the folders that a run is to make, and tell of names that it cannot know or say."""
+        """Return the folders that a run is to make. Note names with job numbers, and names that are not UTF-8."""
         made, folder = self._recording.made, self._recording.folder
         for path in (*made.new, *made.folders):
             if numbers := self._numbers_in(_shown(path, folder)):
@@ -534,7 +537,7 @@ class _Translation:
         return [name for name in folders if _is_text(name)]
 
     def _checks(self) -> list[str]:
-        """Keep what files were that the driver writes anew; have a run refuse those that are another by then."""
+        """Keep the earlier content of rewritten files; return commands that refuse those that have changed since."""
         checks = []
         folder = self._recording.folder
         for path, content in self._rewritten.items():
@@ -547,7 +550,7 @@ class _Translation:
         return [f"{_AS_RECORDED}\n{checks[0]}", *checks[1:]] if checks else []
 
     def _with_files(self, imported: Imported) -> Imported:
-        """Add a stage that puts what the driver made in its place, over what is there, as the driver would."""
+        """Add a stage that puts the files which the driver made in place, overwriting existing ones."""
         recording = self._recording
         if not recording.is_private:
             return imported
@@ -583,10 +586,10 @@ class _Translation:
 
 
 def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
-    """Give the files that the driver wrote anew, such as lists or settings of a run, with their content before that.
+    """Yield the files that the driver rewrote, such as lists or settings of a run, with their earlier content.
 
-    Files to which it only appended, such as logs, and scripts that it submitted are left out: a run that put these back
-    would undo what was added since.
+    Files to which it only appended, such as logs, and scripts that it submitted are left out: putting these back in a
+    run would undo later additions.
     """
     made = recording.made
     scripts = {Path(job.path) for job in recording.jobs if job.path}
@@ -600,12 +603,12 @@ def _rewritten(recording: Recording) -> Iterator[tuple[Path, bytes]]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it has no bytes that are no UTF-8."""
+    """Whether all bytes of a text are UTF-8."""
     return value.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in value)
 
 
 def _without_detours(text: str) -> str:
-    """Write paths in a text without ``FOLDER/..`` in them.
+    """Resolve ``FOLDER/..`` in the paths of a text.
 
     Examples
     --------
@@ -619,7 +622,7 @@ def _without_detours(text: str) -> str:
 
 
 def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
-    """Say which of the new or changed variables an interpreter has set by itself.
+    """Return a function: whether an interpreter set a variable by itself. `new`: the new or changed variables.
 
     Examples
     --------
@@ -633,9 +636,9 @@ def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
 
 
 def _without_shim(path: str, before: str, environment: Mapping[str, str]) -> str:
-    """Leave out folders that a language's shim, such as pyenv's, puts before the others for what it starts.
+    """Leave out folders that the shim of a language, such as pyenv's, puts first in the search path.
 
-    A job calls the shim again, which finds the same version by its variable.
+    A job calls the shim again. That finds the same version, as it is in a variable.
 
     Examples
     --------
@@ -665,7 +668,7 @@ def _printable(text: str) -> str:
 
 
 def _of_a_failure(scripts: Sequence[Script]) -> Script:
-    """Make a script that runs once one of several others has failed."""
+    """Return a script to run after one of several others has failed."""
     stems = [one.path.stem if one.path is not None else "wrap" for one in scripts]
     names = [text_of(one.directives, "job-name") or stem for one, stem in zip(scripts, stems, strict=True)]
     where = scripts[0].where
@@ -674,7 +677,7 @@ def _of_a_failure(scripts: Sequence[Script]) -> Script:
 
 
 def _following(script: Script, befores: Mapping[int, _For], *, any_will_do: bool, delay_s: float) -> Script:
-    """Have a script follow others, and say what each of them must have done."""
+    """Return a script that follows others, with what it requires of each."""
     whats = set(befores.values())
     when: When = "always" if whats == {"always"} else "failed" if "failed" in whats else "success"
     if any_will_do and len(befores) > 1 and when != "failed":
@@ -700,7 +703,7 @@ def _reads(path: Path, max_bytes: int = -1) -> bytes | None:
 
 
 def _deepest(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Give the folders that have none of the others in them."""
+    """Yield the folders that contain none of the others."""
     above = {parent for path in paths for parent in path.parents}
     return (path for path in paths if path not in above)
 
