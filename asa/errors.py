@@ -97,7 +97,7 @@ class InputError(AsaError):
 
 
 class UnknownNameError(InputError):
-    """No workflow, system, strategy or backend goes by that name."""
+    """No workflow, system, strategy, backend or setting goes by that name."""
 
 
 class MissingExtraError(InputError):

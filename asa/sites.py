@@ -283,7 +283,8 @@ def open_facility(
     Parameters
     ----------
     backend
-        Its name in ``asa.backends``; the site file's if not given.
+        Its name in ``asa.backends``, or how the names of several begin, as ``slurm``: then the one that takes the
+        settings; the site file's if not given.
     site
         Name or path of a site file.
     settings
@@ -309,7 +310,9 @@ def open_facility(
     name = backend or (file.backend if file else "")
     if file and not name:
         raise InputError("does not say which backend it is for", where=str(file.path), hint=_known_backends())
-    if file and file.backend and file.backend != name:
+    if members := _family(name):
+        name, why = _member(members, file, {**(file.settings if file else {}), **given})
+    if file and file.backend and name not in (file.backend, *_family(file.backend)):
         raise InputError(
             f"is for backend {file.backend!r}, not {name!r}", where=str(file.path), hint="Name one of the two alone."
         )
@@ -413,6 +416,36 @@ def _found_here() -> tuple[str | None, str | None, str]:
     return _LOCAL, None, "there is no site file, and no batch system's commands are on this computer"
 
 
+def _family(name: str) -> list[str]:
+    """Name the backends to the same batch system, of which a user names the system alone: `slurm` for `slurm-cli`."""
+    every = plugins.names(_GROUP) if name else []
+    return [] if name in every else [one for one in every if one.startswith(f"{name}-") and _is_facility(_loaded(one))]
+
+
+def _member(members: list[str], file: SiteFile | None, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Choose among backends to one batch system, and say why: the site file's, or what can be made of the settings."""
+    if file and file.backend in members:
+        return file.backend, f"{file.path} is for it"
+    fits = {name: _fit(_loaded(name), settings) for name in members}
+    fitting = [name for name in members if fits[name] == max(fits.values())]
+    for name in fitting:
+        if why := getattr(_loaded(name), "found_here", str)():
+            return name, str(why)
+    return fitting[0], f"{', '.join(name for name in members if name != fitting[0])} would take other options"
+
+
+def _fit(made: Any, settings: Mapping[str, Any]) -> int:
+    """Rate how settings fit a backend: 2 if it can be made of them, 1 if it takes others or more, 0 if it lacks one."""
+    try:
+        _check_names(made, settings)
+        made(**settings)
+    except UnknownNameError:
+        return 0
+    except (InputError, TypeError):  # a value that does not suit it; one that is missing
+        return 1
+    return 2
+
+
 def _loaded(name: str) -> Any:
     return plugins.load(_GROUP, name)
 
@@ -451,7 +484,8 @@ def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
     for key in settings:
         if key not in parameters:
             guess = near(key, parameters)
-            raise InputError(f"there is no setting {key!r}", where=key, hint=f"{guess}Known: {', '.join(parameters)}.")
+            hint = f"{guess}Known: {', '.join(parameters)}."
+            raise UnknownNameError(f"there is no setting {key!r}", where=key, hint=hint)
 
 
 def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:

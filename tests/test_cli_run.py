@@ -470,6 +470,22 @@ def test_logs_show_what_a_stage_wrote(place):
     assert "there is no stage 'x'" in place.asa("logs", "x", code=2).stderr
 
 
+def test_a_stage_and_a_run_are_named_in_either_order(place):
+    """By `explain` and `logs`; a word alone is a stage, or else a run."""
+    for name in ("old", "new"):
+        place.asa("run", place.flow(("a", "", f"echo {name}"), ("b", "a", "true")), "--name", name, *place.on)
+    assert place.asa("logs", "a").stdout == "new\n"
+    for words in (["a", "old"], ["old", "a"], ["a", "--run", "old"]):
+        assert place.asa("logs", *words).stdout == "old\n"
+        assert place.asa("explain", *words).stdout.startswith("old-")
+    assert place.asa("explain", "old").stdout.startswith("old-")
+    assert "Name one of its stages: a, b." in place.asa("logs", "old", code=2).stderr
+    assert "there is no stage 'c'" in place.asa("logs", "old", "c", code=2).stderr
+    assert "there is no stage 'c'" in place.asa("logs", "c", "old", code=2).stderr
+    assert "there is no run 'older'" in place.asa("logs", "a", "older", code=2).stderr
+    assert "the run is named twice" in place.asa("explain", "a", "old", "--run", "new", code=2).stderr
+
+
 @pytest.mark.parametrize("keys", ["", 'stdout = "o"'])
 def test_after_a_failure_logs_show_what_was_written(place, keys):
     """The errors, where there is nothing else; and the last lines of both kinds, wherever the errors are."""

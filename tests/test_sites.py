@@ -236,6 +236,32 @@ def saved(site, settings=None, observed=OBSERVED, found=FOUND):
     return save_site(site, backend="club", settings=settings or {}, observed=observed, found=found)
 
 
+def test_a_batch_system_with_several_backends_is_named_alone(folder, monkeypatch):
+    """Its settings choose among them, then what is found here; a site file's own is the site's."""
+    made = {"guild-wire": Club, "guild-door": OtherClub, "club": Club}
+    monkeypatch.setattr(plugins, "names", lambda _group: list(made))
+    monkeypatch.setattr(plugins, "load", lambda _group, name: made[name])
+    assert open_facility("guild", None, {"url": "there"}).backend == "guild-wire"
+    opened = open_facility("guild", None, {})  # no address: the other one needs none
+    assert (opened.backend, opened.why) == ("guild-door", "guild-wire would take other options")
+    monkeypatch.setattr(OtherClub, "door", "its door is open")
+    assert open_facility("guild").why == "its door is open"
+    with pytest.raises(InputError, match="is no duration"):  # of the one that knows these names
+        open_facility("guild", None, {"url": "there", "poll": "never"})
+    write(folder, text='backend = "guild-wire"\nurl = "file"\n')
+    assert open_facility("guild", "home").backend == "guild-wire"
+    write(folder, text='backend = "guild"\nurl = "file"\n')
+    assert open_facility(None, "home").backend == "guild-wire"
+    assert open_facility("club", None, {"url": "x"}).why == ""
+
+
+def test_slurm_is_reached_by_its_commands_or_at_an_address(monkeypatch):
+    monkeypatch.undo()  # the installed backends
+    assert open_facility("slurm", None, {"url": "http://localhost:6820"}).backend == "slurm-rest"
+    assert open_facility("slurm", None, {"prefix": "ssh login"}).backend == "slurm-cli"
+    assert open_facility("slurm").backend == "slurm-cli"
+
+
 def test_a_new_file_says_what_was_set_and_found(folder):
     path = saved("new", {"url": "here", "environment": {"A": 'b"\n', "C D": "1"}, "words": ["x", "y"]})
     assert path == folder / "new.toml"

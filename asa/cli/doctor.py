@@ -32,7 +32,8 @@ BackendOption = Annotated[
     str | None,
     typer.Option(
         "--backend",
-        help="What to connect to: local, slurm-cli, slurm-rest, or another that `asa list` shows.",
+        help="What to connect to: local, slurm (slurm-rest with --option url=..., else slurm-cli), or another that "
+        "`asa list` shows.",
         autocompletion=complete_backends,
         show_default=False,
     ),

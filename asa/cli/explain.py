@@ -14,18 +14,17 @@ from asa.cli.kinds.base import duration
 from asa.cli.logs import RunOption, last_words
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
+    OrRunArgument,
     RunsOption,
     advice_on,
     command,
     complete_stages,
     facility_of,
     latest_job,
-    open_run,
+    open_named,
     print_document,
-    read_state,
     remedy_on,
     retry_command,
-    stage_of,
 )
 from asa.cli.screen import clock, cores
 from asa.cli.shapes import about_shapes
@@ -54,6 +53,7 @@ def explain(
             autocompletion=complete_stages,
         ),
     ] = "",
+    of_run: OrRunArgument = "",
     run: RunOption = "",
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
@@ -66,9 +66,7 @@ def explain(
     """
     from asa.cli.standing import standing_of
 
-    folder = open_run(runs, run)
-    state, _ = read_state(folder)
-    stage_of_or_all(state, stage)
+    folder, state, stage = open_named(runs, stage, of_run, run)
     standing = standing_of(folder, time.time())
     chosen = [s for s in standing.stages if (s.stage == stage if stage else s.state != "done")]
     about_run = list(_of_run(folder, standing))
@@ -119,11 +117,6 @@ def _print(console: Console, line: str, indent: int) -> None:
         line, width, initial_indent=left, subsequent_indent=left, break_long_words=False, break_on_hyphens=False
     )
     console.print(Text(filled or left), soft_wrap=True)
-
-
-def stage_of_or_all(state: RunState, stage: str) -> str:
-    """Check a stage's name, if one is given."""
-    return stage_of(state, stage) if stage else ""
 
 
 # ---------------------------------------------------------------------- the run

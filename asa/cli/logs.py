@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.runs import (
+    OrRunArgument,
     RunsOption,
     command,
     complete_runs,
     complete_stages,
     has_begun_in,
     latest_job,
-    open_run,
+    open_named,
     print_document,
     read_state,
-    stage_of,
 )
 from asa.cli.terminal import write_bytes
 from asa.core.files import in_words, open_file
@@ -57,6 +57,7 @@ RunOption = Annotated[
 
 def logs(
     stage: Annotated[str, typer.Argument(help="The stage.", autocompletion=complete_stages)],
+    of_run: OrRunArgument = "",
     run: RunOption = "",
     errors: Annotated[bool, typer.Option("--err", help="Show its standard error.")] = False,
     follow: Annotated[
@@ -94,9 +95,7 @@ def logs(
     """
     from asa.cli.kinds import check_unit
 
-    folder = open_run(runs, run)
-    state, _ = read_state(folder)
-    stage_of(state, stage)
+    folder, state, stage = open_named(runs, stage, of_run, run, needs_stage=True)
     if unit is not None:
         check_unit(state, stage, unit)
     is_together = _prints_together(state.workflow.stages[stage])

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _STRATEGY = "asa-plan"
 _OFFLINE = "slurm-cli"
+_MAY_BE_OFFLINE = {None, "slurm", _OFFLINE}
 _BY_RULE = {  # by whether age accrues
     True: "asks for each stage before its turn, with a dependency",
     False: "asks for each stage before its turn where that pays, without a dependency",
@@ -238,7 +239,7 @@ def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str
     for option, is_given in (("--scripts", scripts), ("--offline", offline)):
         if is_given and not dry_run:
             raise InputError("needs --dry-run", where=option, hint="Give both, or neither.")
-    if offline and backend not in {None, _OFFLINE}:
+    if offline and backend not in _MAY_BE_OFFLINE:
         raise InputError(f"goes with {_OFFLINE}", where="--offline", hint=f"Take --backend {_OFFLINE}.")
 
 

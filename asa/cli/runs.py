@@ -52,6 +52,15 @@ RunsOption = Annotated[
         metavar="DIR",
     ),
 ]
+OrRunArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The run, as --run has it; run and stage may be in either order.",
+        show_default=False,
+        metavar="[RUN]",
+        autocompletion=complete_runs,
+    ),
+]
 RunArgument = Annotated[
     str,
     typer.Argument(
@@ -89,6 +98,37 @@ def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolde
     else:
         safe.look_at(folder.path)
     return folder
+
+
+def open_named(
+    runs: Path | None, first: str, second: str, option: str, *, needs_stage: bool = False
+) -> tuple[RunFolder, RunState, str]:
+    """Find a run and a stage of it by two words in either order, of which each may be missing.
+
+    `option` is the run that `--run` names. A word alone is a stage of that run, or of the latest; else it is a run.
+    Returns the run's folder, its state, and the stage, which is empty if none is named.
+    Raises `InputError`: there is no such run, or it has no such stage.
+    """
+    if second and option:
+        raise InputError("the run is named twice", where=f"--run {option}", hint=f"Leave --run out, or {second!r}.")
+    try:
+        folder = open_run(runs, second or option)
+        state, _ = read_state(folder)
+        return folder, state, stage_of(state, first) if first else ""
+    except InputError:
+        if not first or option:
+            raise
+        try:
+            folder = open_run(runs, first)
+        except InputError:
+            folder = None
+        if folder is None:  # neither way round: what was wrong with the usual one
+            raise
+    state, _ = read_state(folder)
+    if needs_stage and not second:
+        hint = f"Name one of its stages: {', '.join(state.workflow.order)}."
+        raise InputError("is a run, of which no stage is named", where=folder.path.name, hint=hint)
+    return folder, state, stage_of(state, second) if second else ""
 
 
 def check_not_hosted(folder: RunFolder) -> None:

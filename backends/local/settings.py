@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asa.errors import InputError
+from asa.errors import InputError, UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def checked(given: Mapping[str, Any]) -> LocalSettings:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise InputError(f"there is no setting {key!r}", where=key, hint=f"{hint}Known: {', '.join(known)}.")
+            raise UnknownNameError(f"there is no setting {key!r}", where=key, hint=f"{hint}Known: {', '.join(known)}.")
     return LocalSettings(
         cores=_cores(given.get("cores", 0)),
         spool=_folder(given.get("spool", "")),

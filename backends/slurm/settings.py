@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from asa.core import words
-from asa.errors import InputError
+from asa.errors import InputError, UnknownNameError
 from asa.units import parse_duration
 
 from .resizing import ResizingSettings
@@ -275,4 +275,4 @@ def _unknown(key: str, known: list[str]) -> InputError:
         close = difflib.get_close_matches(key, known, n=1)
         hint = f"Did you mean {close[0]!r}? " if close else ""
         hint += f"Known: {', '.join(known)}."
-    return InputError(f"there is no setting {key!r}", where=key, hint=hint)
+    return UnknownNameError(f"there is no setting {key!r}", where=key, hint=hint)
