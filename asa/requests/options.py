@@ -31,130 +31,138 @@ _MARKS: Final[Mapping[str, str]] = {
     "asa": "asa decides it itself, or it means nothing to a run",
     "job": "is of a single job: the variable by which it could be asked for too is for no job of a run",
     "switch": "its variable sets it or does not, by its value",
+    "number": "its value is one whole number",
 }
 
+_OLD_API: Final = 38  # of 22.05
+
 # Its name and letter; whether it takes a value; the variable by which it can be asked for, too (+: its name after
-# SBATCH_); its marks; and what to do in place of writing it among a stage's options, where it is refused there.
+# SBATCH_); its key for slurmrestd (+: its name with _), @N: since API v0.0.N, after / the key of v0.0.38 if that is
+# another; its marks; and what to do in place of writing it among a stage's options, where it is refused there.
 _TABLE: Final = """\
-account              A =   +            target alike | Use the stage's key `account`.
-acctg-freq           - =   +            alike
-array                a =   ARRAY_INX    spreading key job | Use the stage's key `tasks`, with one command for each \
-element.
-batch                - =   +
-bb                   - =   BURST_BUFFER counted
-bbf                  - =   -            counted
-begin                b =   -            asa | asa decides when a job may begin.
-chdir                D =   -            key | Write `cd` into the command, or start asa in that folder.
-cluster-constraint   - =   +            alike
-clusters             M =   +            target asa job | Name the cluster in the site file.
-comment              - =   -            asa | asa finds its jobs again by their comment.
-consolidate-segments - -   +            switch
-constraint           C =   +            alike
-container            - =   +
-container-id         - =   +
-container-type       - =   +
-context              - =   -
-contiguous           - -   -
-core-spec            S =   +            widening
-cores-per-socket     - =   -
-cpu-freq             - =   CPU_FREQ_REQ alike
-cpus-per-gpu         - =   +            size widening spreading step
-cpus-per-task        c =   -            size step | Use the stage's key `cpus_per_task`.
-deadline             - =   -            alike
-delay-boot           - =   +            alike
-dependency           d =   -            asa | Use the stage's key `after`.
-distribution         m =   +
-error                e =   +            key job | Use the stage's key `stderr`.
-exclude              x =   -            alike
-exclusive            - [=] +            widening counted
-export               - =   +            key job | Use the stage's key `environment`.
-export-file          - =   -            asa | Use the stage's key `environment`.
-external             - -   - | A job whose processes come from elsewhere runs no command.
-extra                - =   -
-extra-node-info      B =   -
-get-user-env         - [=] +            asa job | Use the stage's key `environment`.
-gid                  - =   -            asa | asa submits as the user who runs it.
-gpu-bind             - =   +
-gpu-freq             - =   +
-gpus                 G =   +            size spreading counted placing step | Use the stage's key `gpus`; for a type \
-of GPU, an option such as --gres=gpu:a100:2.
-gpus-per-node        - =   +            size counted step
-gpus-per-socket      - =   +            counted step
-gpus-per-task        - =   +            size spreading counted step
-gres                 - =   +            size counted
-gres-flags           - =   +            counted
-hint                 - =   +            widening alike
-hold                 H -   -            asa | asa decides when a job may begin.
-ignore-pbs           - -   +            asa job switch
-input                i =   +            asa job | Write `<file` into the command.
-job-name             J =   +            key job | asa finds its jobs again by their names.
-kill-on-invalid-dep  - =   -            asa | asa cancels such jobs itself.
-licenses             L =   -            counted summed target alike
-mail-type            - =   -            alike added
-mail-user            - =   -            alike
-mcs-label            - =   -            alike
-mem                  - =   MEM_PER_NODE size memory | Use the stage's key `memory`.
-mem-bind             - =   +
-mem-per-cpu          - =   +            size memory | Use the stage's key `memory`, for the whole stage.
-mem-per-gpu          - =   +            size memory step
-mem-update           - =   -
-mincpus              - =   -            size widening spreading
-network              - =   +
-nice                 - [=] -            alike
-no-kill              k [=] +
-no-requeue           - -   +            alike job switch
-nodefile             F =   -            placing
-nodelist             w =   -            alike placing
-nodes                N =   -            size | Use the stage's key `nodes`.
-ntasks               n =   -            size spreading | Use the stage's key `cores`: there is a task for every \
-`cpus_per_task` of them.
-ntasks-per-core      - =   -            widening step
-ntasks-per-gpu       - =   -            size spreading placing
-ntasks-per-node      - =   -            size step
-ntasks-per-socket    - =   -            step
-ntasks-per-tres      - =   -
-oom-kill-step        - [=] -
-open-mode            - =   +
-output               o =   +            key job | Use the stage's key `stdout`.
-overcommit           O -   +            widening spreading switch
-oversubscribe        s -   -
-parsable             - -   -            asa | Leave it out.
-partition            p =   +            target key | Use the stage's key `partition`.
-power                - =   +            alike
-prefer               - =   -            alike
-priority             - =   -            alike
-profile              - =   +            alike
-propagate            - [=] -            alike
-qos                  q =   +            target alike
-quiet                Q -   -            asa | Leave it out.
-reboot               - -   -            alike
-requeue              - [=] +            alike switch
-reservation          - =   +            target alike placing
-resources            - =   -
-resv-ports           - [=] -
-segment              - =   SEGMENT_SIZE
-signal               - =   +            alike
-sockets-per-node     - =   -
-spread-job           - -   +            switch
-spread-segments      - -   +            switch
-stepmgr              - -   -
-switches             - =   REQ_SWITCH
-test-only            - -   -            asa | Use `asa run --dry-run`.
-thread-spec          - =   +            widening
-threads-per-core     - =   +            widening alike step
-time                 t =   TIMELIMIT    key job | Use the stage's key `walltime`.
-time-min             - =   -            asa | asa must know how long a job may run: use the stage's key `walltime`.
-tmp                  - =   -
-tres-bind            - =   +            counted
-tres-per-task        - =   +            size spreading counted
-uid                  - =   -            asa | asa submits as the user who runs it.
-use-min-nodes        - -   +            switch
-verbose              v -   -            asa | Leave it out.
-wait                 W -   +            asa job switch | asa waits itself.
-wait-all-nodes       - =   +
-wckey                - =   +            alike
-wrap                 - =   -            key | Use the stage's key `command`.
-x11                  - [=] -
+account              A =   +            +                         target alike | Use the stage's key `account`.
+acctg-freq           - =   +            -                         alike
+array                a =   ARRAY_INX    +                         spreading key job | Use the stage's key `tasks`, \
+with one command for each element.
+batch                - =   +            -
+bb                   - =   BURST_BUFFER burst_buffer              counted
+bbf                  - =   -            -                         counted
+begin                b =   -            begin_time                asa | asa decides when a job may begin.
+chdir                D =   -            current_working_directory key | Write `cd` into the command, or start asa in \
+that folder.
+cluster-constraint   - =   +            +                         alike
+clusters             M =   +            -                         target asa job | Name the cluster in the site file.
+comment              - =   -            +                         asa | asa finds its jobs again by their comment.
+consolidate-segments - -   +            flags@45                  switch
+constraint           C =   +            constraints               alike
+container            - =   +            -
+container-id         - =   +            -
+container-type       - =   +            +@45
+context              - =   -            -
+contiguous           - -   -            +@40
+core-spec            S =   +            core_specification        widening number
+cores-per-socket     - =   -            +@45/+                    number
+cpu-freq             - =   CPU_FREQ_REQ cpu_frequency             alike
+cpus-per-gpu         - =   +            cpus_per_tres/+           size widening spreading step
+cpus-per-task        c =   -            +                         size step number | Use the stage's key \
+`cpus_per_task`.
+deadline             - =   -            -                         alike
+delay-boot           - =   +            -                         alike
+dependency           d =   -            +                         asa | Use the stage's key `after`.
+distribution         m =   +            +
+error                e =   +            standard_error            key job | Use the stage's key `stderr`.
+exclude              x =   -            excluded_nodes/exclude_nodes alike
+exclusive            - [=] +            shared/+                  widening counted
+export               - =   +            -                         key job | Use the stage's key `environment`.
+export-file          - =   -            -                         asa | Use the stage's key `environment`.
+external             - -   -            - | A job whose processes come from elsewhere runs no command.
+extra                - =   -            -
+extra-node-info      B =   -            -
+get-user-env         - [=] +            -                         asa job | Use the stage's key `environment`.
+gid                  - =   -            -                         asa | asa submits as the user who runs it.
+gpu-bind             - =   +            -
+gpu-freq             - =   +            -
+gpus                 G =   +            tres_per_job/+            size spreading counted placing step | Use the \
+stage's key `gpus`; for a type of GPU, an option such as --gres=gpu:a100:2.
+gpus-per-node        - =   +            tres_per_node/+           size counted step
+gpus-per-socket      - =   +            tres_per_socket/+         counted step
+gpus-per-task        - =   +            tres_per_task/+           size spreading counted step
+gres                 - =   +            tres_per_node/+           size counted
+gres-flags           - =   +            flags/+                   counted
+hint                 - =   +            threads_per_core          widening alike
+hold                 H -   -            +                         asa | asa decides when a job may begin.
+ignore-pbs           - -   +            -                         asa job switch
+input                i =   +            -                         asa job | Write `<file` into the command.
+job-name             J =   +            name                      key job | asa finds its jobs again by their names.
+kill-on-invalid-dep  - =   -            -                         asa | asa cancels such jobs itself.
+licenses             L =   -            +                         counted summed target alike
+mail-type            - =   -            +                         alike added
+mail-user            - =   -            +                         alike
+mcs-label            - =   -            +                         alike
+mem                  - =   MEM_PER_NODE memory_per_node           size memory | Use the stage's key `memory`.
+mem-bind             - =   +            -
+mem-per-cpu          - =   +            memory_per_cpu            size memory | Use the stage's key `memory`, for the \
+whole stage.
+mem-per-gpu          - =   +            memory_per_tres@40        size memory step
+mem-update           - =   -            -
+mincpus              - =   -            minimum_cpus_per_node     size widening spreading number
+network              - =   +            +@40
+nice                 - [=] -            +                         alike
+no-kill              k [=] +            kill_on_node_fail@40
+no-requeue           - -   +            requeue@40                alike job switch
+nodefile             F =   -            -                         placing
+nodelist             w =   -            required_nodes/+          alike placing
+nodes                N =   -            +                         size | Use the stage's key `nodes`.
+ntasks               n =   -            tasks                     size spreading number | Use the stage's key \
+`cores`: there is a task for every `cpus_per_task` of them.
+ntasks-per-core      - =   -            tasks_per_core            widening step number
+ntasks-per-gpu       - =   -            ntasks_per_tres@40        size spreading placing number
+ntasks-per-node      - =   -            tasks_per_node            size step number
+ntasks-per-socket    - =   -            tasks_per_socket          step number
+ntasks-per-tres      - =   -            -                         number
+oom-kill-step        - [=] -            +@45
+open-mode            - =   +            +
+output               o =   +            standard_output           key job | Use the stage's key `stdout`.
+overcommit           O -   +            +@40                      widening spreading switch
+oversubscribe        s -   -            shared/+
+parsable             - -   -            -                         asa | Leave it out.
+partition            p =   +            +                         target key | Use the stage's key `partition`.
+power                - =   +            -                         alike
+prefer               - =   -            +                         alike
+priority             - =   -            -                         alike
+profile              - =   +            -                         alike
+propagate            - [=] -            -                         alike
+qos                  q =   +            +                         target alike
+quiet                Q -   -            -                         asa | Leave it out.
+reboot               - -   -            +@40                      alike
+requeue              - [=] +            +                         alike switch
+reservation          - =   +            +                         target alike placing
+resources            - =   -            -
+resv-ports           - [=] -            -
+segment              - =   SEGMENT_SIZE segment_size@45
+signal               - =   +            kill_warning_signal/+     alike
+sockets-per-node     - =   -            +                         number
+spread-job           - -   +            flags/+                   switch
+spread-segments      - -   +            flags@45                  switch
+stepmgr              - -   -            -
+switches             - =   REQ_SWITCH   required_switches@40
+test-only            - -   -            -                         asa | Use `asa run --dry-run`.
+thread-spec          - =   +            thread_specification      widening number
+threads-per-core     - =   +            +                         widening alike step number
+time                 t =   TIMELIMIT    time_limit                key job | Use the stage's key `walltime`.
+time-min             - =   -            -                         asa | asa must know how long a job may run: use the \
+stage's key `walltime`.
+tmp                  - =   -            temporary_disk_per_node
+tres-bind            - =   +            -                         counted
+tres-per-task        - =   +            +@40                      size spreading counted
+uid                  - =   -            -                         asa | asa submits as the user who runs it.
+use-min-nodes        - -   +            flags@40                  switch
+verbose              v -   -            -                         asa | Leave it out.
+wait                 W -   +            -                         asa job switch | asa waits itself.
+wait-all-nodes       - =   +            -
+wckey                - =   +            +                         alike
+wrap                 - =   -            -                         key | Use the stage's key `command`.
+x11                  - [=] -            -
 """
 
 
@@ -166,20 +174,42 @@ class SbatchOption:
     letter: str  # its short form; empty if it has none
     takes: Takes
     variable: str  # by which it is asked for, too; empty if there is none
+    key: str  # by which slurmrestd is told it; empty if it cannot be
+    since: int  # the N of the first API v0.0.N with this key
+    old_key: str  # that of v0.0.38; empty if it has none
     marks: frozenset[str]  # as `_MARKS` has them
     instead: str  # what to do where it is not taken among a stage's options; empty if it is
+
+    def key_in(self, version: int) -> str:
+        """Return its key in API v0.0.N; empty if that has none.
+
+        Examples
+        --------
+        >>> [OPTIONS["gpus"].key_in(version) for version in (38, 40)], OPTIONS["segment"].key_in(44)
+        (['gpus', 'tres_per_job'], '')
+        """
+        if version <= _OLD_API:
+            return self.old_key
+        return self.key if version >= self.since else ""
 
 
 def _read() -> Iterator[SbatchOption]:
     for line in _TABLE.splitlines():
         columns, _, instead = line.partition(" | ")
-        name, letter, takes, variable, *marks = columns.split()
+        name, letter, takes, variable, keys, *marks = columns.split()
         if unknown := set(marks) - _MARKS.keys():
             raise ValueError(f"{name} has unknown marks: {', '.join(sorted(unknown))}")
-        word = name.upper().replace("-", "_") if variable == "+" else variable
+        own = name.replace("-", "_")
+        word = own.upper() if variable == "+" else variable
         variable = "" if variable == "-" else f"SBATCH_{word}"
+        new, _, old = keys.partition("/")
+        new, _, since = new.partition("@")
+        old = old or ("-" if since else new)
+        new, old = (own if key == "+" else key.strip("-") for key in (new, old))
         way: Takes = "=" if takes == "=" else "[=]" if takes == "[=]" else "-"
-        yield SbatchOption(name, letter.strip("-"), way, variable, frozenset(marks), instead)
+        yield SbatchOption(
+            name, letter.strip("-"), way, variable, new, int(since or _OLD_API), old, frozenset(marks), instead
+        )
 
 
 OPTIONS: Final[Mapping[str, SbatchOption]] = {option.name: option for option in _read()}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
 from asa.errors import InputError
-from asa.keys import JobKeys, shared_by
+from asa.keys import JobKeys, asked, shared_by
 from asa.payload import Share, payload_text
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import release_of
@@ -26,17 +26,6 @@ HANDOVER_S = 120.0
 _MIN_HANDOVER_S = 20.0  # lower bound of that time where the partition allows no more walltime
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """The size, walltime and partition that a job of some stages asks for."""
-
-    cores: int  # its size; 0 nodes: any number
-    nodes: int
-    cpus_per_task: int
-    walltime_s: float
-    partition: str  # empty for the site's default
-
-
 def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     """Return the spec of a planned job; stages that share it are arranged inside it."""
     state = _in_shapes_of(state, planned)
@@ -44,7 +33,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     if (whole := units.spec(state, planned)) is not None:
         return whole
     stages = _asked(state, planned.stages)
-    demand = demand_of(state, planned.stages, planned.widths)
+    ask = ask_of(state, planned.stages, planned.widths)
     own = units.asks(state, planned)
     waves = state.waves(planned.stages, planned.widths)
     slots = state.layout(planned)
@@ -52,27 +41,20 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
     before = [name for stage in stages for name in stage.after if name not in inside]
     waited_for = _with_others(state, _jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else []
     waited_for = units.waits_for(state, planned, waited_for)
-    walltime = demand.walltime_s + planned.spare_walltime_s
+    walltime = ask.walltime_s + planned.spare_walltime_s
     if planned.keep is not Keep.NOTHING:
         walltime += local_before(state, before)
     releases = releases_of(state, planned)
     handover_s = HANDOVER_S if releases else 0.0
     walltime += handover_s
-    return JobSpec(
+    return replace(
+        ask,
         name=f"{state.name}/{_called(state, planned, own)}",
         token=token_of(state, planned),
-        cores=demand.cores,
-        walltime_s=state.at_most(walltime, planned.stages, demand.partition),
-        command=_payload(state, stages[0], planned, own, demand.walltime_s) if len(stages) == 1 else "",
+        walltime_s=state.at_most(walltime, planned.stages, ask.partition),
+        command=_payload(state, stages[0], planned, own, ask.walltime_s) if len(stages) == 1 else "",
         steps=_steps(state, planned, slots, waves) if len(stages) > 1 else (),
-        partition=demand.partition,
-        cpus_per_task=demand.cpus_per_task,
-        tasks=_tasks(state, stages[0], demand) if len(stages) == 1 else 0,
-        options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
-        request=_request(state, planned, stages),
-        local=all(stage.local for stage in stages),
-        nodes=demand.nodes,
-        **(shared_by(stages) if len(stages) == 1 else asked_by(waves)),
+        tasks=_tasks(state, stages[0], ask) if len(stages) == 1 else 0,
         dependencies=tuple(_dependency(state, planned, job_id) for job_id in waited_for),
         # the payload itself waits, too: sites may start a job whose dependency was dropped
         awaits=(
@@ -81,11 +63,8 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
             *(_own(releases, slots[0].stage) if len(waves[0]) == 1 else ()),
         ),
         supersedes=_superseded(state, planned),
-        max_await_s=_max_await_s(state, planned, before, demand.walltime_s, handover_s),
-        avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, demand), planned.stages),
-        # of several steps, Slurm does not say which ran out of memory: the script's own counters do
-        out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
-        secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
+        max_await_s=_max_await_s(state, planned, before, ask.walltime_s, handover_s),
+        avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, ask), planned.stages),
         run_s=max(slot.end_s for slot in slots),
         **({"posts": tuple(state.post(name) for name in planned.stages)} | own),
     )
@@ -101,15 +80,16 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
     return shaped
 
 
-def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
-    """Return what a job of some stages asks for if it may run at once."""
+def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> JobSpec:
+    """Return what a job of some stages asks for if it may run at once; the payload is added by `spec_of`."""
     stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
     waves: Waves = ((stages[0],),) if len(stages) == 1 else state.waves(names, widths)
     nodes = max(stage.nodes or 0 for stage in widest)
     cores = max(stage.cores_on(per_node) for stage in widest) if widths else cores_of(waves, per_node)
-    cores = JobKeys(**shared_by(stages)).allocated(cores, nodes, per_node)
+    keys = JobKeys(**(shared_by(stages) if len(stages) == 1 else asked_by(waves)))
+    cores = keys.allocated(cores, nodes, per_node)
     walltime = walltime_of(waves)
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
@@ -119,12 +99,20 @@ def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ())
         walltime -= sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")
     together = _in_one_piece(stages, per_node) if is_series(waves) else cores  # cores on one node
-    return Demand(
-        widths[0] if widths else _in_tasks(cores, together, nodes),
-        _nodes_for(cores, per_node, nodes),
-        together,
-        state.at_most(walltime, names, partition),
-        partition,
+    return JobSpec(
+        name="",
+        cores=widths[0] if widths else _in_tasks(cores, together, nodes),
+        nodes=_nodes_for(cores, per_node, nodes),
+        cpus_per_task=together,
+        walltime_s=state.at_most(walltime, names, partition),
+        partition=partition,
+        options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+        request=_request(state, widths, stages),
+        local=all(stage.local for stage in stages),
+        # of several steps, Slurm does not say which ran out of memory: the script's own counters do
+        out_of_memory="fail" if all(stage.out_of_memory == "fail" for stage in stages) else "ignore",
+        secrets=tuple(dict.fromkeys(name for stage in stages for name in stage.secrets)),
+        **asked(keys),
     )
 
 
@@ -134,9 +122,9 @@ def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
     return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
 
 
-def _request(state: RunState, planned: PlannedJob, stages: Sequence[Stage]) -> tuple[str, ...] | None:
+def _request(state: RunState, widths: Sequence[int], stages: Sequence[Stage]) -> tuple[str, ...] | None:
     """Return a stage's own size options, if the job is for this stage alone, in no chosen width."""
-    if len(stages) > 1 or planned.widths:
+    if len(stages) > 1 or widths:
         return None
     [stage] = stages
     is_chosen = stage.name in state.choices and stage.moldable is not None and bool(stage.moldable.widths)
@@ -240,10 +228,10 @@ def _step(state: RunState, planned: PlannedJob, stage: Stage, keeps: int, slot: 
     )
 
 
-def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
+def _tasks(state: RunState, stage: Stage, ask: JobSpec) -> int:
     """Count the tasks of a stage that is alone in its job; 0 if they use all of its cores."""
     tasks = -(-stage.payload_cores_on(state.capabilities.cores_per_node) // stage.cpus_per_task)
-    return tasks if tasks * stage.cpus_per_task < demand.cores else 0
+    return tasks if tasks * stage.cpus_per_task < ask.cores else 0
 
 
 def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[str, Any], walltime_s: float) -> str:
@@ -324,10 +312,10 @@ def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
     return state.workflow.in_order(found)
 
 
-def _nodes_of(state: RunState, demand: Demand) -> int:
+def _nodes_of(state: RunState, ask: JobSpec) -> int:
     """Return a lower bound of a job's nodes."""
     per_node = state.capabilities.cores_per_node
-    return max(demand.nodes, -(-demand.cores // per_node) if per_node else 1, 1)
+    return max(ask.nodes, -(-ask.cores // per_node) if per_node else 1, 1)
 
 
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:

@@ -24,7 +24,7 @@ from asa.runner.active import Active
 from asa.runner.deferrals import target_of
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.specs import demand_of, spec_of, token_of
+from asa.runner.specs import ask_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob, Substitute
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -203,16 +203,16 @@ def _unfit(one: Active, name: str, token: str) -> str:
         return view.reason
     if name in one.state.host.unclaimed:  # its new request could never start
         return one.state.host.attempts_failed.get(name, "")
-    asked, stage = demand_of(one.state, (name,)), view.stage
+    asked = ask_of(one.state, (name,))
     fits = (
         asked.cores <= spec.cores
         and asked.nodes in {0, spec.nodes}
         and asked.cpus_per_task <= spec.cpus_per_task
         and asked.walltime_s <= spec.walltime_s - (spec.max_await_s or 0.0) + 1.0
         and asked.partition == spec.partition
-        and terms_of(stage) == terms_of(spec)
-        and set(stage.options) <= set(spec.options)
-        and all(getattr(stage, key.field) <= getattr(spec, key.field) for key in RESOURCES)
+        and terms_of(asked) == terms_of(spec)
+        and set(asked.options) <= set(spec.options)
+        and all(getattr(asked, key.field) <= getattr(spec, key.field) for key in RESOURCES)
     )
     return "" if fits else f"stage {name!r} asks for other than it did"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from asa.runner.accounts import NOTICE_S
-from asa.runner.specs import demand_of, local_before, token_of
+from asa.runner.specs import ask_of, local_before, token_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, Phase, Plan, PlannedJob
 from asa.units import core_hours
@@ -157,7 +157,7 @@ def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
         return 0.0
     if any(state.stages[name].resubmissions for name in planned.stages):
         return math.inf
-    return core_hours(demand_of(state, planned.stages, planned.widths).cores, idle_s - NOTICE_S)
+    return core_hours(ask_of(state, planned.stages, planned.widths).cores, idle_s - NOTICE_S)
 
 
 def _idle_left_behind_local(state: RunState) -> float:

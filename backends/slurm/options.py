@@ -10,23 +10,27 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from asa.errors import InputError, SubmitRejectedError
 from asa.requests import SIZES, marked
-from asa.requests.options import KNOWN, OPTIONS
+from asa.requests.options import KNOWN, OPTIONS, SbatchOption
 from asa.units import parse_memory
 
 from .link import SlurmJob
 
 Keys = Mapping[str, Callable[[str], dict[str, Any]]]
 """How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
+Values = Mapping[str, Callable[[str], Any]]
+"""How to write its value alone; the table of options has the key."""
 
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # no byte that is not UTF-8
 _GPUS_OF_A_TASK = re.compile(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)")
 _KIND_AND_COUNT = re.compile(r"([A-Za-z_][^:,]*)(?::(\d+))?|(\d+)")
 _MIB: Final = 1 << 20
 _LIMIT: Final = "SLURM_RLIMIT_"
+_BINDS_GPUS: Final = 42  # since 24.11 sbatch itself says how GPUs are bound to tasks
 
 _OURS: Final[Mapping[str, str]] = {
     **{option.name: option.instead for option in OPTIONS.values() if option.instead},
@@ -95,7 +99,8 @@ def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: st
 
     Examples
     --------
-    >>> rest_keys([("exclusive", None), ("nice", "10")], keys_of_40(lambda number: number), "v0.0.42", "align")
+    >>> keys = keys_since_40(42, lambda number: number)
+    >>> rest_keys([("exclusive", None), ("nice", "10")], keys, "v0.0.42", "align")
     {'shared': ['none'], 'nice': 10}
     """
     said: dict[str, Any] = {}
@@ -196,116 +201,114 @@ def keys_of_38() -> Keys:
 
     It takes no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the opposite.
     """
+    return _keys(  # `begin` stays text: a plain number is refused, and a date would be in slurmrestd's time zone
+        38,
+        {
+            "exclusive": _one_of({"user": "user", "mcs": "mcs"}),
+            "mem": _mib,
+            "mem-per-cpu": _mib,
+            "nodes": lambda value: int(value) if value.isdigit() else _filled(value),
+            "open-mode": _one_of({"append": "append", "truncate": "truncate"}),
+            "signal": _signal_38,
+            "time": int,
+        },
+    )
+
+
+def keys_since_40(version: int, number: Callable[[int], Any]) -> Keys:
+    """Return the keys of Slurm 23.11 and later; `version`: the N of API v0.0.N, `number`: how it writes a number."""
+    values = _values_of_40(number)
+    further: dict[str, Callable[[str], dict[str, Any]]] = {"signal": partial(_lead_of_signal, number)}
+    if version >= _BINDS_GPUS:
+        values |= {"gpus-per-task": _gpus_of_each_task}
+        further |= {
+            "cpus-per-task": lambda value: {"tres_per_task": f"cpu={int(value)}"},
+            "gpus-per-task": lambda value: _bound(count for _, count in _kinds_and_counts(value)),
+            "tres-per-task": _counted_of_each_task,
+        }
+    return _keys(version, values, further)
+
+
+def _keys(version: int, values: Values, further: Keys | None = None) -> Keys:
+    """Return the keys of a version, as the table of options has them.
+
+    `values`: how to write what is no text, number or switch.
+    `further`: which other keys follow from an option.
+    """
+    values, further = {**_VALUES, **values}, further or {}
+
+    def said(option: SbatchOption) -> Callable[[str], dict[str, Any]]:
+        key, write, more = option.key_in(version), values.get(option.name) or _usual(option), further.get(option.name)
+        return lambda value: {key: write(value)} | (more(value) if more is not None else {})
+
+    return {option.name: said(option) for option in OPTIONS.values() if option.key_in(version)}
+
+
+def _usual(option: SbatchOption) -> Callable[[str], Any]:
+    if option.takes != "=":
+        return _one_of({"": True})
+    return int if "number" in option.marks else _filled
+
+
+def _values_of_40(number: Callable[[int], Any]) -> dict[str, Callable[[str], Any]]:
     return {
-        **_COMMON,
-        "bb": _text("burst_buffer"),
-        "cores-per-socket": _count("cores_per_socket"),
-        "cpus-per-gpu": _text("cpus_per_gpu"),
-        "exclude": _text("exclude_nodes"),
-        "exclusive": _one_of("exclusive", {"user": "user", "mcs": "mcs"}),
-        "gpus": _text("gpus"),
-        "gpus-per-node": _text("gpus_per_node"),
-        "gpus-per-socket": _text("gpus_per_socket"),
-        "gpus-per-task": _text("gpus_per_task"),
-        "gres": _text("gres"),
-        "gres-flags": _text("gres_flags"),
-        "mail-type": _text("mail_type"),
-        "mem": lambda value: {"memory_per_node": _mib(value)},
-        "mem-per-cpu": lambda value: {"memory_per_cpu": _mib(value)},
-        "nodes": lambda value: {"nodes": int(value) if value.isdigit() else _filled(value)},
-        "nodelist": _text("nodelist"),
-        "open-mode": _one_of("open_mode", {"append": "append", "truncate": "truncate"}),
-        "oversubscribe": _flag("oversubscribe", value=True),
-        "requeue": _flag("requeue", value=True),
-        "signal": _signal_38,
-        "spread-job": _flag("spread_job", value=True),
+        "begin": lambda value: number(int(value.removeprefix("uts"))),
+        "consolidate-segments": _one_of({"": ["CONSOLIDATE_SEGMENTS"]}),
+        "cpus-per-gpu": lambda value: f"gres/gpu:{int(value)}",
+        "exclude": _listed,
+        "exclusive": _one_of({"": ["none"], "user": ["user"], "mcs": ["mcs"]}),
+        **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"), partial(_each, "gres/gpu:")),
+        "gres": partial(_each, "gres/"),
+        "gres-flags": _one_of(
+            {"enforce-binding": ["GRES_BINDING_ENFORCED"], "disable-binding": ["GRES_BINDING_DISABLED"]}
+        ),
+        "mail-type": _mail,
+        "mem": lambda value: number(_mib(value)),
+        "mem-per-cpu": lambda value: number(_mib(value)),
+        "mem-per-gpu": lambda value: f"gres/gpu:{_mib(value)}",
+        "no-kill": _one_of({"": False}),
+        "no-requeue": _one_of({"": False}),
+        "nodelist": _listed,
+        "oom-kill-step": lambda value: int(value or 1),
+        "open-mode": _one_of({"append": ["APPEND"], "truncate": ["TRUNCATE"]}),
+        "oversubscribe": _one_of({"": ["oversubscribe"]}),
+        "segment": lambda value: number(int(value)),
+        "signal": lambda value: _parts_of_signal(value)[2],
+        "spread-job": _one_of({"": ["SPREAD_JOB"]}),
+        "spread-segments": _one_of({"": ["SPREAD_SEGMENTS"]}),
+        "switches": lambda value: number(int(value)),
+        "time": lambda value: number(int(value)),
+        "use-min-nodes": _one_of({"": ["PREFER_MINIMUM_NODE_COUNT"]}),
     }
 
 
-def keys_of_40(number: Callable[[int], Any]) -> Keys:
-    """Give the words of Slurm 23.11 and later."""
-
-    def signal(value: str) -> dict[str, Any]:
-        match = re.fullmatch(r"(B:)?([A-Za-z0-9]+)(?:@(\d+))?", value)
-        if match is None:
-            raise ValueError(value)
-        flags = {"kill_warning_flags": ["BATCH_JOB"]} if match[1] else {}
-        delay = number(int(match[3] or 60))  # sbatch's own default
-        return {"kill_warning_signal": match[2], "kill_warning_delay": delay, **flags}
-
-    return {
-        **_COMMON,
-        "bb": _text("burst_buffer"),
-        "contiguous": _flag("contiguous", value=True),
-        "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{int(value)}"},
-        "exclude": _list("excluded_nodes"),
-        "exclusive": _one_of("shared", {"": ["none"], "user": ["user"], "mcs": ["mcs"]}),
-        "gpus": _gpus("tres_per_job"),
-        "gpus-per-node": _gpus("tres_per_node"),
-        "gpus-per-socket": _gpus("tres_per_socket"),
-        "gpus-per-task": _gpus("tres_per_task"),
-        "gres": lambda value: {"tres_per_node": ",".join(f"gres/{part}" for part in _filled(value).split(","))},
-        "mail-type": lambda value: {"mail_type": _mail(value)},
-        "mem": lambda value: {"memory_per_node": number(_mib(value))},
-        "mem-per-cpu": lambda value: {"memory_per_cpu": number(_mib(value))},
-        "mem-per-gpu": lambda value: {"memory_per_tres": f"gres/gpu:{_mib(value)}"},
-        "network": _text("network"),
-        "gres-flags": _one_of("flags", _GRES_FLAGS),
-        "spread-job": _flag("flags", value=["SPREAD_JOB"]),
-        "no-requeue": _flag("requeue", value=False),
-        "ntasks-per-gpu": lambda value: {"ntasks_per_tres": int(value)},
-        "tres-per-task": _text("tres_per_task"),
-        "use-min-nodes": _flag("flags", value=["PREFER_MINIMUM_NODE_COUNT"]),
-        "nodelist": _list("required_nodes"),
-        "nodes": _text("nodes"),
-        "open-mode": _one_of("open_mode", {"append": ["APPEND"], "truncate": ["TRUNCATE"]}),
-        "overcommit": _flag("overcommit", value=True),
-        "oversubscribe": _flag("shared", value=["oversubscribe"]),
-        "reboot": _flag("reboot", value=True),
-        "requeue": _flag("requeue", value=True),
-        "no-kill": _flag("kill_on_node_fail", value=False),
-        "signal": signal,
-        "switches": lambda value: {"required_switches": number(int(value))},
-    }
+def _lead_of_signal(number: Callable[[int], Any], value: str) -> dict[str, Any]:
+    parts = _parts_of_signal(value)
+    flags = {"kill_warning_flags": ["BATCH_JOB"]} if parts[1] else {}
+    return {"kill_warning_delay": number(int(parts[3] or 60)), **flags}  # sbatch's own default
 
 
-def keys_of_42(number: Callable[[int], Any]) -> Keys:
-    """Give the words of Slurm 24.11 and later, whose sbatch says as well how GPUs are bound to tasks."""
-
-    def of_each_task(value: str) -> dict[str, Any]:
-        cpus = [int(count) for count in re.findall(r"(?:^|,)cpu[:=](\d+)", _filled(value))]
-        gpus = [
-            int(count or 1) for count in re.findall(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)", value)
-        ]
-        return {"tres_per_task": value} | ({"cpus_per_task": cpus[0]} if cpus else {}) | _bound(gpus)
-
-    def gpus_of_each_task(value: str) -> dict[str, Any]:
-        found = [_KIND_AND_COUNT.fullmatch(part) for part in _filled(value).split(",")]
-        if not all(found):
-            raise ValueError(value)
-        parts = [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in found if match]
-        text = ",".join(f"gres/gpu{kind}={count}" for kind, count in reversed(parts))
-        return {"tres_per_task": text} | _bound(count for _, count in parts)
-
-    return {
-        **keys_of_40(number),
-        "cpus-per-task": lambda value: {"cpus_per_task": int(value), "tres_per_task": f"cpu={int(value)}"},
-        "gpus-per-task": gpus_of_each_task,
-        "tres-per-task": of_each_task,
-    }
+def _parts_of_signal(value: str) -> re.Match[str]:
+    if (match := re.fullmatch(r"(B:)?([A-Za-z0-9]+)(?:@(\d+))?", value)) is None:
+        raise ValueError(value)
+    return match
 
 
-def keys_of_45(number: Callable[[int], Any]) -> Keys:
-    """Give the words of Slurm 26.05."""
-    return {
-        **keys_of_42(number),
-        "consolidate-segments": _flag("flags", value=["CONSOLIDATE_SEGMENTS"]),
-        "container-type": _text("container_type"),
-        "cores-per-socket": _count("cores_per_socket"),
-        "oom-kill-step": lambda value: {"oom_kill_step": int(value or 1)},
-        "segment": lambda value: {"segment_size": number(int(value))},
-        "spread-segments": _flag("flags", value=["SPREAD_SEGMENTS"]),
-    }
+def _gpus_of_each_task(value: str) -> str:
+    return ",".join(f"gres/gpu{kind}={count}" for kind, count in reversed(_kinds_and_counts(value)))
+
+
+def _kinds_and_counts(value: str) -> list[tuple[str, int]]:
+    found = [_KIND_AND_COUNT.fullmatch(part) for part in _filled(value).split(",")]
+    if not all(found):
+        raise ValueError(value)
+    return [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in found if match]
+
+
+def _counted_of_each_task(value: str) -> dict[str, Any]:
+    cpus = [int(count) for count in re.findall(r"(?:^|,)cpu[:=](\d+)", value)]
+    gpus = [int(count or 1) for count in _GPUS_OF_A_TASK.findall(value)]
+    return ({"cpus_per_task": cpus[0]} if cpus else {}) | _bound(gpus)
 
 
 def _bound(gpus: Iterable[int]) -> dict[str, str]:
@@ -323,57 +326,29 @@ def _mib(value: str) -> int:
     return math.ceil(parse_memory(value) / _MIB)
 
 
-def _text(key: str) -> Callable[[str], dict[str, Any]]:
-    return lambda value: {key: _filled(value)}
-
-
-def _count(key: str) -> Callable[[str], dict[str, Any]]:
-    return lambda value: {key: int(value)}
-
-
-def _list(key: str) -> Callable[[str], dict[str, Any]]:
+def _listed(value: str) -> list[str]:
     """Write a list of nodes; a range in brackets stays in one piece."""
-    return lambda value: {key: re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", _filled(value))}
+    return re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", _filled(value))
 
 
-def _gpus(key: str) -> Callable[[str], dict[str, Any]]:
+def _each(before: str, value: str) -> str:
     """Write a number of GPUs, or of each of some types."""
-    return lambda value: {key: ",".join(f"gres/gpu:{part}" for part in _filled(value).split(","))}
+    return ",".join(f"{before}{part}" for part in _filled(value).split(","))
 
 
-def _flag(key: str, *, value: object) -> Callable[[str], dict[str, Any]]:
-    def said(given: str) -> dict[str, Any]:
-        if given:
-            raise ValueError(given)
-        return {key: value}
-
-    return said
-
-
-def _one_of(key: str, words: Mapping[str, object]) -> Callable[[str], dict[str, Any]]:
-    def said(given: str) -> dict[str, Any]:
+def _one_of(words: Mapping[str, object]) -> Callable[[str], Any]:
+    def said(given: str) -> object:
         if given not in words:
             raise ValueError(given)
-        return {key: words[given]}
+        return words[given]
 
     return said
 
 
-def _nice(value: str) -> dict[str, Any]:
-    return {"nice": int(value or 100)}  # as sbatch takes it without a value
-
-
-def _hint(value: str) -> dict[str, Any]:
-    """Say the one hint that is a plain demand for resources."""
-    if value != "nomultithread":
-        raise ValueError(value)
-    return {"threads_per_core": 1}
-
-
-def _signal_38(value: str) -> dict[str, Any]:
+def _signal_38(value: str) -> str:
     if ":" in value:  # refused by the daemon
         raise ValueError(value)
-    return {"signal": _filled(value)}
+    return _filled(value)
 
 
 def _mail(value: str) -> list[str]:
@@ -394,48 +369,9 @@ _MAIL: Final[Mapping[str, list[str]]] = {
     **{word: [word] for word in ("BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "ARRAY_TASKS")},
 }
 
-_GRES_FLAGS: Final[Mapping[str, list[str]]] = {
-    "enforce-binding": ["GRES_BINDING_ENFORCED"],
-    "disable-binding": ["GRES_BINDING_DISABLED"],
+_VALUES: Final[Values] = {
+    "hint": _one_of({"nomultithread": 1}),  # the one hint that is a plain demand for resources
+    "nice": lambda value: int(value or 100),  # as sbatch takes it without a value
+    "tmp": _mib,
 }
-
-_COMMON: Final[Keys] = {
-    "cluster-constraint": _text("cluster_constraint"),
-    "constraint": _text("constraints"),
-    "cpus-per-task": _count("cpus_per_task"),
-    "ntasks": _count("tasks"),
-    "core-spec": _count("core_specification"),
-    "cpu-freq": _text("cpu_frequency"),
-    "distribution": _text("distribution"),
-    "hint": _hint,
-    "licenses": _text("licenses"),
-    "mail-user": _text("mail_user"),
-    "mcs-label": _text("mcs_label"),
-    "mincpus": _count("minimum_cpus_per_node"),
-    "nice": _nice,
-    "ntasks-per-core": _count("tasks_per_core"),
-    "ntasks-per-node": _count("tasks_per_node"),
-    "ntasks-per-socket": _count("tasks_per_socket"),
-    "prefer": _text("prefer"),
-    "qos": _text("qos"),
-    "reservation": _text("reservation"),
-    "sockets-per-node": _count("sockets_per_node"),
-    "thread-spec": _count("thread_specification"),
-    "threads-per-core": _count("threads_per_core"),
-    "tmp": lambda value: {"temporary_disk_per_node": _mib(value)},
-    "wckey": _text("wckey"),
-}
-
-OWN_KEYS: Final[Keys] = {
-    "account": _text("account"),
-    "array": _text("array"),
-    "chdir": _text("current_working_directory"),
-    "comment": _text("comment"),
-    "dependency": _text("dependency"),
-    "error": _text("standard_error"),
-    "hold": _flag("hold", value=True),
-    "job-name": _text("name"),
-    "output": _text("standard_output"),
-    "partition": _text("partition"),
-}
-"""How to write what only asa sets for a job."""
+"""How to write values that are no text, number or switch, for all versions."""

@@ -18,18 +18,7 @@ from asa.errors import BackendError, InputError
 from asa.requests import SIZES, Needs, come_to, name_of, without_size
 
 from ..link import SlurmJob
-from ..options import (
-    OWN_KEYS,
-    Keys,
-    checked,
-    keys_of_38,
-    keys_of_40,
-    keys_of_42,
-    keys_of_45,
-    left_open,
-    rest_keys,
-    variables,
-)
+from ..options import Keys, checked, keys_of_38, keys_since_40, left_open, rest_keys, variables
 from ..words import minutes, words_of
 
 Query = list[tuple[str, str]]
@@ -61,8 +50,8 @@ class Dialect(ABC):
     cancels_many: ClassVar[bool]
     """Whether several jobs can be cancelled by one request, which reports each that was not."""
 
-    def __init__(self, number: int) -> None:
-        self.name = f"v0.0.{number}"
+    def __init__(self, version: int) -> None:
+        self.version, self.name = version, f"v0.0.{version}"
 
     def submission(self, job: SlurmJob) -> dict[str, Any]:
         """Make the body that submits a job."""
@@ -74,14 +63,9 @@ class Dialect(ABC):
         }
         return self.wrapped(asked, job.script)
 
+    @abstractmethod
     def keys(self) -> Keys:
-        """Return the keys for all values of a job: options of sbatch, and those that asa sets."""
-        return {
-            **OWN_KEYS,
-            **self.option_keys(),
-            "time": lambda value: {"time_limit": self.number(int(value))},
-            "begin": lambda value: {"begin_time": self.time(int(value.removeprefix("uts")))},
-        }
+        """Return the keys for options of sbatch: those of users, and those that asa sets."""
 
     def size(self, options: Sequence[str]) -> dict[str, Any]:
         """Convert size options as sbatch does: slurmrestd leaves that to its client."""
@@ -136,14 +120,6 @@ class Dialect(ABC):
         """Write exactly so many nodes."""
 
     @abstractmethod
-    def option_keys(self) -> Keys:
-        """Give the words for options of sbatch."""
-
-    @abstractmethod
-    def time(self, moment_s: int) -> Any:
-        """Write a time."""
-
-    @abstractmethod
     def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
         """Put job and script together."""
 
@@ -179,11 +155,8 @@ class _Dialect38(Dialect):
     def nodes(self, count: int) -> int:
         return count  # a pair, as the published description wants it, becomes one node
 
-    def option_keys(self) -> Keys:
+    def keys(self) -> Keys:
         return keys_of_38()
-
-    def time(self, moment_s: int) -> str:
-        return f"uts{moment_s}"  # a plain number is refused, and a date would be in slurmrestd's time zone
 
     def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
         return {"script": script, "job": asked}
@@ -222,11 +195,8 @@ class _Dialect40(Dialect):
     def nodes(self, count: int) -> str:
         return str(count)
 
-    def option_keys(self) -> Keys:
-        return keys_of_40(self.number)
-
-    def time(self, moment_s: int) -> dict[str, Any]:
-        return self.number(moment_s)
+    def keys(self) -> Keys:
+        return keys_since_40(self.version, self.number)
 
     def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
         return {"job": asked | {"script": script}}
@@ -246,25 +216,15 @@ class _Dialect40(Dialect):
 class _Dialect42(_Dialect40):
     """Slurm 24.11 and later."""
 
-    def option_keys(self) -> Keys:
-        return keys_of_42(self.number)
-
     def variables(self, job: SlurmJob) -> dict[str, str]:
         common = super().variables(job)
         options = checked(job.options, job.name, left_open(job))
-        asked = rest_keys(options, self.option_keys(), self.name, job.name)
+        asked = rest_keys(options, self.keys(), self.name, job.name)
         per_task = f"cpu={job.cpus_per_task}" if job.cpus_per_task > 1 else asked.get("tres_per_task")
         own = {"SLURM_TRES_PER_TASK": per_task, "SLURM_TRES_BIND": asked.get("tres_bind")}
         gone = {"SLURM_GPUS_PER_TASK"} if "tres_bind" in asked else set()
         kept = {name: value for name, value in common.items() if name not in gone}
         return kept | {name: value for name, value in own.items() if value}
-
-
-class _Dialect45(_Dialect42):
-    """Slurm 26.05."""
-
-    def option_keys(self) -> Keys:
-        return keys_of_45(self.number)
 
 
 _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("skip_steps", "true"))
@@ -277,7 +237,7 @@ def _are_fixed(given: Mapping[str, str | None]) -> bool:
 
 def dialect(number: int) -> Dialect:
     """Give the dialect of v0.0.N."""
-    kinds = ((45, _Dialect45), (42, _Dialect42), (40, _Dialect40), (38, _Dialect38))
+    kinds = ((42, _Dialect42), (40, _Dialect40), (38, _Dialect38))
     return next(kind for since, kind in kinds if number >= since)(number)
 
 
