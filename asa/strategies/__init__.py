@@ -1,8 +1,7 @@
 """Strategies: pure planners that say which jobs to submit when.
 
 A strategy gets a `RunView`, the present state, and returns a `Plan`; it submits nothing itself, keeps no state and
-reads no clock. The runner asks again whenever something has happened. The same strategy drives a simulated queue and a
-real one.
+reads no clock. The runner calls it again after every event. The same strategy drives a simulated queue and a real one.
 """
 
 from .base import (

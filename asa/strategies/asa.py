@@ -1,9 +1,9 @@
-"""ASA: each stage's job is submitted the predicted wait ahead of the moment when its resources are needed.
+"""ASA: each stage's job is submitted one predicted wait before its resources are needed.
 
-The paper submits the next stage at `t - a`, with t the expected end of the running one and a the predicted wait
-(Section 3.2). At a busy centre a exceeds the run time of the running stage, so later stages must be submitted too: the
-plan here covers the whole graph. A stage's resources are needed when the last of its predecessors is expected to end;
-expected ends follow from expected starts, predicted waits and expected run times.
+The paper submits the next stage at `t - a`, where t is the expected end of the running stage and a the predicted wait
+(Section 3.2). At a busy centre a exceeds the run time of the running stage, so later stages must be submitted as well:
+the plan covers the whole graph. A stage's resources are needed when the last of its predecessors is expected to end.
+Expected ends follow from expected starts, predicted waits and expected run times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .base import (
     wait_in_words,
 )
 
-_LOOKED_AHEAD = 64  # stages to be asked for later that are planned at a time, in the workflow's order
+_LOOKED_AHEAD = 64  # stages with a later submission that are planned at a time, in the workflow's order
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class AheadOfTime(Strategy):
     Parameters
     ----------
     lead_level
-        The lead is the quantile of the wait at this probability. A second too late delays the workflow, one too early
-        costs nothing here; it is below 1 only so that jobs do not queue longer than needed. If the estimator draws one
-        wait (Algorithm 1), that wait is the lead.
+        The lead is the quantile of the wait at this probability. A second too late delays the workflow; a second too
+        early costs nothing here. The level is below 1 only so that jobs do not queue longer than needed. If the
+        estimator draws one wait (Algorithm 1), that wait is the lead.
     forecast
-        What its forecasts come from.
+        The source of its forecasts.
     needs
         Types of dependency that the site must have.
     """
@@ -55,7 +55,7 @@ class AheadOfTime(Strategy):
     needs: frozenset[DependencyType] = frozenset({DependencyType.AFTEROK})
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan the whole graph from what is true now."""
+        """Plan the whole graph from the present state."""
         walk = _Walk(view)
         planned: dict[str, PlannedJob] = {}
         for name in walk:
@@ -73,7 +73,7 @@ class AheadOfTime(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class Oracle(AheadOfTime):
-    """ASA with perfect predictions, read from the simulator's future: the most that a predictor could gain.
+    """ASA with perfect predictions, read from the simulator's future: an upper bound of what prediction gains.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Oracle(AheadOfTime):
 
 @dataclass(frozen=True, slots=True)
 class Asks(AheadOfTime):
-    """ASA that learns nothing: it asks a batch system that plans when a job would start.
+    """ASA without learning: it asks a planning batch system when a job would start.
 
     Parameters
     ----------
@@ -99,27 +99,27 @@ class Asks(AheadOfTime):
 
 @dataclass(frozen=True, slots=True)
 class Naive(Strategy):
-    """ASA Naive: no dependencies, so an allocation may begin early (Section 4.5).
+    """ASA Naive: without dependencies, so that an allocation may begin early (Section 4.5).
 
     As in the paper, a stage is submitted ahead once its predecessors run, or at least have their cores: a job submitted
-    earlier may hold cores that these need. The run's idle core-hours are bounded.
+    earlier may occupy cores that these need. The run's idle core-hours are bounded.
 
     Parameters
     ----------
     max_hold_s
-        An allocation that began early may idle for so many seconds, which are added to its walltime. As soon as its
-        stage is expected to begin later than that it is cancelled and submitted again, which costs a further wait. The
-        paper cancels every early allocation; within a minute that costs more than it saves, so the default here is a
-        minute. Each time that a stage's allocation is given back its lead is halved.
+        Seconds for which an allocation that began early may idle; they are added to its walltime. As soon as its stage
+        is expected to begin later than that, the job is cancelled and submitted again, which costs another wait. The
+        paper cancels every early allocation; for a minute of idling that costs more than it saves, so the default is a
+        minute. Each time that a stage's allocation is given back, its lead is halved.
     max_resubmissions
-        After so many, a stage is submitted only when its predecessors have ended.
+        After so many resubmissions, a stage is submitted only when its predecessors have ended.
     max_idle
-        Upper bound of all idle core-hours, as a share of the workflow's own. If less is left than an allocation could
-        idle, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
+        Upper bound of all idle core-hours, as a share of the workflow's own. If an allocation could idle more than is
+        left, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
     lead_level
-        As for `AheadOfTime`; but a second too early idles, so it counts as much as one too late.
+        As for `AheadOfTime`; but a second too early idles, so it counts as much as a second too late.
     forecast
-        What its forecasts come from.
+        The source of its forecasts.
     """
 
     max_hold_s: float = 60.0
@@ -129,7 +129,7 @@ class Naive(Strategy):
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan the whole graph from what is true now, and give back what began too early."""
+        """Plan the whole graph from the present state, and give back allocations that began too early."""
         walk, allowance = _Walk(view), IdleAllowance.of(view, self.max_idle)
         cancelled: list[Cancellation] = []
         wake: list[float] = []
@@ -142,7 +142,7 @@ class Naive(Strategy):
                     stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
                 else:
                     wake.append(hold_until)
-            start = needed  # of a stage that will be planned when it is ready
+            start = needed  # for a stage that is planned once it is ready
             if stage.phase is not Phase.WAITING:
                 start = _present_start(view, stage, needed)
             elif (job := self._asked(view, forecast, stage, needed, allowance)) is not None:
@@ -154,7 +154,7 @@ class Naive(Strategy):
     def _asked(
         self, view: RunView, forecast: Forecast, stage: StageView, needed: float, allowance: IdleAllowance
     ) -> PlannedJob | None:
-        """Ask for a stage's job; None for what is not asked for yet."""
+        """Plan a stage's job; None if it is not to be submitted yet."""
         name = stage.stage.name
         if view.is_ready(name):
             return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
@@ -186,7 +186,7 @@ class NaiveHold(Naive):
 
 @dataclass(frozen=True, slots=True)
 class NaiveAsks(Naive):
-    """ASA Naive that learns nothing: it asks a batch system that plans when a job would start.
+    """ASA Naive without learning: it asks a planning batch system when a job would start.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _too_early(now_s: float, needed_s: float, hold_until_s: float) -> str:
 
 
 class _Walk:
-    """The remaining stages in order, each with the time at which it is expected to be needed, until none is due soon.
+    """Walks over the remaining stages in order, until enough later jobs are planned; knows when each is needed.
 
     O(stages + edges), where stages with equal predecessors count these edges once.
     """
@@ -224,14 +224,14 @@ class _Walk:
             yield name
 
     def ask(self, job: PlannedJob) -> None:
-        """Take up a job that is to be submitted."""
+        """Add a job to submit."""
         self.asked.append(job)
         self._later += job.submit_s > self._view.now_s
 
     def needed_s(self, name: str) -> float:
-        """Say when what a stage follows is expected to have ended; the walk has been there."""
+        """Return when a stage's predecessors, which the walk has passed, are expected to have ended."""
         follows, workflow = self._view.stages[name].stage.after, self._view.workflow
-        is_whole = follows is workflow.stages[name].after  # else some of them need not end first
+        is_whole = follows is workflow.stages[name].after  # else some predecessors need not end first
         front = workflow.fronts[name] if is_whole else follows
         if id(front) not in self._fronts:
             ends_s = (self.ends_s[before] for before in front if before in self.ends_s)
@@ -255,12 +255,12 @@ def _ahead(
 def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
     wait = job.prediction.wait_s if job.prediction else 0.0
     if job.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
-        return needed_s + wait  # it begins to queue only when it is released
+        return needed_s + wait  # it begins to queue only once its dependency is met
     return max(needed_s, job.submit_s + wait)
 
 
 def _present_start(view: RunView, stage: StageView, needed_s: float) -> float:
-    """When a stage whose job exists started, or is expected to."""
+    """Return when a stage that has a job started, or is expected to."""
     if stage.started_s is not None:
         return stage.started_s
     if stage.phase is Phase.QUEUED and stage.submit_s is not None and stage.predicted_wait_s is not None:
@@ -278,7 +278,7 @@ def _expected_end(view: RunView, stage: StageView, start_s: float) -> float:
 
 
 def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, PlannedJob]:
-    """Submit no job before one that it depends on: those move forward, which a dependency makes free of cost."""
+    """Submit no job before a job that it depends on: move the latter forward, which costs nothing with dependencies."""
     for name in reversed(planned):
         job = planned[name]
         for before in workflow.fronts[name] if job.keep is not Keep.NOTHING else ():

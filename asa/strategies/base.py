@@ -1,4 +1,4 @@
-"""The port of every strategy, and the values that cross it."""
+"""The interface of every strategy, and the values that it takes and returns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Phase(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing more is going to happen to the stage."""
+        """Whether nothing more will happen to the stage."""
         return self in _SETTLED
 
 
@@ -61,7 +61,7 @@ _SETTLED = frozenset({Phase.DONE, Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Ph
 
 
 class Keep(StrEnum):
-    """What keeps a stage's job from running before the stages it follows have ended."""
+    """What keeps a stage's job from running before its predecessors have ended."""
 
     NOTHING = "nothing"
     """They have ended."""
@@ -72,7 +72,7 @@ class Keep(StrEnum):
 
 
 class ForecastKind(StrEnum):
-    """Whose waits a strategy plans with."""
+    """Where the waits that a strategy plans with come from."""
 
     NONE = "none"
     LEARNED = "learned"
@@ -93,43 +93,43 @@ class StageView:
     phase
         Its phase.
     job_id
-        Its present job.
+        Id of its present job.
     submit_s
-        When that was submitted.
+        When that job was submitted.
     keep
-        What keeps that from running too early.
+        What keeps that job from running too early.
     predicted_wait_s
-        The wait predicted for it.
+        The wait predicted for that job.
     hold_until_s
-        Once its allocation began: until when that may idle and still be long enough for the stage.
+        Once allocated: until when the allocation may idle and still be long enough for the stage.
     limit_s
-        Once its allocation began: when its walltime ends.
+        Once allocated: when the walltime ends.
     cores
-        Cores that its job has while it runs, if not the same for all stages of the job; else 0.
+        Cores that its job has while this stage runs, if the job's cores change; else 0.
     started_s, ended_s
-        When the stage itself (not its allocation) began and ended. A stage may have ended before its phase
-        is done, while its job still runs other stages.
+        When the stage itself (not its allocation) began and ended. A stage may have ended although its phase is not
+        done yet, while its job runs other stages.
     resubmissions
-        How often its job was given back before the stage began, or failed, and was submitted again.
+        How often it was submitted again, because its job was given back before the stage began, or failed.
     attempts
-        How often it failed and is to be tried again.
+        How often it failed and is to be retried.
     not_before_s
         The earliest time for the next attempt.
     reason
-        Why it failed, or does not run; empty otherwise.
+        Why it failed, or will not run; else empty.
     leg
-        If it continues: the current leg, from 1 on since it was last submitted.
+        If it runs in legs: number of the current leg since its last submission, from 1 on.
     earlier_legs
-        How many legs it had before that.
+        How many legs it had before its last submission.
     next_job_id
-        The job of the next leg, if it was submitted already.
+        Id of the next leg's job, if that was submitted already.
     ran_s
-        How long its earlier legs ran.
+        Run time of its earlier legs.
     leg_start_s
-        When the payload of this leg began.
+        When the payload of the current leg began.
     is_unyielding
-        A leg did not end when it was signalled, or the next one was taken out of the queue: later legs are submitted
-        only at their turn.
+        Whether later legs are submitted only at their turn, because a leg did not end when it was signalled, or the
+        next one was taken out of the queue.
     """
 
     stage: Stage
@@ -155,12 +155,12 @@ class StageView:
     is_unyielding: bool = False
 
     def with_past(self, before: StageView) -> StageView:
-        """Add the legs that the stage had before it was submitted again; change nothing if it had none.
+        """Return the view with the legs that the stage had before it was submitted again, if any.
 
         Parameters
         ----------
         before
-            Its state until now.
+            The stage's view until now.
         """
         if self.stage.continues is None:
             return self
@@ -175,19 +175,19 @@ class GrowthView:
     Parameters
     ----------
     job_id
-        The job that waits for them.
+        Id of the job that waits for the cores.
     joins
-        The job that they will join.
+        Id of the job that the cores will join.
     stage
         The first stage that needs them.
     cores
-        How many.
+        How many cores.
     phase
-        Queued; allocated, once they have joined; or done, when they were given back or the request failed.
+        Queued; allocated, once the cores have joined; or done, once they were given back or the request failed.
     submit_s
-        When they were asked for.
+        When the cores were requested.
     predicted_wait_s
-        The wait predicted for them.
+        The wait predicted for the cores.
     """
 
     job_id: str
@@ -237,25 +237,25 @@ class RunView:
     Parameters
     ----------
     workflow
-        The stages and their order.
+        The workflow that runs.
     stages
-        Every stage by name.
+        Every stage's view, by name.
     now_s
-        The backend's clock.
+        The present time on the backend's clock.
     capabilities
-        The site's rules.
+        The site's rules and limits.
     spent
-        Returns the core-hours of the run's jobs that have ended: see `spent_core_hours`.
+        Returns the core-hours of the run's ended jobs; see `spent_core_hours`.
     growths
-        Requests for more cores for its jobs, in order.
+        Requests for more cores for the run's jobs, in order.
     ready
-        The stages whose predecessors are all settled; derived from `stages` if not given.
+        Names of the stages whose predecessors are all settled; derived from `stages` if not given.
     turn
-        Those of them that wait to be submitted; likewise.
+        Names of the ready stages that have no job yet; derived likewise.
     first
-        Index in the workflow's order: all stages before it are settled.
+        Index in the workflow's order before which all stages are settled.
     idle_core_hours
-        Core-hours that early allocations have idled so far, and those that present ones may still idle.
+        Core-hours that early allocations have idled so far, and those that present ones may yet idle.
     racers
         All jobs that were asked for in the races that are not decided, in order.
     """
@@ -274,17 +274,17 @@ class RunView:
 
     @property
     def spent_core_hours(self) -> float:
-        """Core-hours that the run's ended jobs held, however they ended; counted on demand."""
+        """Core-hours of the run's ended jobs, however they ended; computed on demand."""
         return self.spent()
 
     def left(self, most: int | None = None) -> Iterator[str]:
-        """Name the stages that are not settled, in the workflow's order; the first so many of them."""
+        """Yield the names of unsettled stages in the workflow's order, at most `most` of them."""
         order, stages = self.workflow.order, self.stages
         unsettled = (order[i] for i in range(self.first, len(order)) if not stages[order[i]].phase.is_settled)
         return islice(unsettled, most)
 
     def to_run_now(self) -> list[str]:
-        """Name the stages that wait to be submitted, and whose predecessors are all settled, in order."""
+        """Return the names of the stages that may run at once and have no job yet, in order."""
         if self.turn is not None:
             return self.workflow.in_order(self.turn)
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
@@ -292,18 +292,18 @@ class RunView:
     def follows_running(self, name: str) -> bool:
         """Whether each predecessor of a stage runs or is settled, so that its end can be predicted.
 
-        A stage that merely holds cores does not run: it waits for stages itself.
+        A stage that is merely allocated does not run: it still waits for other stages.
         """
         phases = (self.stages[before].phase for before in self.stages[name].stage.after)
         return all(phase.is_settled or phase is Phase.RUNNING for phase in phases)
 
     def run_or_hold_cores(self, names: Iterable[str]) -> bool:
-        """Say whether stages run, hold their cores, or are settled, so that nothing can keep those from them."""
+        """Whether all these stages run, are allocated, or are settled, so that no other job can take their cores."""
         phases = (self.stages[name].phase for name in names)
         return all(phase.is_settled or phase in (Phase.RUNNING, Phase.ALLOCATED) for phase in phases)
 
     def is_ready(self, name: str) -> bool:
-        """All stages that this one follows are settled; if it waits to be asked for, it may run at once."""
+        """Whether all predecessors of a stage are settled, so that it may run at once."""
         if self.ready is not None:
             return name in self.ready
         return all(self.stages[before].phase.is_settled for before in self.stages[name].stage.after)
@@ -311,54 +311,54 @@ class RunView:
 
 @dataclass(slots=True)
 class IdleAllowance:
-    """What allocations of a run that come early may idle, all in all; what is asked for ahead takes of it."""
+    """How many core-hours a run's early allocations may idle altogether; each planned allocation takes its share."""
 
     core_hours: float
     left: float
 
     @classmethod
     def of(cls, view: RunView, share: float, most: float = math.inf) -> IdleAllowance:
-        """Allow a share of the core-hours that the workflow's stages need, and so many at most."""
+        """Allow a share of the core-hours of the workflow's stages, and at most `most` core-hours."""
         allowed = min(share * view.workflow.stage_core_hours(view.capabilities.cores_per_node), most)
         return cls(allowed, max(allowed - view.idle_core_hours, 0.0))
 
     def lasts_s(self, cores: int) -> float:
-        """Say for how long so many cores may idle."""
+        """Return for how long so many cores may idle."""
         return self.left / max(cores, 1) * 3600
 
     def take(self, cores: int, idle_s: float) -> None:
-        """Set aside what an allocation may idle."""
+        """Reserve the core-hours that an allocation may idle."""
         self.left = max(self.left - cores * idle_s / 3600, 0.0)
 
     @property
     def text(self) -> str:
-        """Tell of the bound."""
+        """Describe the bound."""
         return f"of the {self.core_hours:.3g} core-hours that this run may idle {self.left:.3g} are left"
 
 
 class Forecast(Protocol):
-    """Waits to plan with."""
+    """Predicted waits to plan with."""
 
     @property
     def is_informed(self) -> bool:
-        """Whether anything is known that predictions come from."""
+        """Whether anything is known that predictions are based on."""
         ...
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
-        """Predict the wait of the job of some stages, in order, whose resources are needed at a time."""
+        """Predict the wait of a job of these stages, in order, whose resources are needed at the given time."""
         ...
 
 
 def wait_in_words(forecast: Forecast, wait_s: float) -> str:
-    """Say what wait is counted on; where next to nothing is known, that it is an assumption."""
+    """Describe the expected wait; say if it is an assumption because next to nothing is known."""
     wait = format_duration(wait_s)
-    is_known = forecast.is_informed or not wait_s  # a stage that runs where the client is waits for nothing
+    is_known = forecast.is_informed or not wait_s  # a local stage does not wait
     return f"predicted wait {wait}" if is_known else f"assumed wait {wait}, since few waits are known here yet"
 
 
 @runtime_checkable
 class Sizing(Protocol):
-    """A forecast that can be asked for jobs of any size."""
+    """A forecast that can predict for jobs of any size."""
 
     def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:
         """Predict like `Forecast.predict`, but for a job with given cores and walltime."""
@@ -368,9 +368,9 @@ class Sizing(Protocol):
 def predicted(
     forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
 ) -> WaitForecast:
-    """Predict the wait of a job of some size, if the forecast can.
+    """Predict the wait of a job of a given size, if the forecast can.
 
-    `cores`, `walltime_s`: what it asks for; ignored by a forecast that only knows stages.
+    `cores`, `walltime_s`: the job's request; ignored by a forecast that only knows stages.
     """
     if isinstance(forecast, Sizing):
         return forecast.predict_size(stages, needed_s, cores, walltime_s)
@@ -378,19 +378,19 @@ def predicted(
 
 
 class JobRequest(NamedTuple):
-    """What a job would ask the queue for."""
+    """The size and destination that a job would ask for."""
 
     cores: int
     walltime_s: float
-    partition: str  # empty for the site's own choice
+    partition: str  # empty for the site's default
 
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A forecast that judges several requests of which one will be made."""
+    """A forecast that compares several requests, one of which will be made."""
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
-        """Predict the wait of a job of some stages for each of several requests, so that they can be compared."""
+        """Predict the wait of a job of some stages for each of several requests, comparable with each other."""
         ...
 
 
@@ -399,11 +399,11 @@ class PlanStep(NamedTuple):
 
     `stages`: the stages that it runs, in order.
     `request`: what it asks for.
-    `after`: the earlier jobs of the plan whose ends it waits for, by their index.
+    `after`: indices of the earlier jobs of the plan whose ends it waits for.
     `keep`: what keeps it from running too early.
-    `ages`: whether its age counts while a dependency keeps it back.
-    `submit_s`: in how many seconds it is submitted; for `Keep.NOTHING` when that is expected.
-    `ready_s`: samples of when its stages can begin at the earliest, whatever the plan's other jobs do.
+    `ages`: whether it gains priority while a dependency keeps it back.
+    `submit_s`: seconds until its submission; with `Keep.NOTHING`, until its expected submission.
+    `ready_s`: samples of the earliest time at which its stages can begin, apart from the plan's other jobs.
     `run_s`: samples of how long they run.
     """
 
@@ -419,25 +419,25 @@ class PlanStep(NamedTuple):
 
 @runtime_checkable
 class Joint(Protocol):
-    """A forecast that judges the jobs of whole plans together, in the same futures."""
+    """A forecast that judges the jobs of a plan together, and several plans in the same futures."""
 
     def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> Sequence[NDArray[np.float64]] | None:
-        """Sample when the jobs of each of several plans, of which one will be followed, have their cores.
+        """Sample when the jobs of each of several plans have their cores; only one of the plans will be followed.
 
-        In each future a plan's first job takes its place before the second is judged; jobs side by side compete; later
-        ones come after the ends of those that they follow. The futures are the same for all plans, so that the least
-        of several ends is the least in each future. None if plans cannot be judged so.
+        In each future, a plan's first job is queued before the second is judged. Parallel jobs compete for cores; later
+        jobs begin after the ends of those that they follow. The futures are the same for all plans, so plans can be
+        compared future by future. None if the forecast cannot judge these plans.
 
-        Returns: of each plan, seconds from now, shape (samples, jobs).
+        Returns: for each plan, seconds from now, shape (samples, jobs).
         """
         ...
 
 
 class Sampled(Protocol):
-    """Samples what two requests have to wait."""
+    """Samples the waits of two requests."""
 
     def __call__(self, queued: JobRequest, other: JobRequest, /) -> NDArray[np.float64]:
-        """Sample the remaining wait of the queued job, and the wait of another one last in the queue.
+        """Sample the remaining wait of the queued job, and the wait of another job at the end of the queue.
 
         Returns seconds, shape (samples, 2), one row for each sampled future.
         """
@@ -446,12 +446,12 @@ class Sampled(Protocol):
 
 @runtime_checkable
 class Replacing(Protocol):
-    """A forecast that knows what a queued job's place in the queue is worth."""
+    """A forecast that knows what a queued job's position in the queue is worth."""
 
     def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
         """Predict, inside this context, as if a queued job of some stages were withdrawn.
 
-        Yields a function that compares its request with another one; None if that is not known.
+        Yields a function that compares that job's request with another one; None if the job's position is not known.
         """
         ...
 
@@ -461,11 +461,10 @@ class Weighed:
     """A possible shape of a stage, and what was expected of it.
 
     `shape`: the shape.
-    `cores`: cores that its job would hold.
+    `cores`: cores of its job.
     `run_s`: how long the job would run, with all stages in it.
-    `core_hours`: core-hours that it would take.
-    `waits_s`, `ends_s`: its wait in the queue, and when it would end, in seconds from when it may begin: p10, p50 and
-    p90.
+    `core_hours`: core-hours that the job would use.
+    `waits_s`, `ends_s`: p10, p50 and p90 of its wait in the queue, and of its end, in seconds from when it may begin.
     """
 
     shape: Shape
@@ -481,7 +480,7 @@ class Choice:
     """The shape chosen for a stage.
 
     `shape`: the shape.
-    `weighed`: what it was chosen from, including itself.
+    `weighed`: all shapes that it was chosen from.
     """
 
     shape: Shape
@@ -497,33 +496,33 @@ class PlannedJob:
     stages
         The stages that it runs, in order.
     submit_s
-        When; now or earlier means at once.
+        When to submit it; now or an earlier time means at once.
     keep
         What keeps it from running too early.
     reason
-        Why at that time, in words.
+        Why it is submitted at that time, in words.
     prediction
         The predicted wait, if there is one.
     needed_s
-        When its resources are expected to be needed, if that is planned.
+        When its resources are expected to be needed, if known.
     spare_walltime_s
-        Walltime beyond the stages' own, for time in which the allocation idles.
+        Walltime in addition to the stages' own, for time in which the allocation idles.
     shrinks
-        Whether the job gives back cores that none of its remaining stages needs, if the site can take them.
+        Whether the job gives back cores that none of its remaining stages needs, if the site takes cores back.
     widths
-        Cores during each of its stages, if they vary: it begins with the first stage's, and before each next one gives
-        back the surplus, or waits for what is missing (`joins`).
+        Cores during each of its stages, if they vary: it begins with those of the first stage; before each further
+        stage it gives cores back, or waits for additional ones (`joins`).
     joins
-        Id of a pending or running job of this run with `widths`. Then this job runs nothing: its cores join that job's,
-        and `stages` is the first stage that needs them.
+        Id of a pending or running job of this run that has `widths`. Then this job runs nothing: its cores join that
+        job, and `stages` is the first stage that needs them.
     mate
-        If several jobs take a stage's tasks: the number of a further job, from 1 on; 0 for the first, which the
-        strategy submits. The others follow without it.
+        If several jobs take a stage's tasks: number of an additional job, from 1 on. The strategy submits the first
+        job, which has 0; the run submits the others by itself.
     leg
-        If the stage continues: the leg that is submitted while the previous one runs; 0 for the current one.
+        If the stage runs in legs: number of a leg that is submitted while the one before runs; 0 for the current leg.
     delay_s
-        For such a leg with a dependency: how many seconds after the previous one's start it may start; 0 for after its
-        end.
+        For such a leg with a dependency: how many seconds after the start of the leg before it may start; 0: after the
+        end of that leg.
     racer
         The job's number among those that race for its first stage, from 1 on; 0 if none does. The first represents its
         stages until another of them starts; `asa.runner.kinds.racers` says what may race.
@@ -549,37 +548,37 @@ class PlannedJob:
 
     @property
     def has_payload(self) -> bool:
-        """Whether it runs something: else its cores only join another job's."""
+        """Whether the job runs stages; else its cores only join another job."""
         return not self.joins
 
     @property
     def is_elastic(self) -> bool:
-        """Whether its cores may change while it runs."""
+        """Whether its number of cores may change while it runs."""
         return bool(self.joins or self.widths or self.shrinks)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Name what it is for: its stages, in any combination; or more cores of a job, or a racer's turn."""
+        """Names of what the job is for: its stages, in any combination; more cores of a job; or a racer's turn."""
         if self.racer > 1:
             return (f"{self.stages[0]}~{self.racer}",)
         return (f"{self.joins}+{self.stages[0]}",) if self.joins else self.stages
 
     @property
     def is_addition(self) -> bool:
-        """Whether its stages have a job already: it is one more, a racer, the next leg, or only cores for that job."""
+        """Whether its stages have a job already: it is an additional one, a racer, a next leg, or more cores."""
         return bool(self.joins or self.mate or self.leg or self.racer > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Substitute:
-    """The job that is submitted next in place of a queued one, which is cancelled for it.
+    """The job that replaces a queued job, which is cancelled for it.
 
     Parameters
     ----------
     planned
         The job.
     choices
-        The shapes that were chosen for those of its stages that have several.
+        The shapes chosen for those of its stages that have several.
     """
 
     planned: PlannedJob
@@ -593,12 +592,11 @@ class Cancellation:
     Parameters
     ----------
     job_id
-        The batch system's.
+        Id of the job in the batch system.
     reason
-        Why, for people.
+        The reason, for people.
     substitute
-        The job that takes its place, once it is gone, whatever a later plan asks for; None if that is for a later plan
-        to say.
+        The job that replaces it once it is gone, whatever a later plan asks for; None to let a later plan decide.
     """
 
     job_id: str
@@ -608,18 +606,18 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do from now on, if nothing unforeseen happens.
+    """What to do from now on, until the next event.
 
     Parameters
     ----------
     submissions
-        Jobs to submit, now or later; after the cancellations.
+        Jobs to submit, now or later, after the cancellations.
     cancellations
         Jobs to cancel now.
     wake_s
-        When to plan again, even if nothing happens before.
+        When to plan again, even if nothing happens before; None for not.
     choices
-        The chosen shapes, by stage, of stages with several that are to be submitted.
+        The chosen shapes, by stage, of stages with several shapes that are to be submitted.
     """
 
     submissions: tuple[PlannedJob, ...] = ()
@@ -635,14 +633,14 @@ class Plan:
         wake_s: float | None = None,
         choices: Mapping[str, Choice] | None = None,
     ) -> Plan:
-        """Make a plan of any iterables."""
+        """Make a plan from any iterables."""
         return cls(tuple(submissions), tuple(cancellations), wake_s, choices or {})
 
 
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     """Say in words what a strategy needs and a site lacks; empty if nothing.
 
-    A strategy declares it by its `forecast`, and by what it `needs`.
+    A strategy declares its needs by `forecast` and `needs`.
 
     Parameters
     ----------
@@ -666,58 +664,58 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
 class Strategy(Protocol):
     """A way of asking for resources, and its properties.
 
-    A derived class must define `forecast` and `plan`; of the rest it overrides what differs.
+    A derived class must define `forecast` and `plan`; of the rest, it overrides what differs.
     """
 
     __slots__ = ()
 
     @property
     def forecast(self) -> ForecastKind:
-        """Whose waits it plans with."""
+        """Where the waits that it plans with come from."""
         ...
 
     @property
     def needs(self) -> frozenset[DependencyType]:
-        """Kinds of dependency without which it cannot plan; none unless it says so."""
+        """Types of dependency without which it cannot plan; by default none."""
         return frozenset()
 
     @property
     def replaces(self) -> bool:
-        """Whether it may take back a job that is queued, so that it is asked while all are; not unless it says so."""
+        """Whether it may replace queued jobs, so that it is called also while all jobs are queued; by default not."""
         return False
 
     @property
     def max_idle(self) -> float | None:
-        """Upper bound of idling before its stages begin, as a share of the workflow's own core-hours.
+        """Upper bound of idle core-hours before its stages begin, as a share of the workflow's own core-hours.
 
-        None if there is no bound, or if none of them idles, since each is submitted when its stage may run.
+        None if there is no bound, or if its jobs never idle, since each is submitted when its stage may run.
         """
         return None
 
     @property
     def price_s(self) -> float | None:
-        """How many seconds sooner a core-hour more is worth; None for the usual price."""
+        """How many seconds of makespan one core-hour is worth; None for the default price."""
         return None
 
     @property
     def next_leg(self) -> NextLeg | None:
-        """How the next leg of a stage is submitted while one runs: `asa.strategies.legs.ahead`, `behind` or `in_turn`.
+        """How a stage's next leg is submitted while one runs: `asa.strategies.legs.ahead`, `behind` or `in_turn`.
 
-        None for the usual way: ahead of time with a forecast, and in turn without one.
+        None for the default: ahead of time with a forecast, and in turn without one.
         """
         return None
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Say what should happen from now on; the same view and forecast give the same plan."""
+        """Return what to do from now on; the same view and forecast give the same plan."""
         ...
 
 
 @runtime_checkable
 class Configurable(Protocol):
-    """A class of strategies of which something may be set."""
+    """A class of strategies that has settings."""
 
     def configured(self, settings: Mapping[str, str], /) -> Strategy:
-        """Make one with settings given as text.
+        """Make a strategy with settings given as text.
 
         Raises `InputError`: there is no such setting, or its value is invalid.
         """
@@ -729,25 +727,25 @@ _SAID_HERE = ("needs", "replaces", "max_idle", "price_s", "next_leg")
 
 @dataclass(frozen=True, slots=True)
 class _Plain(Strategy):
-    """A strategy whose class has a forecast and a plan, and is otherwise as `Strategy` says."""
+    """Completes a strategy that has only a forecast and a plan with the defaults of `Strategy`."""
 
     own: Strategy
 
     @property
     def forecast(self) -> ForecastKind:
-        """Whose waits it plans with."""
+        """Where the waits that it plans with come from."""
         return self.own.forecast
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan as it does."""
+        """Return the plan of the completed strategy."""
         return self.own.plan(view, forecast)
 
 
 def whole(strategy: Strategy) -> Strategy:
     """Complete a strategy that defines only `forecast` and `plan`.
 
-    `strategy`: one that has all attributes of `Strategy`, as by deriving from it, or only these two.
-    Raises `InputError`: it has only some: the others may have been forgotten.
+    `strategy`: an object with all attributes of `Strategy`, as by deriving from it, or with only these two.
+    Raises `InputError`: it has only some of the others, which suggests that it lacks some by mistake.
     """
     missing = [name for name in _SAID_HERE if not hasattr(strategy, name)]
     if not missing:
@@ -762,19 +760,19 @@ def whole(strategy: Strategy) -> Strategy:
 
 
 def load_strategy(name: str) -> Strategy:
-    """Make an installed strategy from its name, with settings after a colon each.
+    """Make an installed strategy from its name, with each setting after a colon.
 
     Parameters
     ----------
     name
-        Such as ``asa``, or ``asa-plan:at-most=1.1:price=2``.
+        The name, such as ``asa`` or ``asa-plan:at-most=1.1:price=2``.
 
     Raises
     ------
     UnknownNameError
-        None of that name is installed.
+        No strategy of that name is installed.
     InputError
-        It does not have such settings.
+        The strategy has no such setting, or its value is invalid.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 
 
 class BigJob(Strategy):
-    """Submit one job: peak cores for the sum of all run times (Section 2.2, equation 1): one wait, but idle cores."""
+    """Submit one job of peak cores for the sum of all run times (Section 2.2, equation 1): one wait, idle cores."""
 
     forecast = ForecastKind.NONE
 

@@ -1,4 +1,4 @@
-"""Chained: everything is submitted at once and kept in order by dependencies."""
+"""Chained: all stages are submitted at once, and dependencies keep them in order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .legs import NextLeg, behind
 class Chained(Strategy):
     """Submit the whole graph at the start, each job with dependencies on those it follows.
 
-    What many users do today. Where a dependent job's age accrues, its wait overlaps with the stages before it; where it
-    does not, this is Per-Stage without the client's own delay.
+    Many users do this today. If a dependent job's age accrues, its wait overlaps with the stages before it; if not,
+    this is Per-Stage without the client's own delay.
     """
 
     forecast = ForecastKind.NONE

@@ -1,9 +1,9 @@
-"""Elastic: the workflow as one job, which gives cores back after a wide stage, and gets more ahead of the next.
+"""Elastic: the workflow as one job, which gives cores back after a wide stage, and gets more before the next one.
 
-The job begins as wide as its first stage. If a stage needs fewer cores than the previous one, the rest is given back.
-If it needs more, a second job asks for these, the predicted wait ahead of the expected end of the previous stage, and
-its cores join the first job's (`asa.backend.Growing`). Until they have, the payload idles. So the workflow waits in the
-queue once, and later only for additional cores: ASA's idea, applied to resizing.
+The job begins as wide as its first stage. If a stage needs fewer cores than the one before, the rest is given back. If
+it needs more, a second job asks for the additional cores, one predicted wait before the previous stage is expected to
+end, and these cores join the first job (`asa.backend.Growing`). Until they have joined, the payload idles. So the
+workflow waits in the queue once, and later only for additional cores: ASA's idea, applied to resizing.
 """
 
 from __future__ import annotations
@@ -40,37 +40,36 @@ from .planning.parts import max_walltimes
 class Elastic(Strategy):
     """One job that gives cores back and gets more as its stages need them.
 
-    Stages that cannot share a job, since they ask for other partitions or are retried alone, get jobs of their own,
+    Stages that cannot share a job, because they ask for other partitions or are retried alone, get jobs of their own,
     each submitted at once with a dependency. Where jobs cannot grow, each sequence of stages without an increase in
-    cores gets such a job; it gives cores back where the site can take them. Parallel stages run one after the other, as
-    always in one job.
+    cores shares a job, which gives cores back if the site takes them. Parallel stages run one after the other in a job.
 
-    Idling counts against the walltime. So the job asks for more than its stages do: each time that it is to grow, for
-    the quantile of the wait at `spare_level`; but at most for a quarter more, as a longer walltime makes the job, and
-    what joins it, wait longer. When the rest of the walltime would not be enough for the remaining stages, the job is
-    cancelled, and these are submitted as another.
+    Idling uses up walltime. So the job asks for more walltime than its stages: for each time that it is to grow, the
+    quantile of the wait at `spare_level` is added, up to a quarter of the stages' walltime. More would make the job,
+    and the cores that join it, wait longer. If the rest of the walltime is too short for the remaining stages, the job
+    is cancelled, and these stages are submitted as another job.
 
-    When a job is submitted, it is decided whether the next stage is in it, too. If so, the job's walltime is longer,
-    and so is its wait. If not, the stage's own job queues while the first one runs, where age accrues, and begins up to
-    two minutes late. If the next stage needs more cores, it is also decided whether they are asked for, or an earlier
-    stage's cores are kept, idle during the narrow stages in between. On a busy machine, more cores for the job's whole
-    remaining walltime may take far longer to come than the job can idle.
+    When a job is submitted, the strategy decides whether the next stage shares it. If so, the job's walltime and its
+    wait are longer. If not, the stage's own job queues while the first one runs, where age accrues, and begins up to
+    two minutes late. If the next stage needs more cores, the strategy also decides whether to ask for them, or to keep
+    an earlier stage's cores, idle during the narrow stages in between. On a busy machine, additional cores for the
+    job's whole remaining walltime may come long after the job has idled as long as it can.
 
     Parameters
     ----------
     worth
-        Percent of makespan that a percent of core-hours is worth.
+        How many percent of makespan one percent of core-hours is worth.
     lead_level
         The lead is the quantile of the wait at this probability; cores that come early idle.
     spare_level
-        See above.
+        Probability level of the wait that is added to the walltime, as above.
     max_hold_s
-        Cores that came early may idle for so many seconds. If they are needed later than that, or the job itself would
-        give them back before they are needed, they are given back at once and asked for again, with half the lead.
+        Seconds for which cores that came early may idle. If they are needed later than that, or the job itself would
+        give them back before they are needed, they are given back at once and requested again, with half the lead.
     max_resubmissions
-        After so many, cores are asked for only when they are needed.
+        After so many requests, cores are requested only when they are needed.
     forecast
-        What its forecasts come from.
+        The source of its forecasts.
     """
 
     worth: float = 0.8
@@ -81,16 +80,16 @@ class Elastic(Strategy):
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Submit missing jobs, and requests for cores that they will lack; give back cores that came too early."""
+        """Submit missing jobs, and requests for cores that jobs will lack; give back cores that came too early."""
         watched = Growth(self.lead_level, self.max_hold_s, self.max_resubmissions).watch(view, forecast)
         if watched.cancellations:
             return Plan.of((), watched.cancellations)
         return Plan.of([*self._jobs_to_ask_for(view, forecast), *watched.submissions], wake_s=watched.wake_s)
 
-    # ------------------------------------------------------------------ jobs that there are not
+    # ------------------------------------------------------------------ jobs to submit
 
     def _jobs_to_ask_for(self, view: RunView, forecast: Forecast) -> Iterator[PlannedJob]:
-        """Put the stages that have no job into as few as can be."""
+        """Arrange the stages without a job in as few jobs as possible."""
         site = view.capabilities
         can_depend = DependencyType.AFTEROK in site.dependency_types
         left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
@@ -113,7 +112,7 @@ class Elastic(Strategy):
             )
 
     def _spare_s(self, view: RunView, forecast: Forecast, names: Sequence[str], widths: Sequence[int]) -> float:
-        """Say how long a job may stand still."""
+        """Return the walltime that a job may idle while it waits for cores."""
         walltime_s = walltime_of(view, names)
         rises = [(name, to - of) for name, (of, to) in zip(names[1:], pairwise(widths), strict=False) if to > of]
         waits = [predicted(forecast, (name,), view.now_s, cores, walltime_s) for name, cores in rises]
@@ -123,7 +122,7 @@ class Elastic(Strategy):
     def _groups(
         self, view: RunView, forecast: Forecast, left: Sequence[str]
     ) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-        """Put stages together that share a job, in order; with how wide it is during each, where that differs."""
+        """Yield stages that share a job, in order, with the job's cores during each stage if these differ."""
         parts = _parts(view, left)
         price_s = self._price_s(view, forecast) if left and forecast.is_informed else 0.0
         names: tuple[str, ...] = ()
@@ -139,7 +138,7 @@ class Elastic(Strategy):
             yield names, _differing(widths)
 
     def _price_s(self, view: RunView, forecast: Forecast) -> float:
-        """Say how many seconds a core-hour is worth."""
+        """Return how many seconds a core-hour is worth."""
         if view.capabilities.charges == "used":
             return 0.0
         hours = view.workflow.stage_core_hours(view.capabilities.cores_per_node)
@@ -159,7 +158,7 @@ def _reason(names: Sequence[str], widths: Sequence[int], spare_s: float) -> str:
 
 
 def _parts(view: RunView, left: Sequence[str]) -> Parts:
-    """Tell which stages can share a job."""
+    """Return the pieces of a workflow that tell which stages can share a job."""
     site = view.capabilities
     return Parts(
         view.workflow,
@@ -177,7 +176,7 @@ def _differing(widths: tuple[int, ...]) -> tuple[int, ...]:
 def _with(
     view: RunView, forecast: Forecast, names: tuple[str, ...], widths: tuple[int, ...], name: str, *, price_s: float
 ) -> tuple[int, ...] | None:
-    """Say how wide a job is during its stages and one more; None if that one is to begin another job."""
+    """Return the job's cores during its stages and one more; None if that one is to begin another job."""
     site, width = view.capabilities, width_of(view, name)
     if width and all(widths):
         fits = width >= widths[-1] or site.shrink_by > 0
@@ -192,7 +191,7 @@ def _with(
 def _weigh(
     view: RunView, forecast: Forecast, names: tuple[str, ...], widths: tuple[int, ...], name: str, *, price_s: float
 ) -> tuple[int, ...] | None:
-    """Weigh what one more stage costs in a job, if need be by more cores, or those of before, and in another (None)."""
+    """Compare adding a stage to a job (with additional or kept cores) with another job for it; None for another job."""
     site, width = view.capabilities, width_of(view, name)
 
     def waits_s(stages: tuple[str, ...], cores: int, of: tuple[str, ...]) -> NDArray[np.float64]:
@@ -209,7 +208,7 @@ def _weigh(
     else:
         more_s = waits_s((name,), width - widths[-1], longer)
         max_s, ahead_s = MAX_SPARE * walltime_of(view, longer), sum(lasts_s)
-        in_time = more_s <= ahead_s + max_s  # else the job is given up, and another asked for
+        in_time = more_s <= ahead_s + max_s  # else the job is given up, and another one submitted
         late_s = np.where(in_time, np.maximum(more_s - ahead_s, 0.0), max_s + other_s.mean())
         idle_hours = widths[-1] * np.minimum(late_s, max_s).mean() / 3600
         ways.append((job_s + float(late_s.mean() + price_s * idle_hours), (*widths, width)))

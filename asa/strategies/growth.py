@@ -1,4 +1,4 @@
-"""Jobs that grow, once they have been submitted: when to ask for their cores, to give these back, or to give up."""
+"""Submitted jobs that grow: when to request their cores, to give cores back, or to give a job up."""
 
 from __future__ import annotations
 
@@ -22,42 +22,43 @@ from .base import (
     wait_in_words,
 )
 
-_LOOKED_AHEAD = 64  # times that a job needs more cores for which these are planned ahead
-_LOOK_S = 60.0  # between looks at what takes longer than expected
-NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then
-MAX_SPARE = 0.25  # of the stages' own walltime
+_LOOKED_AHEAD = 64  # increases of one job for which cores are planned ahead
+_LOOK_S = 60.0  # between looks at a stage that takes longer than expected
+# until an event is noticed: a client looks once a minute, and batch systems look at their queues now and then
+NOTICE_S = 120.0
+MAX_SPARE = 0.25  # as a share of the stages' own walltime
 
 
 @dataclass(frozen=True, slots=True)
 class _Rise:
-    """A stage of a job that has yet to begin, and needs more cores than the one before it."""
+    """An unbegun stage of a job that needs more cores than the stage before it."""
 
-    needed_s: float  # when the one before it is expected to end
-    is_kept: bool  # whether the job would keep until then what joined it now
-    growth: GrowthView | None  # what was asked for already
-    planned: PlannedJob | None  # else what is to be asked for, if it can be foreseen when
+    needed_s: float  # when the stage before it is expected to end
+    is_kept: bool  # whether cores that join now would be kept until then
+    growth: GrowthView | None  # the existing request for the cores
+    planned: PlannedJob | None  # else the request to make, if its time can be foreseen
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is to be done about the jobs that there are."""
+    """What to do about jobs that have been submitted."""
 
-    submissions: tuple[PlannedJob, ...] = ()  # more cores to ask for
-    cancellations: tuple[Cancellation, ...] = ()  # what came too early, and jobs that have stood still for too long
-    wake_s: float | None = None  # when the next of these will have
-    ends_s: Mapping[str, float] = field(default_factory=dict)  # by stage, when it is expected to end
+    submissions: tuple[PlannedJob, ...] = ()  # requests for more cores
+    cancellations: tuple[Cancellation, ...] = ()  # of cores that came too early, and of jobs that idled too long
+    wake_s: float | None = None  # when the next job will have idled too long
+    ends_s: Mapping[str, float] = field(default_factory=dict)  # by stage: its expected end
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How jobs get their cores as they need them."""
+    """Plans the requests by which jobs get cores as they need them."""
 
     lead_level: float = 0.5
     max_hold_s: float = 60.0
     max_resubmissions: int = 5
 
     def watch(self, view: RunView, forecast: Forecast) -> Watched:
-        """Ask for the cores that jobs will lack; give back what came too early, and up what stands still for long."""
+        """Request cores that jobs will lack; give back those that came too early; give up jobs that idle too long."""
         ends: dict[str, float] = {}
         growths: list[PlannedJob] = []
         cancelled: list[Cancellation] = []
@@ -91,7 +92,7 @@ class Growth:
         ends: dict[str, float],
         asked: Mapping[tuple[str, str], Sequence[GrowthView]],
     ) -> Iterator[_Rise]:
-        """Follow a job to where it needs more cores; note when its stages are expected to end."""
+        """Yield the increases of a job's cores, and store in `ends` when its stages are expected to end."""
         stages = [view.stages[name] for name in names]
         begin_s = _beginning_s(view, names, ends)
         is_overdue = stages[0].phase is Phase.QUEUED and begin_s <= view.now_s
@@ -100,15 +101,15 @@ class Growth:
         for index, (before, stage) in enumerate(pairwise(stages), start=1):
             widest = stage.cores if stage.started_s is not None else widest
             if stage.phase.is_settled and stage.started_s is None:
-                return  # its cores were refused
+                return  # the request for its cores was refused
             if stage.started_s is None:
                 time_s = max(time_s, view.now_s)
                 is_kept &= stage.cores >= before.cores
                 if (cores := stage.cores - before.cores) > 0:
                     growth, former = _asked_for(asked.get((stage.job_id or "", stage.stage.name), ()))
                     planned = None
-                    # what queues before its job does comes as soon as that begins, which is too early
-                    fits = widest + cores <= view.capabilities.max_cores  # on top of what it has, now and until then
+                    # a request queued ahead of the job itself is granted as the job begins, which is too early
+                    fits = widest + cores <= view.capabilities.max_cores  # beyond the job's cores until then
                     if growth is None and not is_overdue and fits and n_planned < _LOOKED_AHEAD:
                         n_planned += 1
                         planned = self._growth(
@@ -130,7 +131,7 @@ class Growth:
         due_s: float,
         former: int,
     ) -> PlannedJob:
-        """Ask for the cores that a stage needs more than the one before it."""
+        """Request the cores that a stage needs in addition to those of the stage before it."""
         before, stage = (view.stages[name] for name in names[index - 1 : index + 1])
         cores, limit_s = stage.cores - before.cores, stage.limit_s
         left_s = walltime_of(view, names) if limit_s is None else max(limit_s - view.now_s, 1.0)
@@ -150,14 +151,14 @@ class Growth:
         )
 
     def _is_too_early(self, view: RunView, rise: _Rise) -> bool:
-        """Whether cores that have joined are to be given back."""
+        """Whether cores that have joined a job are to be given back."""
         if rise.growth is None or rise.growth.phase is not Phase.ALLOCATED:
             return False
         return rise.needed_s - view.now_s > (self.max_hold_s if rise.is_kept else 0.0)
 
 
 def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:
-    """Give the stages of each job that has been submitted and not ended, in the workflow's order."""
+    """Yield the stages of each submitted and unended job, in the workflow's order."""
     jobs: dict[str, list[str]] = {}
     for name in view.workflow.order:
         stage = view.stages[name]
@@ -167,13 +168,13 @@ def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:
 
 
 def _asked_for(asked: Sequence[GrowthView]) -> tuple[GrowthView | None, int]:
-    """Give of what was asked for a stage what is there, and how often something was that is no more."""
+    """Return a stage's present request for cores, and how many earlier requests for it have ended."""
     present = [one for one in asked if one.phase is not Phase.DONE]
     return (present[0] if present else None), len(asked) - len(present)
 
 
 def _beginning_s(view: RunView, names: Sequence[str], ends: Mapping[str, float]) -> float:
-    """Say when a job's payload began, or is expected to."""
+    """Return when a job's payload began, or is expected to."""
     first = view.stages[names[0]]
     if first.started_s is not None:
         return first.started_s
@@ -194,7 +195,7 @@ def _end_s(view: RunView, stage: StageView, start_s: float) -> float:
 
 
 def _join_s(rise: _Rise) -> float:
-    """Say when cores are expected to have joined."""
+    """Return when requested cores are expected to have joined."""
     if rise.planned is not None and rise.planned.prediction is not None:
         return rise.planned.submit_s + rise.planned.prediction.wait_s
     if rise.growth is not None and rise.growth.phase is Phase.QUEUED:
@@ -203,7 +204,7 @@ def _join_s(rise: _Rise) -> float:
 
 
 def _late_s(view: RunView, names: Sequence[str]) -> float | None:
-    """Say until when a job may go on standing still; None if it does not."""
+    """Return until when a job may wait for cores between two stages; None if it does not wait."""
     stages = [view.stages[name] for name in names]
     if not any(stage.cores for stage in stages):
         return None
@@ -212,18 +213,18 @@ def _late_s(view: RunView, names: Sequence[str]) -> float | None:
     if not left or not begun or begun[-1].ended_s is None or left[0].limit_s is None:
         return None
     if left[0].phase.is_settled:
-        return -math.inf  # it failed: its cores were refused
+        return -math.inf  # the stage failed: the request for its cores was refused
     whole_s = walltime_of(view, names)
     share = sum(stage.stage.walltime_s for stage in left) / sum(stage.stage.walltime_s for stage in stages)
     fits_s = left[0].limit_s - share * whole_s
-    spare_s = left[0].limit_s - whole_s - (begun[0].started_s or 0.0)  # as was asked for, and reported
+    spare_s = left[0].limit_s - whole_s - (begun[0].started_s or 0.0)  # the job's spare walltime, as requested
     times = [(one.ended_s, other.started_s) for one, other in pairwise(begun)]
     stood_s = sum(max(begin_s - end_s, 0.0) for end_s, begin_s in times if end_s is not None and begin_s is not None)
     return min(fits_s, begun[-1].ended_s + max(spare_s, NOTICE_S) - stood_s)
 
 
 def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
-    """Say when to look for the end of what runs in a job whose next stage will not; None where it may."""
+    """If a job's next stage will not run, return when to check whether its running stage has ended; else None."""
     running = [view.stages[name] for name in names if view.stages[name].started_s is not None]
     left = [view.stages[name] for name in names if view.stages[name].started_s is None]
     if not running or not left or not left[0].phase.is_settled or running[-1].started_s is None:
@@ -234,7 +235,7 @@ def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
 def walltime_of(view: RunView, names: Sequence[str]) -> float:
     """Return the walltime of stages together, without time in which their job may idle.
 
-    For all stages of a workflow this is its own walltime, if it has one.
+    For all stages of a workflow, it is the workflow's own walltime, if that is set.
     """
     if len(names) == len(view.workflow.stages):
         return view.workflow.walltime_s
@@ -242,9 +243,9 @@ def walltime_of(view: RunView, names: Sequence[str]) -> float:
 
 
 def width_of(view: RunView, name: str) -> int:
-    """Return the width, during a stage, of a job that can grow; 0 if none can, or not so far.
+    """Return the width that a growing job would have during a stage; 0 if jobs cannot grow, or not as far.
 
-    That is the stage's cores, rounded up to what the site gives and takes.
+    It is the stage's cores, rounded up to multiples that the site gives and takes.
     """
     site, stage = view.capabilities, view.stages[name].stage
     if not site.grow_by:

@@ -1,13 +1,13 @@
 """When the next leg of a stage is submitted: at its turn, with a dependency on the running leg, or early, to take over.
 
-If a leg can be signalled to save its state and end, the next one takes over as soon as it starts: nothing idles, and an
-early start only shortens a leg. So the lead is optimized over all legs together. Legs last L seconds and need s seconds
-to save their state; the next leg is submitted a seconds before a leg must begin to save it, and waits w seconds. Then
-each leg works for min(L - s, L - s - a + w) seconds, and nothing runs for s + max(w - a, 0) seconds between two legs.
-The chosen lead has the least loss for each second of work. The loss is that time and, at the price of plans, the
-core-hours of the s seconds in which both legs hold their cores. No lead can save the part of a wait that exceeds
-the length of a leg. This part is left out: long waits come in clusters, so short legs would look more expensive than
-they are.
+If a leg can be signalled to save its state and end, the next leg takes over as soon as it starts: nothing idles, and an
+early start only shortens the leg before. So the lead is optimized over all legs together. A leg lasts L seconds and
+needs s seconds to save its state. The next leg is submitted a seconds before a leg must begin to save its state, and
+waits w seconds. Then each leg works for min(L - s, L - s - a + w) seconds, and between two legs nothing runs for
+s + max(w - a, 0) seconds. The chosen lead has the least loss per second of work. The loss is that time without work
+plus, at the price of plans, the core-hours of the s seconds in which both legs have their cores. No lead can save the
+part of a wait that exceeds the length of a leg. That part is left out: long waits come in clusters, so counting it
+would make short legs look more expensive than they are.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from asa.units import format_duration
 from asa.waits import WaitForecast
 
 _LEVELS = (np.arange(400) + 0.5) / 400
-_SLACK = 1.1  # the work ends within a leg only if it does even when it takes so many times as long as expected
-_SIGMAS = 1.28  # nine times of ten
-_LOOKS = 8.0  # it is looked again after such a part of the time until a leg is asked for, and of a leg at least
+_SLACK = 1.1  # the last leg must have time for the remaining work times this factor
+_SIGMAS = 1.28  # nine of ten normally distributed values lie below this
+_LOOKS = 8.0  # looks at a lead per time until the next submission, and per leg
 _LOOKS_A_LEG = 100.0
-_FAIR = 0.8  # one percent of the core-hours is worth so many percent of the makespan
+_FAIR = 0.8  # how many percent of makespan one percent of core-hours is worth
 
 Floats = NDArray[np.float64]
 
@@ -39,8 +39,8 @@ Floats = NDArray[np.float64]
 class Lead:
     """How early the next leg is submitted, and the expected result.
 
-    `lead_s`: seconds before the leg must begin to save its state.
-    `in_time`: probability that the next one has started by then.
+    `lead_s`: seconds before the running leg must begin to save its state.
+    `in_time`: probability that the next leg has started by then.
     `gap_s`: mean seconds after that in which nothing runs.
     `works_s`: mean seconds of work in a leg.
     """
@@ -58,8 +58,8 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
 
     `waits_s`: samples of the wait, shape (n,).
     `leg_s`: seconds that a leg may last.
-    `saves_s`: seconds that it takes to save its state.
-    `price`: of core-hours: percent of the makespan that one percent of them is worth.
+    `saves_s`: seconds that a leg takes to save its state.
+    `price`: how many percent of makespan one percent of core-hours is worth.
 
     Examples
     --------
@@ -83,11 +83,11 @@ def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAI
 class Running:
     """A running leg whose successor is to be submitted.
 
-    `view`: state of the run.
-    `stage`: of its stage.
-    `forecast`: of waits.
-    `saves_s`: how long its legs take to save their state, in seconds; None where that is not known.
-    `price`: of core-hours; see `best_lead`.
+    `view`: the state of the run.
+    `stage`: the state of its stage.
+    `forecast`: the predicted waits.
+    `saves_s`: how long its legs take to save their state, in seconds; None if not known.
+    `price`: the price of core-hours; see `best_lead`.
     """
 
     view: RunView
@@ -98,41 +98,41 @@ class Running:
 
     @property
     def terms(self) -> Continuation:
-        """How its stage goes on."""
+        """How its stage is split into legs."""
         return self.stage.stage.continues or Continuation()
 
     @property
     def number(self) -> int:
-        """Which leg it is, of all that the stage had."""
+        """Its number among all legs of the stage."""
         return self.stage.earlier_legs + self.stage.leg
 
     @property
     def ends_s(self) -> float:
-        """When it has to save its state."""
+        """When it must begin to save its state."""
         limit_s = self.stage.limit_s
         return (self.view.now_s if limit_s is None else limit_s) - self.terms.warn_s
 
     @property
     def ready_s(self) -> float:
-        """From when on it may be signalled to end: what has just begun has nothing to save yet."""
+        """From when on it may be signalled: a leg that has just begun has no new state to save."""
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 
     def asked(self, at_s: float, keep: Keep, text: str, found: WaitForecast | None = None) -> PlannedJob:
-        """Ask for the next one at a time."""
+        """Plan the next leg for a submission at the given time."""
         name, leg = self.stage.stage.name, self.stage.leg + 1
         text = f"leg {self.number + 1}, {text}"
         return PlannedJob((name,), max(at_s, self.view.now_s), keep, text, found, self.ends_s, leg=leg)
 
     @property
     def does_the_rest(self) -> bool:
-        """Whether it is expected to do all that is left."""
+        """Whether this leg is expected to complete the stage."""
         stage, one = self.stage, self.stage.stage
         if one.expected_run_s is None or stage.leg_start_s is None:
             return False
         worked_s = stage.ran_s + max(self.view.now_s - stage.leg_start_s, 0.0)
         if worked_s >= one.expected_run_s:
-            return False  # it takes longer than was expected
+            return False  # it already takes longer than expected
         left_s = one.expected_run_s * max(_SLACK, math.exp(_SIGMAS * one.run_spread)) - worked_s
         return self.view.now_s + left_s <= self.ends_s
 
@@ -142,7 +142,7 @@ NextLeg = Callable[[Running], PlannedJob | None]
 
 
 def ahead(leg: Running) -> PlannedJob | None:
-    """Ask for it so early that it takes over in time; behind the one that runs where that gets no signal."""
+    """Submit the next leg so early that it takes over in time; with a dependency if the running leg gets no signal."""
     if not leg.terms.hands_over:
         return behind(leg, ", which is not told to end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s
@@ -157,21 +157,22 @@ def ahead(leg: Running) -> PlannedJob | None:
     at_s = max(leg.ends_s - lead.lead_s, leg.ready_s)
     can_age = leg.view.capabilities.age_accrues and DependencyType.AFTER in leg.view.capabilities.dependency_types
     if can_age and at_s > leg.view.now_s and stage.limit_s is not None:
-        began_s = stage.limit_s - stage.stage.walltime_s  # its job; it gains priority as it waits for its time
+        # start of the running job, from which a delayed dependency counts: the next leg gains priority while it waits
+        began_s = stage.limit_s - stage.stage.walltime_s
         aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, text, found)
         return replace(aged, delay_s=max(at_s - began_s, 1.0))
     return leg.asked(at_s, Keep.NOTHING, text, found)
 
 
 def behind(leg: Running, why: str = "") -> PlannedJob | None:
-    """Ask for it at once, to be released when the one that runs ends."""
+    """Submit the next leg at once, with a dependency on the end of the running leg."""
     if DependencyType.AFTERANY not in leg.view.capabilities.dependency_types:
         return None
     return leg.asked(leg.view.now_s, Keep.DEPENDENCY, f"behind leg {leg.number}{why}")
 
 
 def in_turn(leg: Running) -> None:
-    """Ask for it when the one that runs has ended."""
+    """Submit the next leg when the running one has ended."""
     del leg
 
 
@@ -182,10 +183,10 @@ def successors(
     saves_s: Callable[[str], float | None],
     price_s: float | None = None,
 ) -> Iterator[tuple[PlannedJob, float]]:
-    """Plan the next legs of stages with a running leg, each with when to look again. O(stages that continue).
+    """Plan the next legs of stages with a running leg, each with the time to look again. O(stages that continue).
 
-    `saves_s`: how long a stage's legs take to save their state, if known.
-    `price_s`: seconds that a core-hour is worth; the usual price if not given.
+    `saves_s`: returns how long a stage's legs take to save their state; None if not known.
+    `price_s`: seconds that a core-hour is worth; None for the default price.
     """
     for name in view.workflow.continuing if next_leg is not in_turn else ():
         stage = view.stages[name]

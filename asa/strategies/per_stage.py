@@ -1,4 +1,4 @@
-"""Per-Stage: one job a stage, submitted when the stages that it follows have ended."""
+"""Per-Stage: one job per stage, submitted when the stage's predecessors have ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView, Strat
 
 
 class PerStage(Strategy):
-    """Ask for each stage's own cores when it is its turn (Section 2.2, equation 2): thrifty, and one wait a stage."""
+    """Submit each stage with its own cores at its turn (Section 2.2, equation 2): no idle cores, a wait per stage."""
 
     forecast = ForecastKind.NONE
 

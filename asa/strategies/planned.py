@@ -1,4 +1,4 @@
-"""asa-plan: the plan that costs least, made anew at each event from what is true then."""
+"""asa-plan: the plan with the least expected cost, made anew at each event."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .planning.outlook import WHOLE_STAGES
 from .racing import Races, read_races
 from .replacing import Replacement
 
-_AHEAD_OF_MANY = 20  # jobs
-_AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
+_AHEAD_OF_MANY = 20  # upper bound of jobs submitted ahead, in large workflows
+_AHEAD_S = 120.0  # a job that gains nothing by queueing early is submitted this long before its turn
 _UNKNOWN = "waits are not known here yet: one job per stage"
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _SHORT_IDLE_S, _LONGEST_IDLE_S = 60.0, 4 * 3600.0
@@ -40,31 +40,31 @@ _SHORT_IDLE_S, _LONGEST_IDLE_S = 60.0, 4 * 3600.0
 class Planned(Strategy):
     """The plan with the least expected makespan plus price times core-hours, under the distributions of the waits.
 
-    It decides which stages share a job; whether the job gives cores back and, if wanted, gets more ahead of wider
+    The plan says which stages share a job; whether the job gives cores back and, if wanted, gets more before wider
     stages (as in `elastic`); when each job is submitted; and what keeps it from running too early. Submitted jobs stay:
     a queued job is not cancelled because an estimate changed. Only a job whose stages have several shapes may be
     replaced by another, once.
 
-    If many stages are left only the next ones are planned; the reasons of its jobs say so.
+    If many stages are left, only the next ones are planned; the jobs' reasons say so.
 
     Parameters
     ----------
     aim
-        What is wanted.
+        What the user wants.
     max_in_flight
-        Upper bound of jobs submitted ahead; further ones wait until they are ready to run. If not given, as many as are
-        planned at a time, or 20 if that is only a part of what is left.
+        Upper bound of jobs submitted ahead; further jobs are submitted when they are ready to run. By default all
+        planned jobs, or 20 if only a part of the remaining stages is planned.
     max_resubmissions
-        After so many, a stage's job is submitted before it is ready only with a dependency.
+        After so many resubmissions, a stage's job is submitted ahead only with a dependency.
     max_replacements
-        How often a queued job may be replaced by one of another shape; see `asa.strategies.replacing` for the rule.
+        How often a queued job may be replaced by one of another shape; `asa.strategies.replacing` has the rule.
     max_idle, max_idle_core_hours
-        Upper bounds of all idle core-hours, as a share of the workflow's own and absolute: an early allocation is given
-        back before it exceeds them, and none is submitted early when next to nothing is left.
+        Upper bounds of all idle core-hours, as a share of the workflow's own and absolute. An early allocation is given
+        back before it exceeds them, and no job is submitted early when next to nothing is left.
     forecast
-        What its forecasts come from.
+        The source of its forecasts.
     races
-        By which rule one piece of work is asked for in several requests at once; None for not at all.
+        The rule by which several jobs race for the same stages; None for no races.
     """
 
     aim: Aim = field(default_factory=Aim)
@@ -78,7 +78,7 @@ class Planned(Strategy):
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
-        """Make one from text: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
+        """Make a strategy from settings: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
         A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``
         and ``race-after``: see `asa.strategies.racing`.
@@ -86,22 +86,22 @@ class Planned(Strategy):
         Raises
         ------
         InputError
-            One is not known, or its value is invalid.
+            A setting is unknown, or its value is invalid.
         """
         return cls(aim=read_aim(settings), races=read_races(settings))
 
     @property
     def price_s(self) -> float | None:
-        """How many seconds sooner a core-hour more is worth, by its aim."""
+        """How many seconds of makespan one core-hour is worth, by its aim."""
         return self.aim.price_s
 
     @property
     def replaces(self) -> bool:
-        """Whether a queued job may give way to one of another shape."""
+        """Whether a queued job may be replaced by one of another shape."""
         return self.aim.chooses_shapes and self.max_replacements > 0
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan what is left, ask for what jobs will lack, and give back what came too early."""
+        """Plan the remaining stages, request cores that jobs will lack, give back allocations that came too early."""
         if self.races is not None and (raced := self.races.plan(view)) is not None:
             return raced
         watched = looked_after(view, forecast)
@@ -124,9 +124,9 @@ class Planned(Strategy):
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
-        """Plan while no wait is known: each stage in a job of its own, submitted at once with dependencies.
+        """Plan while no wait is known: one job per stage, submitted at once with dependencies.
 
-        At a site without dependencies, each is submitted when its predecessors have ended.
+        At a site without dependencies, each job is submitted when its predecessors have ended.
         """
         if DependencyType.AFTEROK not in view.capabilities.dependency_types:
             for name in view.to_run_now():
@@ -135,7 +135,7 @@ class Planned(Strategy):
         left = sum(one.phase is Phase.WAITING for one in view.stages.values())
         under_way = len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY})
         free = self._free(view, under_way, is_part=left > WHOLE_STAGES)
-        waiting: set[str] = set()  # for a later plan
+        waiting: set[str] = set()  # left to a later plan
         for name in view.left():
             if view.stages[name].phase is not Phase.WAITING:
                 continue
@@ -148,9 +148,9 @@ class Planned(Strategy):
             yield PlannedJob((name,), view.now_s, keep, f"{_UNKNOWN}{words}")
 
     def _free(self, view: RunView, under_way: int, *, is_part: bool) -> int:
-        """Count the jobs that may be submitted ahead of their turn; `is_part`: more is left than is planned at a time.
+        """Return how many more jobs may be submitted ahead; `is_part`: only a part of the remaining stages is planned.
 
-        Where age accrues, one that is held back gains nothing while those before it run.
+        A job that is left for later loses nothing where age accrues, while the jobs before it run.
         """
         ahead = self.max_in_flight
         if ahead is None:
@@ -159,7 +159,7 @@ class Planned(Strategy):
         return (ahead if most is None else min(ahead, most)) - under_way
 
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
-        """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
+        """Turn a sketch into jobs to submit; a job that is to be submitted when it is ready is left out until then."""
         free = self._free(view, len(outlook.under_way) + additions(view), is_part=bool(outlook.left_out))
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
@@ -169,11 +169,11 @@ class Planned(Strategy):
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
             idle_s = self._idle_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
             if keep is Keep.AWAIT and not (idle_s >= MIN_IDLE_S and view.run_or_hold_cores(before)):
-                continue  # it might hold the cores that its predecessors need, or must not idle any more
+                continue  # it might occupy cores that its predecessors need, or may not idle any more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
             if keep is not Keep.NOTHING and not all(p in submits for p in waiting):
-                continue  # there is no job yet that it could depend on, or whose end could be foreseen
+                continue  # it cannot depend on a job that does not exist yet
             if keep is Keep.DEPENDENCY:
                 at_s = max([at_s, *(submits[p] for p in waiting)])
             free -= 1
@@ -198,7 +198,7 @@ class Planned(Strategy):
             )
 
     def _how(self, view: RunView, job: SearchedJob, *, is_ready: bool) -> tuple[Keep | None, float]:
-        """Say what keeps a job back, and when it is submitted; None for what is not asked for yet."""
+        """Return what keeps a job back and when to submit it; None if it is not to be submitted yet."""
         if is_ready:
             return Keep.NOTHING, view.now_s
         if job.keep is Keep.AWAIT:
@@ -209,11 +209,11 @@ class Planned(Strategy):
             return None, view.now_s
         if view.capabilities.age_accrues:
             return Keep.DEPENDENCY, view.now_s
-        # queueing before it is eligible only saves the time until the client notices; until then the plan may change
+        # queueing earlier saves only the client's delay, and until then the plan may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
     def _idle_s(self, outlook: Outlook, job: SearchedJob, allowance: IdleAllowance) -> float:
-        """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
+        """Return how long a job may idle: until idling costs more than another wait, or exceeds the allowance."""
         second = job.block.cores / 3600
         wait_s = float(outlook.question.waits_s([job.block]).mean())
         worth_s = wait_s / max(outlook.question.price_s * second, 1e-9)
@@ -225,7 +225,7 @@ class Planned(Strategy):
             if job.phase is not Phase.ALLOCATED or stage.hold_until_s is None or stage.job_id is None:
                 continue
             if stage.keep is not Keep.AWAIT:
-                continue  # its cores did not come early: its payload is about to begin, or waits for a local stage
+                continue  # its payload is about to begin, or waits for a local stage
             ready_s = float(job.ready_s.mean())
             if view.now_s >= stage.hold_until_s or (ready_s > 0 and view.now_s + ready_s > stage.hold_until_s):
                 idles = "has idled for as long as" if view.now_s >= stage.hold_until_s else "would idle for longer than"
@@ -234,7 +234,7 @@ class Planned(Strategy):
 
 
 def at_price(strategy: str, price: str) -> str:
-    """Give the name of a strategy that plans at a site's price; the same where it takes none, or says what it wants.
+    """Add a site's price to a strategy's name, unless the strategy takes none or has a price, budget or deadline.
 
     `strategy`: its name, with its settings.
     `price`: in words or seconds; empty for none.
@@ -251,9 +251,10 @@ def at_price(strategy: str, price: str) -> str:
 
 
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:
-    """Give jobs in the order in which to submit them: of those side by side the one first that most work follows.
+    """Yield jobs in the order of submission: of parallel jobs, first the one that is followed by most work.
 
-    Those that depend on others come after these. Else a job off the critical path may take the cores of one on it.
+    A job comes after those that it depends on. In another order, a job off the critical path might take the cores of
+    one on it.
     """
     to_end_s: dict[str, float] = {}
     for name in reversed(list(view.left())):
@@ -270,12 +271,12 @@ def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[Searc
 
 
 def _follows(view: RunView, job: SearchedJob) -> set[str]:
-    """Name the stages that a job follows."""
+    """Return the stages that a job follows."""
     return {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
 
 
 def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
-    """Say in words why a job is submitted when it is, and with what it is put together."""
+    """Say in words why a job is submitted at its time, and which stages share it."""
     alone = len(job.block.stages) == 1
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
     if turns := job.block.elasticity.turns:

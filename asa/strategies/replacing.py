@@ -1,14 +1,14 @@
 """When a queued job is replaced by one of another shape.
 
-A job is replaced if, in at least 9 of 10 sampled futures of the visible queue, the other one is better by at least five
-minutes, though it comes last in the queue while the first keeps its position: the first one's age counts in full.
-As in plans, a job is judged by its end and by the price of its core-hours.
+A job is replaced if another one is better by at least five minutes in at least 9 of 10 sampled futures of the visible
+queue, although the other joins the end of the queue while the first keeps its position: the first job's age counts in
+full. As in plans, a job is judged by its end and by the price of its core-hours.
 
-That needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a job on which others depend, that is
-kept back by something other than the queue, or that has replaced others as often as is allowed.
+This needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a job on which others depend, that is
+kept back by something other than the queue, or that has already replaced others as often as allowed.
 
-The job for which it is cancelled is named with the cancellation, and is the next that is submitted for its stages: a
-plan made anew a moment later might ask for the old shape again, at the end of the queue.
+The cancellation names the replacing job, which is the next one submitted for these stages. Otherwise a plan made a
+moment later might ask for the old shape again, at the end of the queue.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from .planning import Aim, Block, Outlook, SearchedJob, look_ahead
 _SURE = 0.9
 _MIN_GAIN_S = 300.0
 _LOOK_AGAIN_S = 600.0
-_LOOK_AGAIN = 1 / 8  # of how long it has waited
+_LOOK_AGAIN = 1 / 8  # as a share of the time that the job has waited
 _HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED})
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Finds queued jobs that should give way to others; `max_replacements` of a job, one after the other."""
+    """Finds queued jobs to replace; `max_replacements`: how often the job of a stage may be replaced."""
 
     max_replacements: int = 1
 
     def candidates(self, view: RunView, forecast: Forecast) -> list[tuple[str, ...]]:
-        """Give the stages of each queued job that may be replaced."""
+        """Return the stages of each queued job that may be replaced."""
         if not isinstance(forecast, Replacing) or not self.max_replacements:
             return []
         jobs: dict[str, tuple[str, ...]] = {}
@@ -74,13 +74,13 @@ class Replacement:
         )
 
     def wake_s(self, view: RunView, forecast: Forecast) -> float | None:
-        """Say when to look again; None if there is nothing to look for."""
+        """Return when to look again; None if no job may be replaced."""
         submits = [view.stages[first].submit_s for first, *_ in self.candidates(view, forecast)]
         waited_s = [view.now_s - submit_s for submit_s in submits if submit_s is not None]
         return view.now_s + max(_LOOK_AGAIN_S, _LOOK_AGAIN * min(waited_s)) if waited_s else None
 
     def find(self, view: RunView, outlook: Outlook, forecast: Forecast, aim: Aim) -> Iterator[Cancellation]:
-        """Find the jobs to cancel, since another shape is to take their place."""
+        """Yield cancellations of jobs that another shape is to replace."""
         queued = {job.block.stages: job.block for job in outlook.under_way}
         for stages in self.candidates(view, forecast):
             job_id = view.stages[stages[0]].job_id
@@ -97,7 +97,7 @@ class Replacement:
 
 
 def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) -> Substitute:
-    """Write the job for which a queued one is cancelled, as a plan would that is made once that is gone."""
+    """Return the job that replaces a queued one, as a plan without the latter has it."""
     wait_s = max(float((job.start_s - job.ready_s).mean()), 0.0)
     planned = PlannedJob(
         job.block.stages,
@@ -114,14 +114,15 @@ def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) 
 
 
 def _reason(view: RunView, block: Block, other: Block, outlook: Outlook, sampled: Sampled) -> str:
-    """Say why what would be asked for now should take a queued job's place; empty if it should not."""
+    """Say why a newly planned job should replace a queued one; empty if it should not."""
     if not other.shapes:
         return ""
     queued, asked = _request(view, block), _request(view, other)
     if queued == asked:
         return ""
     rest_s = block.run_s - _until_s(block.stages, other)
-    more = [view.stages[name].stage for name in other.stages if name not in block.stages]  # which share its job
+    # stages that would share the new job
+    more = [view.stages[name].stage for name in other.stages if name not in block.stages]
     per_node = view.capabilities.cores_per_node
     hours = block.core_hours + sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in more)
     rest_s += outlook.question.price_s * (hours - other.core_hours)
@@ -137,7 +138,7 @@ def _reason(view: RunView, block: Block, other: Block, outlook: Outlook, sampled
 
 
 def _until_s(stages: tuple[str, ...], block: Block) -> float:
-    """Say how long a job runs until the last of some of its stages has ended."""
+    """Return how long a job runs until the last of some of its stages has ended."""
     last = max(block.stages.index(name) for name in stages)
     return sum(shape.run_s for shape in block.shapes[: last + 1])
 
@@ -148,7 +149,7 @@ def _request(view: RunView, block: Block) -> JobRequest:
 
 
 def _without(view: RunView, stages: tuple[str, ...]) -> RunView:
-    """Show what would be true if the job of some stages were withdrawn."""
+    """Return the view as if the job of some stages had been withdrawn."""
     left = {
         name: StageView(one.stage, resubmissions=one.resubmissions + 1)
         for name, one in view.stages.items()

@@ -1,8 +1,8 @@
 """Planning: which stages share a job, when each job is submitted, and what keeps it from running too early.
 
-A plan is judged by its expected cost, from its makespan and its core-hours, under the forecasts of waits and run times.
-`parts` splits a workflow into pieces for jobs, `search` finds the plan that costs least, `outlook` applies it to the
-present state of a run. Nothing here has side effects, keeps state or reads a clock.
+A plan is judged by its expected cost, which combines makespan and core-hours, under the forecasts of waits and run
+times. `parts` splits a workflow into pieces for jobs, `search` finds the plan with the least cost, and `outlook`
+applies it to the present state of a run. Nothing here has side effects, keeps state or reads a clock.
 """
 
 from .molding import impossible

@@ -1,4 +1,4 @@
-"""Jobs whose width changes as they go: what plans expect of those that give cores back, and that get more."""
+"""Jobs whose width changes: what plans expect of jobs that give cores back, and of jobs that get more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth, Watched, width_of
 from asa.units import format_duration
 
 _GROWTH = Growth()
-_SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed the time that a job may idle
+_SPARE_LEVEL = 0.9  # probability that cores come before the job has idled as long as it may
 
 MoreWaits = Callable[[str, int, float], NDArray[np.float64]]
 """Returns samples, in order, of the wait for so many more cores for so long, for a stage."""
@@ -25,17 +25,17 @@ MoreWaits = Callable[[str, int, float], NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
-    """How the width of one job changes while it runs."""
+    """How the width of a job changes while it runs."""
 
-    shrinks: bool = False  # whether it gives back what its stages that are left do not need
-    widths: tuple[int, ...] = ()  # where it grows: its cores during each of its stages
-    spare_s: float = 0.0  # the part of its walltime for idling
-    # samples of how long it will idle, in order; if that would be too long, until another job has its stages
+    shrinks: bool = False  # whether it gives back cores that its remaining stages do not need
+    widths: tuple[int, ...] = ()  # of a growing job: its cores during each stage
+    spare_s: float = 0.0  # part of its walltime in which it may idle
+    # sorted samples of how long it will idle or, if that is too long, until another job has its stages
     late_s: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def turns(self) -> list[str]:
-        """What it does as it goes, in words."""
+        """Describe in words what it does as it runs."""
         turns = ["gives cores back as it goes"] if self.shrinks else []
         if self.widths:
             turns.append(f"gets more as it needs them, and may be idle for {format_duration(self.spare_s)}")
@@ -43,20 +43,20 @@ class Elasticity:
 
     @property
     def clause(self) -> str:
-        """What a sentence says of it."""
+        """Describe the change in a clause of a sentence."""
         return ", which gives cores back as stages end" if self.shrinks else ""
 
     @property
     def mark(self) -> str:
-        """What a table says of it, behind the cores."""
+        """Describe the change in a table, after the cores."""
         return ", shrinks" if self.shrinks else ""
 
     def shown(self) -> dict[str, Any]:
-        """Give what documents say of it."""
+        """Return the change as JSON-ready data."""
         return {"shrinks": self.shrinks}
 
     def asked(self) -> dict[str, Any]:
-        """Give what a job asks for because of it: fields of `PlannedJob`."""
+        """Return the fields of `PlannedJob` that ask for it."""
         return {"shrinks": self.shrinks, "widths": self.widths}
 
 
@@ -69,10 +69,10 @@ class Resizing:
     """How jobs may change their width at a site.
 
     `shrink_by`: the site takes cores back in multiples of this; 0 if it does not.
-    `widths`: where jobs can grow, the cores of such a job during each stage, as the site gives and takes them; 0 if it
-    cannot.
-    `max_cores`: of a job, with what is to join it.
-    `more_s`: the waits for what is to join a job; None where none grows.
+    `widths`: the cores of a growing job during each stage, rounded to what the site gives and takes; 0 where
+    impossible.
+    `max_cores`: upper bound of the cores of a job with those that join it.
+    `more_s`: samples the waits for additional cores; None if no job grows.
     """
 
     shrink_by: int = 0
@@ -82,24 +82,24 @@ class Resizing:
 
     @classmethod
     def at(cls, view: RunView, more_s: MoreWaits, *, may_rise: bool) -> Resizing:
-        """Tell how jobs of a run may change; `may_rise`: whether they may get more cores, where the site gives them."""
+        """Return how jobs of a run may change; `may_rise`: whether they may grow, if the site can do that."""
         site = view.capabilities
         widths = {name: width_of(view, name) for name in view.workflow.order} if may_rise and site.grow_by else {}
         return cls(site.shrink_by, widths, site.max_cores, more_s)
 
     @property
     def rises(self) -> bool:
-        """Whether jobs may get more cores."""
+        """Whether jobs may grow."""
         return bool(self.widths) and self.more_s is not None
 
     def only_back(self) -> Resizing:
-        """Give the same where jobs get no more cores."""
+        """Return the same rules without growth."""
         return Resizing(self.shrink_by)
 
     def core_seconds_of(
         self, cores: int, run_s: float, needs: Sequence[int], lasts_s: Sequence[float]
     ) -> tuple[float, Elasticity]:
-        """Count the core-seconds that stages hold one after the other; and say whether their job gives cores back."""
+        """Count the core-seconds of consecutive stages in a job, and say whether the job gives cores back."""
         by = self.shrink_by
         if not by:
             return cores * run_s, RIGID
@@ -111,10 +111,10 @@ class Resizing:
 
 
 class RisingJob:
-    """A job that more and more stages share, and that gets more cores as they need them.
+    """A job that takes more and more stages, and gets more cores as they need them.
 
-    Each time that it grows, the cores are asked for ahead by what they usually wait, as `Growth` does, and for the
-    rest of the job's walltime. That rest is taken here to be as long as its whole walltime so far.
+    Each time that the job grows, the cores are requested one usual wait ahead, as `Growth` does, for the rest of the
+    job's walltime. That rest is approximated by the job's whole walltime so far.
     """
 
     def __init__(self, site: Resizing) -> None:
@@ -122,14 +122,14 @@ class RisingJob:
         self._site, self._more_s = site, site.more_s
         self.widths: list[int] = []
         self.core_seconds = 0.0
-        self.rises = 0  # how often it gets more
+        self.rises = 0  # how often it grows
         self._ends_s: list[float] = []
         self._runs_s = self._walltime_s = self._waits_s = 0.0
         self._late_s: NDArray[np.float64] = np.zeros(1)
         self._shrinks = False
 
     def add(self, name: str, run_s: float, walltime_s: float) -> bool:
-        """Add a stage; say whether it can have one."""
+        """Add a stage; return whether the job can run it."""
         width, before = self._site.widths.get(name, 0), self.widths[-1] if self.widths else math.inf
         self._shrinks |= bool(self.widths) and width < before
         if not width or (self._shrinks and not self._site.shrink_by):
@@ -144,33 +144,34 @@ class RisingJob:
         return True
 
     def _rise(self, name: str, width: int, walltime_s: float) -> None:
-        """Ask for more cores."""
+        """Account for a request for more cores."""
         before = self.widths[-1]
         cores = width - before
         room, ahead_s = self._site.max_cores - cores, self._runs_s
-        if max(self.widths) > room:  # they cannot be asked for while the machine does not hold both
+        # the machine must have space for both, so the request waits for the end of the wide stages
+        if max(self.widths) > room:
             ahead_s -= max(end_s for had, end_s in zip(self.widths, self._ends_s, strict=True) if had > room)
         waits_s = self._more_s(name, cores, self._walltime_s)
         late_s, early_s = _late_s(waits_s, ahead_s)
         max_s = MAX_SPARE * self._walltime_s
         stands_s = float(np.minimum(late_s, max_s).sum()) / len(late_s)
         if max(late_s[0], late_s[-1]) > max_s:
-            # then another job is asked for, of a queue that is slow now: its wait is a long one, too
+            # then another job is submitted to a queue that is slow: its wait is a long one, too
             late_s = np.where(late_s > max_s, max_s + self._more_s(name, width, walltime_s), late_s)
         self.core_seconds += before * stands_s + cores * early_s
         self._late_s, self.rises = self._late_s + late_s, self.rises + 1
         self._waits_s += float(waits_s[int(_SPARE_LEVEL * len(waits_s))])
 
     def elasticity(self, walltime_s: float) -> Elasticity:
-        """Say how it changes; `walltime_s`: its stages' own."""
+        """Return how the job's width changes; `walltime_s`: the walltime of its stages."""
         spare_s = max(min(self._waits_s, MAX_SPARE * walltime_s), NOTICE_S * self.rises)
         return Elasticity(self._shrinks, tuple(self.widths), spare_s, self._late_s)
 
 
 def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.float64], float]:
-    """Return how late cores come that are asked for ahead, and how long they idle because they come early.
+    """Return how late requested cores come, and for how long they idle if they come early.
 
-    Cores that come much too early are given back, and asked for again with half the lead.
+    Cores that come much too early are given back, and requested again with half the lead.
     """
     lead_s = min(float(waits_s[int(_GROWTH.lead_level * len(waits_s))]), ahead_s)
     gap_s = waits_s - lead_s
@@ -184,11 +185,11 @@ def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.fl
 
 
 def looked_after(view: RunView, forecast: Forecast) -> Watched:
-    """Say what is to be done about jobs whose width is to change, if there are any."""
+    """Return what to do about jobs whose width changes, if there are any."""
     changing = any(stage.cores for stage in view.stages.values())
     return _GROWTH.watch(view, forecast) if changing else Watched()
 
 
 def additions(view: RunView) -> int:
-    """Count the jobs that are there only to make others wider."""
+    """Count the jobs whose cores only join others."""
     return sum(one.phase is not Phase.DONE for one in view.growths)

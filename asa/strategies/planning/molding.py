@@ -1,4 +1,4 @@
-"""The shapes that the stages of a job take together: each the one in which it is quickest within the job's width."""
+"""The shapes that the stages of a job take together: each the quickest within the job's width."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from asa.workflow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A shape of a stage at a site: what it holds there."""
+    """A shape of a stage, and the cores that a site allocates for it."""
 
     cores: int
     shape: Shape
 
 
 def forms_of(stage: Stage, site: Capabilities) -> tuple[Form, ...]:
-    """Return the shapes that a stage may ask for at a site; only its own if no other fits or is known.
+    """Return the shapes that a stage may ask for at a site, or only its own if no shape is known to fit.
 
     A wider shape that does not run shorter is left out.
     """
@@ -35,13 +35,13 @@ def forms_of(stage: Stage, site: Capabilities) -> tuple[Form, ...]:
 
 
 def own_form(stage: Stage, site: Capabilities) -> Form:
-    """Give the shape in which a stage is asked for now."""
+    """Return the shape in which a stage is asked for now."""
     own = Shape(stage.width, stage.expected_s, stage.walltime_s, stage.run_spread, stage.partition)
     return _form(stage, own, site.cores_per_node)
 
 
 def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
-    """Say why a job of a stage alone in some shape could never start at a site; None if it could."""
+    """Say why a job of one stage in some shape could never start at a site; None if it could."""
     spec = JobSpec(
         stage.name,
         walltime_s=shape.walltime_s,
@@ -62,7 +62,7 @@ def _form(stage: Stage, shape: Shape, cores_per_node: int) -> Form:
 
 @dataclass(slots=True)
 class Line:
-    """A width, and a partition, that jobs may have: which form of each stage goes there."""
+    """A width and a partition of possible jobs, with the shape that each stage takes there."""
 
     width: int
     partition: str
@@ -70,10 +70,10 @@ class Line:
 
 
 def lines_of(forms: Mapping[str, Sequence[Form]]) -> list[Line]:
-    """Give the widths and partitions that jobs of some stages may have; in each a stage runs as wide as fits."""
+    """Return the widths and partitions of possible jobs; in each, a stage runs as wide as fits."""
     by_partition: dict[str, dict[str, list[Form]]] = {}
     for name, of in forms.items():
-        for form in of:  # ascending in cores
+        for form in of:  # ascending cores
             by_partition.setdefault(form.shape.partition, {}).setdefault(name, []).append(form)
     lines = []
     for partition, here in by_partition.items():
@@ -85,19 +85,19 @@ def lines_of(forms: Mapping[str, Sequence[Form]]) -> list[Line]:
 
 @dataclass(slots=True)
 class WideningJob:
-    """A job on a line that more and more stages share."""
+    """A job on a line, to which stage after stage is added."""
 
     line: Line
     cores: int = 0
     run_s: float = 0.0
     walltime_s: float = 0.0
-    strays: float = 0.0  # square of how many seconds its run time strays
+    strays: float = 0.0  # variance of its run time, in square seconds
     needs: list[int] = field(default_factory=list)
     lasts_s: list[float] = field(default_factory=list)
     shapes: tuple[Shape, ...] = ()
 
     def add(self, name: str) -> bool:
-        """Add a stage; say whether it has a form here."""
+        """Add a stage; return whether it has a shape on this line."""
         form = self.line.forms.get(name)
         if form is None:
             return False

@@ -1,4 +1,4 @@
-"""From what is true of a run now to the plan that is best for the rest of it, and what to expect of that."""
+"""Plans the rest of a run from its present state, and says what to expect of that plan."""
 
 from __future__ import annotations
 
@@ -57,48 +57,49 @@ NEXT_STAGES = 24
 """Of more than that so many are."""
 
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
-_JUDGED = 2  # plans of the search that are judged anew
-_FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
-_ALIKE = 1.25  # times
-_ALIKE_SHAPES = math.sqrt(2.0)  # times: half a power of two, as geometries have it
-_PRICES = np.geomspace(1 / 64, 64, 13)  # times the fair one
-_PRICES_OF_SHAPES = np.geomspace(1 / 1024, 64, 17)  # likewise: the widest are chosen only where hours hardly count
-_SURE = 0.9  # of meeting a deadline
-_WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
-# likewise where shapes are chosen: narrow ones cost so much less that a higher price would never choose a faster one
+_JUDGED = 2  # plans of the search that are judged again, together
+_FEW_STAGES = 12  # in larger workflows, jobs with similar walltimes share a forecast
+_ALIKE = 1.25  # factor between walltimes that count as similar
+_ALIKE_SHAPES = math.sqrt(2.0)  # the same where shapes are compared: half a power of two, as in geometries
+_PRICES = np.geomspace(1 / 64, 64, 13)  # as factors of the fair price
+# the same where shapes are chosen: the widest pay only if core-hours hardly count
+_PRICES_OF_SHAPES = np.geomspace(1 / 1024, 64, 17)
+_SURE = 0.9  # probability of meeting a deadline
+_WORTH = 0.8  # how many percent of makespan one percent of core-hours is worth by default
+# the same where shapes are chosen: narrow shapes cost so much less that a higher price would never choose a faster one
 WORTH_OF_SHAPES = 0.1
 """Percent of time that a percent of core-hours is worth where shapes are chosen."""
-_HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
+_HOLES = 0.15  # exponent with which waits grow with the walltime beyond the prediction: short jobs fit into more gaps
 _NO_HOURS = 1e-6
-_OWN, _CHOSEN = "own", "chosen"  # shapes of stages
-_HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
+_OWN, _CHOSEN = "own", "chosen"  # values of the setting `shapes`
+_HANDOVER_S = 1.0  # so that of otherwise equal plans, the one with fewer jobs is chosen
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 _LEVELS = np.array(LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a user wants."""
+    """What the user wants of a plan."""
 
-    # seconds that a core-hour is worth: of plans that with the least `Question.cost_s` is taken, time plus price times
-    # core-hours. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan; where shapes
-    # are chosen, 0.1 percent, of the shapes that are best by that rule stage by stage.
+    # seconds that a core-hour is worth: the plan with the least `Question.cost_s` (time plus price times core-hours) is
+    # chosen. By default, one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan; where shapes are
+    # chosen, 0.1 percent, measured with the best shape of each stage by the same rule
     price_s: float | None = None
-    # upper bound of core-hours, times Per-Stage's; then the fastest plan within that is taken, whatever the price
+    # upper bound of core-hours, as a multiple of Per-Stage's; the fastest plan within it is chosen, whatever the price
     at_most: float | None = None
-    # the clock's time by which all must have ended; then the plan with fewest core-hours that meets it in 9 of 10 cases
+    # time by which all must have ended; the plan with fewest core-hours that meets it in 9 of 10 cases is chosen
     deadline_s: float | None = None
-    # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, but now and
-    # then costs a long, unpredicted wait in the middle of a job.
+    # whether jobs may grow, where the site can do that and age does not accrue. On recorded logs this saves core-hours,
+    # but now and then costs a long, unpredicted wait in the middle of a job
     grow: bool = False
-    # whether a shape is chosen for stages that have several; else each has the first
+    # whether to choose among the shapes of stages that have several; else each stage takes its first
     chooses_shapes: bool = True
 
 
 def read_aim(settings: Mapping[str, str]) -> Aim:
-    """Read an aim: ``price``, as `parse_price` reads it, ``at-most``, ``deadline``, ``grow``, and ``shapes=own``.
+    """Read the settings ``price`` (as `parse_price` reads it), ``at-most``, ``deadline``, ``grow``, and ``shapes=own``.
 
-    A deadline is in ISO 8601 or seconds.
+    A deadline is in ISO 8601 or in seconds since 1970.
 
     Examples
     --------
@@ -164,11 +165,11 @@ def _moment(text: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A job that was submitted: its stages, when it is expected to have its cores, and to begin and to end."""
+    """A submitted job: its stages, and when it is expected to be ready, to begin and to end."""
 
     block: Block
     phase: Phase
-    # samples of when what it follows has ended, and of its payload's beginning and its end, in seconds from now
+    # samples in seconds from now: when its predecessors have ended, its payload begins, and it ends
     ready_s: Samples
     start_s: Samples
     end_s: Samples
@@ -176,40 +177,41 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is to be expected of a run from now on."""
+    """What to expect of a run from now on."""
 
     now_s: float
-    under_way: tuple[UnderWay, ...]  # jobs that were submitted, in the workflow's order
-    question: Question  # what the search was asked for the rest
+    under_way: tuple[UnderWay, ...]  # in the workflow's order
+    question: Question  # the input of the search for the rest
     sketch: Sketch  # the plan for the rest
-    predict: Callable[[Block], WaitForecast]  # the wait of a block's job
-    per_stage_hours: float  # core-hours and expected makespan of what is planned with a job a stage, as a measure
+    predict: Callable[[Block], WaitForecast]  # predicts the wait of a block's job
+    # core-hours and expected makespan of the planned stages with one job per stage, for comparison
+    per_stage_hours: float
     per_stage_s: float
-    forecast: Forecast  # where waits come from
-    planned: int = 0  # stages without a job that are planned, and that are not yet, for there are too many
+    forecast: Forecast  # the source of waits
+    planned: int = 0  # planned stages without a job; `left_out`: those beyond, too many to plan now
     left_out: int = 0
     prices_s: tuple[
         float, ...
-    ] = ()  # of a core-hour, from one at which time counts alone to one at which it hardly does
+    ] = ()  # prices of a core-hour to try, from one at which core-hours hardly count to one at which time hardly counts
 
     @property
     def end_s(self) -> Samples:
-        """Samples of the end of everything, in seconds from now."""
+        """Samples of when all stages have ended, in seconds from now."""
         return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
 
     def ends_s(self, plans: Sequence[Sketch]) -> Samples:
-        """Sample when each of several plans for the rest ends, all in the same futures; shape (plans, samples).
+        """Sample when each of several plans for the rest ends, in seconds from now; shape (plans, samples).
 
-        Seconds from now. So the least of a column is when the first of them ends that are all begun in that future.
+        All plans are judged in the same futures, so that their ends can be compared sample by sample.
         """
         return np.stack([plan.end_s for plan in judged_together(self.question, self.forecast, plans)])
 
     def judged(self, plans: Sequence[Sketch]) -> Sequence[Sketch]:
-        """Say of other plans for the rest what is to be expected of them, as of this one."""
+        """Judge other plans for the rest in the way that this one was judged."""
         return judged_together(self.question, self.forecast, plans) if self.question.typically else plans
 
     def choices(self) -> dict[str, Choice]:
-        """Give the shape of each stage of the plan that has several, with what it was chosen from."""
+        """Return the chosen shape of each stage that has several, with the shapes that it was chosen from."""
         made: dict[str, Choice] = {}
         for job in self.sketch.jobs:
             if not job.block.shapes:
@@ -230,7 +232,7 @@ class Outlook:
         return self.question.parts.workflow.stages[name].moldable is not None
 
     def frontier(self) -> list[Sketch]:
-        """Give the best plans at many prices, by core-hours."""
+        """Return the best plans at many prices, sorted by core-hours."""
         together = _together(self.question, self.forecast)
         return [sketch for _, sketch in priced_frontier(self.question, self.prices_s, together)]
 
@@ -238,7 +240,7 @@ class Outlook:
 def _modes(site: Capabilities) -> frozenset[Keep]:
     """Return the ways in which a site can keep jobs back.
 
-    If a dependent job's age accrues, it waits about as briefly as a job submitted early, and never idles. Growth gains
+    If age accrues, a dependent job waits about as briefly as a job submitted early, and never idles. Growth gains
     nothing there either: the request for more cores would begin to queue only when it is eligible.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
@@ -247,14 +249,14 @@ def _modes(site: Capabilities) -> frozenset[Keep]:
 
 
 def _together(question: Question, forecast: Forecast) -> Callable[[Sequence[Sketch]], Sequence[Sketch]]:
-    """Give what says of whole plans what is to be expected of them."""
+    """Return the function that judges whole plans."""
     return partial(judged_together, question, forecast) if question.typically else list
 
 
 def _best_together(question: Question, forecast: Forecast) -> Sketch:
-    """Choose among the best plans by what they come to when their jobs meet each other in the queue."""
+    """Choose among the best plans, judged with their jobs together in the queue."""
     found = searched(question)
-    # plans of one shape are made from forecasts of single jobs, which sampled futures do not agree with in the mean
+    # without shapes, plans are made from forecasts of single jobs, whose means differ from those of sampled futures
     if not isinstance(forecast, Joint) or not found[0].jobs or not question.typically:
         return found[0]
     different = {(one.shape, *(job.block.shapes for job in one.jobs)): one for one in reversed(found)}
@@ -267,7 +269,7 @@ def _best_together(question: Question, forecast: Forecast) -> Sketch:
 
 
 def fair_price_s(makespan_s: float, hours: float) -> float:
-    """Give the price in seconds a core-hour at which a percent of the one is worth a percent of the other."""
+    """Return the price, in seconds per core-hour, at which one percent of time is worth one percent of core-hours."""
     return makespan_s / hours if hours else 0.0
 
 
@@ -277,8 +279,8 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     Notes
     -----
     Some tens of milliseconds for a chain of 50 stages, mostly to predict the waits of possible jobs. If more than
-    `WHOLE_STAGES` have no job yet, only the next `NEXT_STAGES` are planned, so that a plan takes no longer for 10,000
-    than for 100.
+    `WHOLE_STAGES` stages have no job yet, only the next `NEXT_STAGES` are planned, so that a plan takes no longer for
+    10,000 stages than for 100.
     """
     aim = aim or Aim()
     whole_view, view = view, _part_of(view)
@@ -290,7 +292,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
     table = _Waits(view, forecast)
     modes = _modes(site)
-    # what is asked for ahead may idle
+    # jobs grow only where early cores may idle
     resizing = Resizing.at(view, table.more_s, may_rise=aim.grow and Keep.AWAIT in modes)
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
     is_moldable = aim.chooses_shapes and any(
@@ -320,7 +322,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     hours = sum(block.core_hours for block in alone)
     makespan_s = _per_stage_s(view, alone, table(alone))
     fair_s, worth, grid = fair_price_s(makespan_s, hours), _WORTH, _PRICES
-    if is_moldable:  # what the own shapes cost says little of the others
+    if is_moldable:  # the cost of the present shapes says little about the others
         fitting = _fitting_shapes(parts, left, table)
         typical_s = _per_stage_s(view, fitting, table(fitting)) if fitting else 0.0
         fair_s, worth = fair_price_s(typical_s, sum(block.core_hours for block in fitting)), WORTH_OF_SHAPES
@@ -341,7 +343,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
-    elif aim.price_s is not None:  # no plan that is shown beside it may cost less: a search keeps only some ways
+    elif aim.price_s is not None:  # a search keeps only some candidates: the frontier may have a better plan
         plans = priced_frontier(question, prices_s, _together(question, forecast))
         sketch = min([sketch, *(plan for _, plan in plans)], key=question.cost_s)
     of = hours, makespan_s, forecast
@@ -349,12 +351,12 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
 
 def _part_of(view: RunView) -> RunView:
-    """Return what to plan: stages with a job, and the next ones without."""
+    """Return the view with only the stages to plan: those with a job, and the next ones without."""
     names = list(view.left())
     waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
     if len(waiting) <= WHOLE_STAGES:
         return view
-    ready = view.to_run_now()  # those must be submitted in any case
+    ready = view.to_run_now()  # these must be submitted in any case
     in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
     chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
     stages = {name: view.stages[name] for name in names if name in chosen}
@@ -364,12 +366,12 @@ def _part_of(view: RunView) -> RunView:
 
 
 def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
-    """Give a part of a workflow its share of a budget, and of the time until a deadline: by its work."""
+    """Return the aim for a part of a workflow, with its share of the budget, and of the time until the deadline."""
     per_node = whole.capabilities.cores_per_node
     left = [whole.stages[name].stage for name in whole.left()]
     run_s = sum(stage.expected_s for stage in left)
     at_most, deadline_s = aim.at_most, aim.deadline_s
-    if at_most is not None:  # the part is given all that was spent
+    if at_most is not None:  # all core-hours spent so far count for the part
         hours = whole.workflow.stage_core_hours(per_node)
         rest = sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in left)
         mine = part.workflow.stage_core_hours(per_node)
@@ -383,7 +385,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
 def _chosen(
     plans: Sequence[tuple[float, Sketch]], aim: Aim, now_s: float, left_hours: float | None
 ) -> tuple[float, Sketch]:
-    """Choose by a budget or a deadline from plans: the first has the fewest core-hours, the last is the fastest."""
+    """Choose a plan within a budget or a deadline; plans are sorted from the fewest core-hours to the fastest."""
     if left_hours is not None:
         plans = [plan for plan in plans if plan[1].core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
     if aim.deadline_s is not None:
@@ -393,7 +395,7 @@ def _chosen(
 
 
 def _as_known(view: RunView) -> Workflow:
-    """Give the workflow with what was mended in its stages, as more walltime after a time-out."""
+    """Return the workflow with changes made to its stages in the run, such as more walltime after a time-out."""
     stages = [view.stages[name].stage for name in view.workflow.stages]
     if all(stage is view.workflow.stages[stage.name] for stage in stages):
         return view.workflow
@@ -401,22 +403,22 @@ def _as_known(view: RunView) -> Workflow:
 
 
 def jobs_of(block: Block, first: Stage) -> int:
-    """Count the jobs that a block would be run by: of one stage that several share, so many."""
+    """Count the jobs that run a block: several if its only stage has a bag for several jobs."""
     if len(block.stages) > 1 or first.jobs[1] == 1:
         return 1
     return (first.shaped(block.shapes[0]) if block.shapes else first).job_count
 
 
 class _Waits:
-    """Samples of blocks' waits, each sort of job asked for once."""
+    """Samples of the waits of blocks, with one forecast for each kind of job."""
 
     def __init__(self, view: RunView, forecast: Forecast) -> None:
         self._view, self.of = view, forecast
         self._is_fine = len(view.workflow.stages) <= _FEW_STAGES
         self._known: dict[tuple[int, float, str], Samples] = {}
-        self._compared: list[WaitForecast] = []  # of jobs in several shapes; and samples of them
+        self._compared: list[WaitForecast] = []  # forecasts of jobs in several shapes, then their samples
         self._sampled: Samples = np.empty((0, SAMPLES))
-        self._columns: dict[_Likeness, int] = {}  # in both
+        self._columns: dict[_Likeness, int] = {}  # index in both, by kind
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
         if any(self.jobs_of(block) > 1 for block in blocks):
@@ -432,7 +434,7 @@ class _Waits:
         return jobs_of(block, self._view.stages[block.stages[0]].stage)
 
     def _of_bag(self, block: Block) -> Samples:
-        """Give samples of the wait of jobs that compete with each other, as if all began at once."""
+        """Return samples of the common wait of the jobs of a bag, which compete with each other."""
         counts = counts_of(self.jobs_of(block))
         _, like, partition = _likeness(block)
         partition = partition or self._view.stages[block.stages[0]].stage.partition
@@ -441,7 +443,7 @@ class _Waits:
         return np.sort(shared_wait_s(counts, waits_s, block.run_s))
 
     def compare(self, blocks: Iterable[Block]) -> None:
-        """Ask for the waits of all these at once: that is quicker than one after the other, and compares them all."""
+        """Forecast the waits of all these blocks at once, which is faster and makes them comparable."""
         waiting = [b for b in blocks if self.jobs_of(b) == 1 and not self._view.stages[b.stages[0]].stage.local]
         if waiting:
             self._compare(waiting[0].stages[:1], list(map(_likeness, waiting)))
@@ -452,7 +454,7 @@ class _Waits:
         return sampled
 
     def _compare(self, stages: tuple[str, ...], keys: Iterable[_Likeness]) -> None:
-        """Ask for the waits of jobs in several shapes at once, so that they can be compared."""
+        """Forecast the waits of jobs in several shapes at once, so that they are comparable."""
         asked = [key for key in dict.fromkeys(keys) if key not in self._columns]
         if not asked:
             return
@@ -468,14 +470,14 @@ class _Waits:
         self._sampled = np.concatenate([self._sampled, *(samples(forecast)[None] for forecast in found)])
 
     def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
-        """Give samples of the wait for some cores of a stage."""
+        """Return samples of the wait for additional cores of a stage."""
         return self._asked(stage, cores, walltime_s, lambda: self._sized((stage,), cores, walltime_s))
 
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
         if block.shapes:
             cores, like, partition = _likeness(block)
-            key = -(-cores // self.jobs_of(block)), like, partition  # of one job
+            key = -(-cores // self.jobs_of(block)), like, partition  # the request of one job
             self._compare(block.stages[:1], [key])
             return self._compared[self._columns[key]]
         if block.elasticity.widths:
@@ -518,13 +520,13 @@ _Likeness = tuple[int, int, str]
 
 
 def _likeness(block: Block) -> _Likeness:
-    """Return what the wait of a block's job depends on when shapes are compared."""
+    """Return the key of jobs whose waits count as equal when shapes are compared."""
     partition = block.shapes[0].partition if block.shapes else ""
     return block.cores, round(2.0 * math.log2(block.walltime_s)), partition
 
 
 def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:
-    """Say how many levels are up to p10, and for each which quantiles it is between, and how far from the lower."""
+    """Return the number of levels up to p10 and, for each level, its neighbouring quantiles and where it lies."""
     after = np.clip(_LEVELS.searchsorted(levels, "right"), 1, len(LEVELS) - 1)
     share = (levels - _LEVELS[after - 1]) / (_LEVELS[after] - _LEVELS[after - 1])
     return int(levels.searchsorted(_LEVELS[0], "right")), after - 1, after, share
@@ -534,9 +536,9 @@ _GRID = _placed(_MIDDLES)
 
 
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
-    """Return equally likely values of a wait, sorted; of the remaining wait, if it has lasted for a while already.
+    """Return equally likely values of a wait, sorted; of the remaining wait, if it has lasted `since_s` already.
 
-    A forecast's own tail often has no mean, while real waits have one. So a value beyond p90 is at most p90 times
+    The tail of a forecast often has no mean, while real waits have one. So a value beyond p90 is limited to p90 times
     sqrt(0.1 / (1 - p)), where p is the value's probability.
     """
     if since_s <= 0:
@@ -557,7 +559,7 @@ def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
 
 
 def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:
-    """Tell when jobs that were submitted are expected to begin and to end."""
+    """Yield the submitted jobs, with when they are expected to begin and to end."""
     found: dict[str, UnderWay] = {}
     done: set[str] = set()
     jobs: dict[str | None, tuple[str, ...]] = {}
@@ -579,7 +581,7 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
         start = _start(view, first, block, ready, waits)
         [run] = runs_s([block], len(found))
         end = np.maximum(start + run, 0.0)
-        if first.cores and first.phase is Phase.RUNNING:  # how far it is, and what is still queued for it, is known
+        if first.cores and first.phase is Phase.RUNNING:  # for a growing job, its progress and its requests are known
             end = np.full(SAMPLES, max(ends_s[together[-1]] - view.now_s, 0.0))
         job = UnderWay(block, first.phase, ready, start, end)
         found |= dict.fromkeys(together, job)
@@ -587,7 +589,7 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
 
 
 def _start(view: RunView, first: StageView, block: Block, ready: Samples, waits: _Waits) -> Samples:
-    """Give samples of the beginning of a job's payload, in seconds from now."""
+    """Return samples of when a job's payload begins, in seconds from now."""
     if first.phase is Phase.RUNNING:
         since_s = view.now_s if first.started_s is None else first.started_s
         return np.full(SAMPLES, since_s - view.now_s)
@@ -600,7 +602,7 @@ def _start(view: RunView, first: StageView, block: Block, ready: Samples, waits:
             return ready + samples(usual)
         return aged(ready, samples(usual), samples(usual, waited_s))
     if first.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
-        waited_s = 0.0  # since when it queues is not known: at most, since what it follows ended
+        waited_s = 0.0  # its queueing began at an unknown time, when its predecessors ended
     return np.maximum(ready, samples(usual, waited_s))
 
 
@@ -619,7 +621,7 @@ def _latest(times: Sequence[Samples]) -> Samples:
 
 
 def _fitting_shapes(parts: Parts, names: Iterable[str], waits: _Waits) -> list[Block]:
-    """Choose the shape of each stage by itself, by the product of how long it takes and what of its price counts."""
+    """Choose the shape of each stage by itself, by the product of its time and a power of its core-hours."""
     fitting = []
     for name in names:
         if blocks := parts.blocks((name,)):
@@ -630,7 +632,7 @@ def _fitting_shapes(parts: Parts, names: Iterable[str], waits: _Waits) -> list[B
 
 
 def _per_stage_s(view: RunView, alone: Sequence[Block], waits: Samples) -> float:
-    """Give the expected makespan of the whole with a job a stage, along the slowest way through the graph."""
+    """Return the expected makespan with one job per stage: the length of the slowest path through the graph."""
     ends: dict[str, float] = {}
     for block, wait_s in zip(alone, waits.mean(axis=1).tolist(), strict=True):
         [name] = block.stages

@@ -1,8 +1,8 @@
 """Splits a workflow into series and parallel pieces, and makes the jobs that they can share.
 
 A *block* is what runs in one allocation: stages that follow each other, or a whole fork, branch by branch. If the site
-can take cores back, it gets narrower as its wide stages end. If jobs can grow, it may also begin narrow, and idle until
-the cores for its wider stages have joined.
+takes cores back, a block gets narrower as its wide stages end. If jobs can grow, a block may also begin narrow, and
+idle until the cores for its wider stages have joined.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from .molding import Form, Line, WideningJob, lines_of
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one job would run, and what it would take."""
+    """What one job would run, and what it would ask for."""
 
     stages: tuple[str, ...]
-    cores: int  # its width at the beginning
+    cores: int  # at its beginning
     walltime_s: float
-    run_s: float  # how long it is expected to run
-    core_hours: float  # what it is expected to hold while it does, and until another job has what it cannot finish
+    run_s: float  # expected run time
+    core_hours: float  # expected to be used while it runs, and until another job takes over what it cannot finish
     elasticity: Elasticity = RIGID  # how its width changes
-    spread: float = 0.0  # how far its run time strays: about the standard deviation of the logarithm
-    shapes: tuple[Shape, ...] = ()  # of its stages, where these may be asked for in several
+    spread: float = 0.0  # of the run time: about the standard deviation of its logarithm
+    shapes: tuple[Shape, ...] = ()  # of its stages, if shapes are chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Pieces one after the other: each a stage, or the branches of a fork side by side."""
+    """Consecutive pieces: each is a stage, or the parallel branches of a fork."""
 
-    pieces: tuple[str | tuple[Series, ...], ...]  # names of stages, or tuples of the branches that lie side by side
+    pieces: tuple[str | tuple[Series, ...], ...]  # names of stages, or tuples of parallel branches
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """All its stages, in order."""
+        """All stages of the pieces, in order."""
         return tuple(name for piece in self.pieces for name in _stages(piece))
 
 
@@ -65,11 +65,11 @@ def max_walltimes(site: Capabilities) -> Callable[[str], float]:
 class Parts:
     """The pieces of a workflow's stages that are still to be submitted.
 
-    `names`: the stages to plan, with all that follow them; all if not given.
-    `resizing`: how jobs may change their width; not at all if not given.
+    `names`: the stages to plan, which include all that follow one of them; by default all.
+    `resizing`: how jobs may change their width; by default not at all.
     `max_walltime_s`: returns the longest walltime of a partition; an empty name is the default partition.
     `site`: if given, small stages of a job run side by side on a node, as its nodes allow.
-    `forms`: the shapes of each stage, if they are to be chosen. A job whose stages have several does not grow.
+    `forms`: the shapes of each stage, if shapes are to be chosen. A job whose stages have several shapes does not grow.
     """
 
     def __init__(
@@ -104,22 +104,22 @@ class Parts:
         self._grown: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._kinds = {
             s.name: (
-                s.partition if forms is None else "",  # else those that they have in common are chosen from
+                s.partition if forms is None else "",  # else a common partition is chosen with the shape
                 *likeness(s, site),
             )
             for s in stages
         }
-        # what is run elsewhere, retried alone, or outlasts a job
+        # local, retried alone, or with jobs of their own kind
         self._alone = {s.name for s in stages if s.local or s.retries or s.own_jobs}
 
     @cached_property
     def series(self) -> Series:
-        """The pieces as series and parallels."""
+        """The stages as series and parallel pieces."""
         after = {name: {p for p in self.workflow.stages[name].after if p in set(self.names)} for name in self.names}
         return self._in_packs(take_apart(self.names, after))
 
     def _in_packs(self, series: Series) -> Series:
-        """Put branches of one small stage together, as many as run side by side on a node, where there are more."""
+        """Combine parallel branches of one small stage each into packs that run side by side on a node."""
         if self._site is None or self._lines is not None:
             return series
         return Series(tuple(p if isinstance(p, str) else self._packs(p, self._site) for p in series.pieces))
@@ -145,7 +145,7 @@ class Parts:
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """By stage, how many follow each other before it: what is as deep is in the queue at about the same time."""
+        """By stage, the longest path before it: stages of equal depth are in the queue at about the same time."""
         depths: dict[str, int] = {}
         for name in self.names:
             after = (p for p in self.workflow.stages[name].after if p in depths)
@@ -155,7 +155,7 @@ class Parts:
     def stretch(self, block: Block) -> tuple[float, int]:
         """Return how much longer a block runs because it serializes stages that could run at the same time.
 
-        Returns seconds, and how many levels of the graph it covers.
+        Returns seconds, and how many levels of the graph the block covers.
         """
         if block.stages not in self._stretches:
             ends: dict[str, float] = {}
@@ -167,20 +167,20 @@ class Parts:
         return block.run_s - path_s, levels
 
     def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
-        """Give the stages of a piece in the workflow's order."""
+        """Return the stages of a piece in the workflow's order."""
         return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))
 
     def block(self, stages: tuple[str, ...]) -> Block | None:
-        """Make a block of some stages, in the workflow's order; None if no job can be: a local stage among others."""
+        """Make a block of some stages, given in the workflow's order; None if one job cannot run them."""
         if stages not in self._blocks:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
 
     def leading(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
-        """Make the blocks of the first piece, of the first two, and so on, as long as they fit into one job.
+        """Make the blocks of the first piece, of the first two pieces, and so on, as long as they fit into one job.
 
-        `pieces`: to the end of their series. Each block comes with its number of pieces; several with the same number
-        have different shapes.
+        `pieces`: the rest of a series. Each block comes with its number of pieces; blocks with the same number have
+        different shapes.
         """
         if self._lines is None:
             return enumerate(self._in_own_shapes(pieces), start=1)
@@ -190,13 +190,13 @@ class Parts:
         return self._grown[key]
 
     def blocks(self, stages: tuple[str, ...]) -> list[Block]:
-        """Make the blocks of some stages in all shapes that they may have together; none if no job can be."""
+        """Make the blocks of some stages in all shapes that they can have together; none if one job cannot run them."""
         if self._lines is None:
             return [] if (block := self.block(stages)) is None else [block]
         return [block for count, block in self._in_all_shapes(stages, self._lines) if count == len(stages)]
 
     def shaped(self) -> list[Block]:
-        """Make the blocks that a search looks at, in all shapes."""
+        """Make all blocks that a search considers, in all shapes."""
         made: list[Block] = []
         rest = [self.series]
         while rest:
@@ -207,7 +207,7 @@ class Parts:
         return made
 
     def _shared(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[tuple[str, ...]]:
-        """Give the stages of one piece after the other, as far as they may share a job."""
+        """Yield the stages of each piece in turn, as far as they may share a job."""
         first: tuple[str, ...] = ()
         for piece in pieces:
             added = self.in_order(piece)
@@ -235,7 +235,7 @@ class Parts:
             stages += added
             fitting = [one for one in fitting if all(map(one.add, added))]
             for one in fitting:
-                # one of no more cores than a narrower line has is there already
+                # a block with fewer cores exists already, on a narrower line
                 if one.cores == one.line.width and (block := self._grown_to(stages, one)) is not None:
                     yield count, block
 
@@ -249,7 +249,7 @@ class Parts:
         return Block(names, one.cores, walltime_s, one.run_s, hours, elasticity, spread, one.shapes)
 
     def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
-        """Make those of `leading` whose job gets more cores as it goes, each with how many pieces it has."""
+        """Make those blocks of `leading` whose job grows, each with its number of pieces."""
         if not self.resizing.rises:
             return []
         key = self.in_order(pieces[0])
@@ -258,7 +258,7 @@ class Parts:
         return self._rising[key]
 
     def risen(self, stages: tuple[str, ...]) -> Block | None:
-        """Make a block of some stages whose job gets more cores as it goes; None if none can, or needs to."""
+        """Make a block of some stages whose job grows; None if that is impossible or unnecessary."""
         if not self.resizing.rises:
             return None
         return next((block for count, block in self._risen(stages) if count == len(stages)), None)
@@ -275,7 +275,7 @@ class Parts:
                 yield count, Block(block.stages, job.widths[0], walltime_s, block.run_s, hours, how, block.spread)
 
     def _make(self, names: tuple[str, ...]) -> Block | None:
-        """Make a block of stages as they are asked for now."""
+        """Make a block of stages in their present shapes."""
         needs = list(map(self._needs.__getitem__, names))
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
@@ -315,14 +315,14 @@ class Parts:
         return cores if self._site is None else self._site.paid_cores(cores, partition)
 
     def begins_s(self, stages: tuple[str, ...]) -> dict[str, float]:
-        """Say how long after the beginning of their job its stages begin, as they are asked for now."""
+        """Return how long after the start of their job stages begin, in their present shapes."""
         if self._site is None or len(stages) == 1:
             return {slot.stage: slot.start_s for slot in self.workflow.layout(stages)}
         waves = waves_of([self.workflow.stages[name] for name in stages], self._site)
         return {slot.stage: slot.start_s for slot in slots_of(waves, self._runs_s)}
 
     def _may_share(self, names: tuple[str, ...]) -> bool:
-        """Whether one job can run all of some stages: they ask for the same, and none is local or retried alone."""
+        """Whether one job can run all of these stages: they ask for the same, and none must be alone."""
         first = self._kinds[names[0]]
         return len(names) == 1 or (self._alone.isdisjoint(names) and all(self._kinds[name] == first for name in names))
 
@@ -331,11 +331,12 @@ def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Seri
     """Split a graph into series and parallel pieces.
 
     A stage that follows everything before it begins a new piece of a series; unconnected parts are parallel. A piece
-    that is neither is taken stage by stage, in order: each then waits for all before it, which is safe but pessimistic.
+    that is neither is split into single stages in order: each then waits for all before it, which is safe but
+    pessimistic.
 
     Notes
     -----
-    O(s^2) a level for s stages.
+    O(s^2) per level for s stages.
 
     Examples
     --------

@@ -1,15 +1,16 @@
-"""The search for the plan that costs least, by dynamic programming over series and parallel pieces.
+"""The search for the plan with the least cost, by dynamic programming over series and parallel pieces.
 
 Uncertain values are samples, arrays of equally likely values: the time at which the stages so far have ended, and each
-wait. Jobs at the same depth of parallel branches meet the same queue, so their waits are correlated; those of jobs one
-after the other are independent. What a plan comes to whose jobs meet each other in the queue is another question, which
-is asked of the best few only (`together`). A plan's cost is its expected makespan plus the price times its expected
+wait. Jobs at the same depth of parallel branches wait in the queue at the same time, so their waits are correlated;
+waits of consecutive jobs are independent. How the jobs of a plan compete with each other in the queue is judged only
+for the best few plans (`together`). A plan's cost is its expected makespan plus the price times its expected
 core-hours.
-The plan of a series is built from its beginning: for each position the few best ways to reach it are kept, and extended
-by every job that may begin there. Parallel branches are planned one by one, and joined: the last end counts.
 
-If a later job does not queue before its predecessors have ended, its cost depends only on their end, and the search is
-exact. Else it is as good as the ways that are kept; tests compare it with all plans of small workflows.
+The plan of a series is built from its beginning: for each position the few best ways to reach it are kept, and extended
+by every job that may begin there. Parallel branches are planned one by one and joined: the last end counts.
+
+If later jobs do not queue before their predecessors have ended, their cost depends only on that end, and the search is
+exact. Else its quality depends on how many ways are kept; tests compare it with all plans of small workflows.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ SAMPLES = 48
 """How many equally likely values an uncertain value has."""
 
 _KEPT = 6
-_AGED = 0.5  # about so much of its usual wait is left to a job with accrued age: it is at the head, and cores drain
+_AGED = 0.5  # share of its usual wait that an aged job still waits: it is at the head of the queue while cores drain
 
-# a wait that 9 in 10 exceed: a job that serializes stages saves at least that. Chosen on three logs (CTC, HPC2N, KTH)
+# quantile of the waits that serializing stages saves at least; chosen on three logs (CTC, HPC2N, KTH)
 _SHORT_WAIT = 0.1
-_SHORT_S = 10.0  # ends up to so many seconds from now are all the same
-_OF_RUNS = 1 << 20  # far from where waits are drawn
+_SHORT_S = 10.0  # ends that are closer than this count as equal
+_OF_RUNS = 1 << 20  # seed offset, far from those of waits
 _OF_LATENESS = 1 << 21
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 
@@ -45,40 +46,40 @@ Samples = NDArray[np.float64]
 
 
 def mode_of(keep: Keep) -> str:
-    """Name a way to keep a job back, for people: a job that nothing keeps back is submitted when it is ready."""
+    """Name a way to keep a job back, for people; a job that nothing keeps back is submitted when it is `ready`."""
     return "ready" if keep is Keep.NOTHING else keep.value
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be planned."""
+    """The input of the search: what to plan, with which waits and price."""
 
     parts: Parts
-    waits_s: Callable[[Sequence[Block]], Samples]  # samples of the wait of a block's job, sorted
-    # by stage, samples of when what it follows and what is under way will have ended, in seconds from now
+    waits_s: Callable[[Sequence[Block]], Samples]  # returns sorted samples of the wait of a block's job
+    # by stage: samples of when its submitted predecessors will have ended, in seconds from now
     bounds_s: Mapping[str, Samples]
     price_s: float  # seconds that a core-hour is worth
-    age_accrues: bool  # whether a job that a dependency keeps back gains priority
-    modes: frozenset[Keep] = frozenset(Keep)  # ways to keep a job back that may be used
-    # lower bound of the time from the end of one job to the beginning of the next, without its wait
+    age_accrues: bool  # whether a job gains priority while a dependency keeps it back
+    modes: frozenset[Keep] = frozenset(Keep)  # allowed ways to keep a job back
+    # lower bound of the time between the end of a job and the start of the next, without its wait
     handover_s: float = 0.0
-    # whether to use the geometric mean of the makespan: when shapes are compared, the arithmetic mean depends on the
-    # tails of the forecasts, which are known least
+    # whether the geometric mean of the makespan counts: when shapes are compared, the arithmetic mean depends on the
+    # tails of the forecasts, which are least known
     typically: bool = False
-    # whether stages that could run at the same time are put one after the other only where that surely pays
+    # whether parallel stages are serialized only where that surely pays
     is_wary: bool = False
-    jobs_of: Callable[[Block], int] = lambda _block: 1  # how many jobs run a block
+    jobs_of: Callable[[Block], int] = lambda _block: 1  # returns how many jobs run a block
 
     def span_s(self, sketch: Sketch) -> float:
-        """Give the makespan that counts."""
+        """Return the mean makespan that counts."""
         return float(typical(sketch.end_s)) if self.typically else sketch.makespan_s
 
     def cost_s(self, sketch: Sketch) -> float:
-        """Give what a plan costs in seconds."""
+        """Return the cost of a plan in seconds."""
         return self.span_s(sketch) + self.price_s * sketch.core_hours
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
-        """Give samples of when what some stages follow, and what is under way, will have ended; None if nothing is."""
+        """Return samples of when the submitted predecessors of some stages will have ended; None if there are none."""
         if not self.bounds_s:
             return None
         bounds = [self.bounds_s[name] for name in stages if name in self.bounds_s]
@@ -91,24 +92,24 @@ class SearchedJob:
 
     block: Block
     keep: Keep
-    submit_s: float  # when it is submitted; for `Keep.NOTHING` when that is expected
-    ready_s: Samples  # samples of when its stages may begin, and do, and of how long they run
+    submit_s: float  # planned, or for `Keep.NOTHING` expected
+    ready_s: Samples  # samples of when its stages may begin, of when they begin, and of how long they run
     start_s: Samples
     run_s: Samples
-    idle_s: float = 0.0  # how long its cores are expected to idle
+    idle_s: float = 0.0  # expected time for which its cores idle
 
     @property
     def end_s(self) -> Samples:
-        """Samples of when it ends."""
+        """Samples of its end."""
         return self.start_s + self.run_s
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A whole plan: its jobs, and what it is expected to cost."""
+    """A whole plan: its jobs, its end and its core-hours."""
 
     jobs: tuple[SearchedJob, ...]
-    end_s: Samples  # samples of when all have ended, in seconds from now
+    end_s: Samples  # samples of when all jobs have ended, in seconds from now
     core_hours: float
 
     @property
@@ -117,22 +118,22 @@ class Sketch:
         return float(self.end_s.mean())
 
     def cost_s(self, price_s: float) -> float:
-        """Give what it costs in seconds."""
+        """Return its cost in seconds."""
         return self.makespan_s + price_s * self.core_hours
 
     @property
     def shape(self) -> tuple[tuple[tuple[str, ...], Keep], ...]:
-        """Tell which stages share jobs, and how these are kept back."""
+        """The stages of each job, and what keeps the job back."""
         return tuple((job.block.stages, job.keep) for job in self.jobs)
 
 
 def search(question: Question) -> Sketch:
-    """Find the plan that costs least; see `searched`."""
+    """Find the plan with the least cost; see `searched`."""
     return searched(question)[0]
 
 
 def searched(question: Question) -> list[Sketch]:
-    """Find the few plans that cost least, each job's wait judged by itself; the best first.
+    """Find the few plans with the least cost, with each job's wait judged separately; the best first.
 
     Notes
     -----
@@ -150,7 +151,7 @@ def priced_frontier(
 ) -> list[tuple[float, Sketch]]:
     """Find the best plans at several prices, each with a price at which it is the best; fewest core-hours first.
 
-    None is worse than another in both time and cost. `together`: says what is to be expected of whole plans.
+    No plan is worse than another in both time and core-hours. `together`: judges whole plans.
     """
     each = [search(replace(question, price_s=price_s)) for price_s in prices_s]
     found = list(zip(prices_s, together(each), strict=True))
@@ -166,9 +167,9 @@ def priced_frontier(
 
 
 def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
-    """Return what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
+    """Evaluate a given plan: the stages of each job, in order, and what keeps the job back.
 
-    Each job has the shapes and the widths with the least expected cost.
+    Each job gets the shapes and widths with the least expected cost.
     """
     ends: dict[str, Samples] = {}
     jobs: list[SearchedJob] = []
@@ -192,9 +193,9 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]])
 
 
 def _series(question: Question, series: Series, begin: list[Sketch], *, first: bool) -> list[Sketch]:
-    """Extend ways by a series; `first` where nothing of the workflow was asked for before."""
+    """Extend ways by a series; `first`: no job of the workflow comes before."""
     pieces = series.pieces
-    found: list[list[_Ways]] = [[] for _ in range(len(pieces) + 1)]  # ways to each place
+    found: list[list[_Ways]] = [[] for _ in range(len(pieces) + 1)]  # ways to each position
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
@@ -203,7 +204,7 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
             for count, indices in groupby(range(len(leading)), key=lambda index: leading[index][0]):
                 found[here + count].append(extension.best(list(indices)))
         if risen := question.parts.rising(pieces[here:]):
-            # one that idled at its beginning would lack that time when it is to grow
+            # a job that idled at its beginning would lack that time when it grows
             limited = replace(question, modes=question.modes - {Keep.AWAIT})
             extension = _Extension(limited, ways, [block for _, block in risen], first=first and here == 0)
             for index, (count, _) in enumerate(risen):
@@ -217,13 +218,13 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
 def may_stretch(question: Question, block: Block) -> bool:
     """Whether a block may serialize stages that could run at the same time.
 
-    That saves a wait for each further level that it covers, but these waits may turn out short, whatever is expected
-    now: a long queue has often shrunk when the next level comes. The longer run time is certain, and so is the longer
-    walltime, with which the job misses holes that each stage alone would find.
+    Serializing saves a wait for each further level that the block covers, but these waits may turn out short, whatever
+    is expected now: a long queue has often shrunk when the next level comes. The longer run time is certain, and so is
+    the longer walltime, with which the job misses gaps that each stage alone would fit into.
 
-    Where jobs gain priority while they wait for others, the next level has done so since the beginning, and is at the
-    head of the queue when its turn comes. On recorded logs most of them then start at once, however long the queue is:
-    there is no wait to save.
+    Where jobs gain priority while dependencies keep them back, the next level has done so since the beginning, and is
+    at the head of the queue when its turn comes. On recorded logs, most of these jobs then start at once, however long
+    the queue is: there is no wait to save.
     """
     if not question.is_wary or len(block.stages) == 1 or block.shapes:
         return True
@@ -237,7 +238,7 @@ def may_stretch(question: Question, block: Block) -> bool:
 
 
 def _side_by_side(question: Question, branches: tuple[Series, ...], ways: list[Sketch], *, first: bool) -> list[Sketch]:
-    """Extend ways by branches, each planned by itself from the same beginning."""
+    """Extend ways by parallel branches, each planned separately from the same beginning."""
     joined = []
     for way in ways:
         base = Sketch((), way.end_s, 0.0)
@@ -261,12 +262,12 @@ def _side_by_side(question: Question, branches: tuple[Series, ...], ways: list[S
 
 
 def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
-    """Keep the few that cost least."""
+    """Keep the few ways with the least cost."""
     return sorted(ways, key=question.cost_s)[:_KEPT]
 
 
 def _made(found: list[_Ways]) -> list[Sketch]:
-    """Make the few that cost least; of those that cost the same the first."""
+    """Make the few ways with the least cost; among equal ones, the first."""
     costs = [costs_s.ravel() for costs_s, _, _ in found]
     begins = np.cumsum([0, *map(len, costs)])
     best = []
@@ -279,7 +280,7 @@ def _made(found: list[_Ways]) -> list[Sketch]:
 
 
 class _Extension:
-    """All ways extended by all of some blocks, in all modes of keeping a job back; computed at once.
+    """All ways extended by each of some blocks, in all allowed ways of keeping the job back; computed at once.
 
     Arrays have an axis for ways, one for blocks and, for uncertain values, one for samples.
     """
@@ -288,7 +289,7 @@ class _Extension:
         self.ways, self.blocks = ways, blocks
         price, parts = question.price_s, question.parts
         hours = np.array([block.core_hours for block in blocks])
-        cores = np.array([block.cores for block in blocks]) / 3600  # core-hours a second
+        cores = np.array([block.cores for block in blocks]) / 3600  # core-hours per second
         bounds = [question.bound_s(block.stages) for block in blocks]
         first = first and bounds[0] is None
         salt = parts.depths[blocks[0].stages[0]]
@@ -301,7 +302,7 @@ class _Extension:
             ready += question.handover_s
         self._ready = ready
         none = np.zeros((len(ways), len(blocks)))
-        self.options: list[tuple[Keep, Samples, Samples, Samples]] = []  # how, submission, start, idle
+        self.options: list[tuple[Keep, Samples, Samples, Samples]] = []  # keep, submission, start, idle time
         if first:
             self.options.append((Keep.NOTHING, none, ready + waits, none))
         else:
@@ -315,11 +316,11 @@ class _Extension:
         core_hours = np.stack([spent + idle * cores for *_, idle in self.options])
         total = (over + price * core_hours).reshape(-1, len(blocks))
         order = np.argsort(total, axis=0, kind="stable")[:_KEPT]
-        self._order = order.T  # of each block, which ways and manners cost least
+        self._order = order.T  # for each block: the best combinations of way and `keep`
         self._costs = np.take_along_axis(total, order, 0).T
 
     def _ask(self, question: Question, ready: Samples, waits: Samples, cores: Samples) -> None:
-        """Try every manner that is allowed."""
+        """Add each allowed way of keeping the job back."""
         none = np.zeros((len(self.ways), len(self.blocks)))
         if Keep.DEPENDENCY in question.modes:
             start = ready + waits
@@ -329,7 +330,7 @@ class _Extension:
         if Keep.NOTHING in question.modes:
             self.options.append((Keep.NOTHING, ready.mean(axis=2), ready + waits, none))
         if Keep.AWAIT in question.modes:
-            # a second later costs P(late), a second earlier the idle cores at P(early): least where they balance
+            # a second later costs P(late), a second earlier costs idle cores at P(early): the best time balances both
             slack = np.sort(ready - waits, axis=2)
             level = np.broadcast_to(question.price_s * cores / (1.0 + question.price_s * cores), none.shape)
             at = np.minimum((level * slack.shape[2]).astype(np.intp), slack.shape[2] - 1)
@@ -339,11 +340,11 @@ class _Extension:
             self.options.append((Keep.AWAIT, submit, np.maximum(ready, arrive), idle))
 
     def best(self, indices: list[int]) -> _Ways:
-        """Give the ways that cost least and end with each of some blocks."""
+        """Return the best ways that end with each of some blocks."""
         return self._costs[indices], self, indices
 
     def make(self, index: int, rank: int) -> Sketch:
-        """Make one of them, the cheapest at rank 0."""
+        """Make one of these ways, the best at rank 0."""
         option, way = divmod(int(self._order[index, rank]), len(self.ways))
         keep, submit, start, idle = self.options[option]
         before, block = self.ways[way], self.blocks[index]
@@ -356,7 +357,7 @@ class _Extension:
 def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
     """Return samples of the start of a job that gained priority while it was kept back.
 
-    `left_s`: what would be left of its wait had it not been kept back.
+    `left_s`: the rest of its wait if it had not been kept back.
     """
     return np.maximum(ready_s + _AGED * usual_s, left_s)
 
@@ -369,7 +370,7 @@ An extended way is computed only if it is kept.
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Return samples of blocks' run times: log-normal around the expected ones, and how long they idle."""
+    """Return samples of blocks' run times, log-normal around the expected ones, with the time that they idle."""
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))
@@ -383,12 +384,12 @@ def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
 
 
 def typical(ends_s: Samples) -> Samples:
-    """Give the geometric mean over samples."""
+    """Return the geometric mean over samples."""
     typical: Samples = np.exp(np.log(np.maximum(ends_s, _SHORT_S)).mean(axis=-1))
     return typical
 
 
 @cache
 def _shuffle(salt: int, count: int) -> NDArray[np.intp]:
-    """Give a fixed order of samples, so that a wait is independent of what was before it."""
+    """Return a fixed permutation of samples, so that a wait is independent of earlier ones."""
     return np.random.Generator(np.random.PCG64(salt)).permutation(count)

@@ -1,4 +1,4 @@
-"""How long jobs wait that share a bag of tasks: the second longer than the first, and all together not as the last."""
+"""The common wait of jobs that take from one bag: further jobs start later, but the last need not be awaited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .search import Samples
 
 
 def counts_of(jobs: int) -> list[int]:
-    """Return for which numbers of parallel jobs waits are needed: powers of two, and all.
+    """Return the numbers of parallel jobs whose waits are needed: powers of two, and all jobs.
 
     Examples
     --------
@@ -24,14 +24,14 @@ def counts_of(jobs: int) -> list[int]:
 
 
 def shared_wait_s(counts: Sequence[int], waits_s: Samples, run_s: float) -> Samples:
-    """Return the wait of a bag's equivalent job: one that begins with all its cores, and ends when the bag does.
+    """Return the wait of a bag's equivalent job: one that begins with all cores, and ends when the bag is empty.
 
-    Of n parallel jobs the last is assumed to begin when one job of all their cores would. Jobs work as soon as they
-    have begun, and the bag ends when its work is done: the result is the earliest end over all numbers of jobs.
+    The last of n parallel jobs is assumed to start when one job with all their cores would. Jobs work as soon as they
+    have started, and the bag ends when its work is done: the result is the earliest end over all numbers of jobs.
 
     `counts`: numbers of jobs, ascending, from one to all.
-    `waits_s`: samples of the wait of one job with so many jobs' cores, shape (counts, samples).
-    `run_s`: seconds that all jobs together take.
+    `waits_s`: samples of the wait of one job with as many jobs' cores, shape (counts, samples).
+    `run_s`: seconds that all jobs together need for the work.
     Returns: samples, shape (samples,).
 
     Examples

@@ -1,4 +1,4 @@
-"""What to expect of whole plans, whose jobs meet each other in the queue: all plans in the same sampled futures."""
+"""Judges whole plans, whose jobs compete with each other in the queue; all plans in the same sampled futures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EACH = np.arange(SAMPLES)
 
 
 def judged_together(question: Question, forecast: object, sketches: Sequence[Sketch]) -> list[Sketch]:
-    """Say of plans what is to be expected of them where each job takes its place before the next is judged.
+    """Judge plans with each job in the queue before the next is judged.
 
-    As they are, if the forecast cannot sample plans, or a plan has jobs that it does not know: of which several share a
-    stage, or that get more cores as they go.
+    Plans are returned unchanged if the forecast cannot sample plans, or a plan has jobs that it cannot judge: several
+    jobs of one stage, or jobs that grow.
     """
     if not isinstance(forecast, Joint) or not sketches:
         return list(sketches)
@@ -35,7 +35,7 @@ def judged_together(question: Question, forecast: object, sketches: Sequence[Ske
 
 
 def _links(question: Question, sketch: Sketch) -> list[tuple[int, ...]]:
-    """Say of each job of a plan which of the others it follows."""
+    """Return, for each job of a plan, the indices of the jobs that it follows."""
     index = {name: number for number, job in enumerate(sketch.jobs) for name in job.block.stages}
     stages = question.parts.workflow.stages
     return [
@@ -61,7 +61,7 @@ def _partition(question: Question, block: Block) -> str:
 
 
 def _expected(sketch: Sketch, steps: Sequence[PlanStep], starts_s: NDArray[np.float64]) -> Sketch:
-    """Give a plan with what is expected of its jobs in each future."""
+    """Return a plan with the sampled starts of its jobs, and what follows from them."""
     jobs: list[SearchedJob] = []
     hours = sketch.core_hours
     for step, job, begin_s in zip(steps, sketch.jobs, starts_s[_EACH % len(starts_s)].T, strict=True):
@@ -74,7 +74,7 @@ def _expected(sketch: Sketch, steps: Sequence[PlanStep], starts_s: NDArray[np.fl
 
 
 def merged(sketch: Sketch) -> Iterator[list[tuple[tuple[str, ...], Keep]]]:
-    """Give plans like one, with its first two jobs as one, and all as one."""
+    """Yield variants of a plan: with its first two jobs merged, and with all merged."""
     jobs = [(job.block.stages, job.keep) for job in sketch.jobs]
     for count in sorted({2, len(jobs)}):
         if 1 < count <= len(jobs):
