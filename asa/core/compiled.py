@@ -1,8 +1,8 @@
-"""Compiles the kernels with numba where it is installed; without it the same functions run as plain Python.
+"""Compiles the kernels with numba if it is installed; without it the same functions run as plain Python.
 
 Kernels only index arrays and return numbers: they allocate nothing. So numba need not count references, which would
-cost more than the work in functions of a few nanoseconds (``_nrt=False``), and plain Python gets memory views, in which
-it reads a number several times faster than in an array.
+cost more than the work in functions of a few nanoseconds (``_nrt=False``). Plain Python gets memory views, whose
+numbers it reads several times faster than those of an array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOBODY_ELSE = 0o077
 
 @contextmanager
 def _without_settings_of_the_folder() -> Iterator[None]:
-    """Have numba not read the ``.numba_config.yaml`` of the folder that one is in, where others can put one."""
+    """Keep numba from reading the ``.numba_config.yaml`` of the current folder, where others may have put one."""
     if folder_here():
         yield
         return
@@ -57,15 +57,15 @@ if not plainly.wanted:
 if TYPE_CHECKING or not COMPILED:
 
     def At(number: int) -> int:  # noqa: N802 - it stands for a type
-        """Mark an index that is known not to be negative."""
+        """Mark an index as not negative."""
         return number
 
 else:
-    At = np.uint64  # spares the compiled code the question whether an index counts from the end
+    At = np.uint64  # saves compiled code from checking whether an index counts from the end
 
 
 def kernel(function: Any) -> Any:
-    """Compile a function at its first call, and keep the result for the next process."""
+    """Compile a function at its first call, and cache the result for the next process."""
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
@@ -76,7 +76,7 @@ def kernel(function: Any) -> Any:
         _settings.CACHE_DIR = path
         try:
             compiled = njit(cache=True, **options)(function)
-        except RuntimeError:  # it cannot be written to
+        except RuntimeError:  # the cache cannot be written
             pass
         else:
             if Path(compiled.stats.cache_path).is_relative_to(path or pycache):
@@ -86,12 +86,12 @@ def kernel(function: Any) -> Any:
     return njit(**options)(function)
 
 
-# numba stores pickles, which run as the user who loads them; it makes its own folder by the umask.
+# numba stores pickles, which run as the user who loads them; it makes its own folder with the umask.
 
 
 @cache
 def _is_ones_own(pycache: Path) -> bool:
-    """Whether results can be kept next to the source, as Python does, and nobody else can put any there."""
+    """Whether nobody else can put cached results next to the source, where Python caches its own, too."""
     try:
         return os.access(pycache, os.W_OK | os.X_OK) and safe.is_safe(pycache)
     except OSError:
@@ -100,9 +100,9 @@ def _is_ones_own(pycache: Path) -> bool:
 
 @cache
 def _own_folder(named: str) -> str | None:
-    """Provide a folder for compiled results that nobody else can enter; None if that fails.
+    """Make a folder for compiled results that nobody else can enter; None if that fails.
 
-    `named`: the folder in which numba is set to keep what it compiles; empty for none.
+    `named`: the cache folder that numba is set to; empty for none.
     """
     try:
         folder = Path(named, "asa") if named else safe.cache_folder() / "compiled"
@@ -116,7 +116,7 @@ def _own_folder(named: str) -> str | None:
 
 
 def is_ready(function: Any) -> bool:
-    """Whether a kernel can run at once; else it is being compiled, or will be at its first call."""
+    """Whether a kernel is compiled; else it is being compiled, or will be at its first call."""
     return not COMPILED or bool(function.nopython_signatures)
 
 

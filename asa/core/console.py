@@ -1,7 +1,7 @@
 """Consoles for coloured text and tables, on which text of others can do no harm.
 
-Colours and cursor moves are control characters themselves. So text is checked here, before it gets any; the streams
-below (`asa.cli.terminal`) check text that reaches them by other ways.
+Colours and cursor moves are control characters themselves. So text is checked here, before it is coloured; the streams
+below (`asa.cli.terminal`) check text that reaches them in other ways.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _render, _write, _measure = RichConsole.render, FileProxy.write, Text.__rich_mea
 def _render_checked(
     console: RichConsole, renderable: RenderableType, options: ConsoleOptions | None = None
 ) -> Iterable[Segment]:
-    """Render as rich does, with every text checked: before it is broken into lines, and as it leaves."""
+    """Render as rich does, with every text checked: before it is broken into lines, and when it is written."""
     checked = _checked(renderable) if isinstance(renderable, Text) else renderable
     for segment in _render(console, checked, options):
         is_sound = segment.control or not acts(segment.text)
@@ -40,7 +40,7 @@ def _write_checked(proxy: FileProxy, text: str) -> int:
 
 
 def _checked(text: Text) -> Text:
-    """Escape what acts in a text; each part keeps its style."""
+    """Escape control characters in a text; each part keeps its style."""
     if not acts(text.plain):
         return text
     whole = text.blank_copy()
@@ -56,7 +56,7 @@ def _checked(text: Text) -> Text:
 
 
 class Console(RichConsole):
-    """A console for text of any origin: it is checked, and square brackets in it are no markup."""
+    """A console for text of any origin, which it checks; square brackets in such text are no markup."""
 
     render = _render_checked
 
@@ -64,12 +64,12 @@ class Console(RichConsole):
         super().__init__(**{"markup": False, **given})
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Make a text of what is printed; rich would leave out some characters that act, here they are shown."""
+        """Make a text to print, with control characters shown; rich would drop some of them."""
         return super().render_str(printable(text), **how)
 
     @property
     def file(self) -> IO[str]:
-        """Where it writes: past the check of a stream that has one, also while a live display redirects it."""
+        """The file that it writes to, without the check of a checked stream, also while a live display redirects it."""
         file = super().file
         past: IO[str] = getattr(file, "rich_proxied_file", file)
         return past
@@ -82,8 +82,8 @@ class Console(RichConsole):
 def check_others() -> None:
     """Make the consoles of other packages check text as well, such as typer's for help and errors.
 
-    Also checks what is written to a stream during a live display, where rich would look for colours. Text is measured
-    as it is shown.
+    Text that is written to a stream during a live display is checked, too, where rich would look for colours. Widths
+    are measured as text is shown.
     """
     Text.__rich_measure__ = _measured  # type: ignore[method-assign, assignment]
     RichConsole.render = _render_checked  # type: ignore[method-assign, assignment]

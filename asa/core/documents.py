@@ -1,4 +1,4 @@
-"""Reads documents of any origin; bad ones are refused with an `OSError` or a `ValueError`, whatever is in them.
+"""Reads documents of any origin; bad ones are refused with an `OSError` or a `ValueError`, whatever they contain.
 
 The standard library's parsers recurse, and raise unexpected errors if a file is nested too deep; they read a device
 such as ``/dev/zero`` until memory is exhausted; and they turn thirty million brackets into two gigabytes of lists.
@@ -20,10 +20,10 @@ from typing import IO, Any
 from asa.core.reading import DOCUMENT_BYTES, bound, read_whole
 from asa.printable import printable_json
 
-_MAX_PARTS = 100  # of a dotted key, for which Python's reader takes a time that grows with the square of their number
+_MAX_PARTS = 100  # parts of a dotted key; Python's reader takes time quadratic in their number
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?<![\w.-]){_PART}(?:\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
-_MAX_VALUES = 2_000_000  # each takes some 60 bytes and more; a run of 30,000 stages has 1.5 million
+_MAX_VALUES = 2_000_000  # each takes at least some 60 bytes of memory; a run of 30,000 stages has 1.5 million
 
 
 class TooDeepError(ValueError):
@@ -34,7 +34,7 @@ class TooDeepError(ValueError):
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """Open what a user named to be read: a file, a pipe, a terminal, but nothing that never ends."""
+    """Open a path that a user named: a file, a pipe or a terminal, but nothing that never ends."""
     file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
     about = os.fstat(file.fileno())
     is_empty = about.st_rdev == Path(os.devnull).stat().st_rdev
@@ -45,7 +45,7 @@ def open_file(path: str | Path) -> IO[bytes]:
 
 
 def read_file(path: str | Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
-    """Read the whole of what a user named, as `open_file` opens it; what is larger than the bound is refused."""
+    """Read the whole of a path that a user named, as `open_file` opens it; refuse more than `max_bytes`."""
     with open_file(path) as file:
         return read_whole(file, path, max_bytes)
 
@@ -53,12 +53,12 @@ def read_file(path: str | Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
 def read_text(
     path: str | Path, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = DOCUMENT_BYTES
 ) -> str:
-    """Read the whole of a text that a user named, as `read_file` does; any line end is a line feed."""
+    """Read the text of a path that a user named, as `read_file` does; any line end becomes a line feed."""
     return io.TextIOWrapper(io.BytesIO(read_file(path, max_bytes)), encoding=encoding, errors=errors).read()
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
-    """Read a document of JSON.
+    """Read a JSON document.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def read_json(text: str | bytes | bytearray) -> Any:
 
 
 def _check_count(text: str | bytes | bytearray) -> None:
-    """Refuse what would become more values than there is memory for: two bytes are enough for one."""
+    """Refuse text with more values than memory could hold; a value takes at least two bytes of text."""
     if len(text) > _MAX_VALUES:
         marks = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
         if sum(map(text.count, marks)) > bound(_MAX_VALUES):  # type: ignore[arg-type] # either texts or bytes
@@ -81,7 +81,7 @@ def _check_count(text: str | bytes | bytearray) -> None:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Read a document of TOML.
+    """Read a TOML document.
 
     Raises `ValueError`: it is no TOML, or has a number of too many digits; `TooDeepError`: it is nested too deep.
 
@@ -99,6 +99,6 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def print_json(document: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
-    """Print a document of JSON, as commands do that are asked for it; without an indent on one line."""
+    """Print a JSON document, as commands do with ``--output json``; without an indent on one line."""
     sys.stdout.write(printable_json(json.dumps(document, indent=indent, allow_nan=allow_nan)) + "\n")
-    sys.stdout.flush()  # a reader of one object per event waits for it
+    sys.stdout.flush()  # a program may be waiting for this one object

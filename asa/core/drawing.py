@@ -1,4 +1,4 @@
-"""Figures without a screen; matplotlib is loaded when one is drawn."""
+"""Figures without a screen; matplotlib is loaded when the first is drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 
 @cache
 def _load() -> None:
-    """Load matplotlib, but not the settings of the folder that one is in, if they may be anybody's."""
+    """Load matplotlib; ignore settings in the current folder if others may have put them there."""
     is_loaded = "matplotlib" in sys.modules
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
 
@@ -57,7 +57,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     try:
         figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if is_svg else None)
         data = drawn.getvalue()
-        if is_svg:  # names are in it as comments, or as they are
+        if is_svg:  # an SVG file contains names, as comments or as they are
             data = printable(data.decode()).encode()
         with safe.writing(Path(path)) as file:
             file.write(data)
@@ -68,7 +68,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 
 def check_figure_path(path: Path, option: str = "--plot") -> None:
-    """Refuse early what `save_figure` could not write."""
+    """Refuse a path to which `save_figure` could not write, before any work."""
     supported = new_figure(1, 1).canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in supported:
         raise InputError(f"{path.suffix!r} is no kind of figure", where=option, hint="Name a .png, .svg or .pdf file.")
@@ -79,7 +79,7 @@ def check_figure_path(path: Path, option: str = "--plot") -> None:
 
 
 def make_figure_folder(folder: Path, option: str = "--plot") -> None:
-    """Make a folder for figures, and refuse early what `save_figure` could not write there."""
+    """Make a folder for figures, and refuse one to which `save_figure` could not write, before any work."""
     with in_words("cannot be made a folder", f"{option} {folder}", "Name another."):
         folder.mkdir(parents=True, exist_ok=True)
     check_figure_path(folder / "figure.png", option)

@@ -1,4 +1,4 @@
-"""What the value of a variable shows by itself: that it is an ordinary setting, or that a program has drawn it."""
+"""What a variable's value alone shows: that it is an ordinary setting, or that it was drawn at random."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNIT = (
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]{1,7}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eEdD][-+]?[0-9]{1,3})?"
     + _UNIT
-    # a range, a fraction, so many by so many
+    # a range, a fraction, or numbers as in 4x4
     + r"(?:(?:-|\.\.|x|/|\^)[-+]?[0-9]{1,5}"
     + _UNIT
     + r"){0,4}"
@@ -76,7 +76,7 @@ _SETTINGS = frozenset(_WORDS.split())
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:
     """Whether a value consists only of paths, numbers, dates, versions, options and words of settings.
 
-    `value`: of a variable.
+    `value`: the value of a variable.
     `known`: words that are public anyway, in lower case.
 
     Examples
@@ -112,14 +112,14 @@ def _is_item(item: str, known: Collection[str]) -> bool:
 
 
 def _is_little(word: str) -> bool:
-    """Whether a word is a letter, or the number of a variant."""
+    """Whether a word is a single letter, or a number of few digits."""
     return (len(word) == 1 and word.isalnum()) or (word.isdigit() and len(word) <= _MAX_DIGITS_OF_A_VARIANT)
 
 
 def are_places(value: str) -> bool:
-    """Whether a value is a list of whole paths, separated by colons, semicolons, commas or spaces.
+    """Whether a value is a list of absolute paths, separated by colons, semicolons, commas or spaces.
 
-    Of a path that does not exist (yet), the topmost folder must, and no part may look random.
+    Of a path that does not exist (yet), the topmost folder must exist, and no part may look random.
     """
     if not value.startswith(("/", "file:///")):
         return False
@@ -135,7 +135,7 @@ def _may_be_there(path: str) -> bool:
 
 
 def open_words(variables: Collection[str]) -> set[str]:
-    """Return the words, in lower case, in values that are whole existing paths: these are public."""
+    """Return the lower-case words of those values that are existing paths: such words are public."""
     found: set[str] = set()
     for value in variables:
         for part in re.split(r"[:;,\s]+", value) if value.startswith("/") and len(value) <= _MAX_LENGTH else ():
@@ -146,12 +146,12 @@ def open_words(variables: Collection[str]) -> set[str]:
 
 
 def gives_away(value: str) -> bool:
-    """Say whether options of a command name a user or a password, as ``-u me:word`` or ``--password`` do."""
+    """Whether options of a command name a user or a password, as ``-u me:word`` or ``--password`` do."""
     return _GIVES_AWAY.search(value) is not None
 
 
 def looks_drawn(value: str) -> bool:
-    """Whether a part of a value changes between small letters, capitals and digits like a random text, not a word.
+    """Whether a part of a value mixes small letters, capitals and digits like random text, not like words.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def _is_drawn(run: str) -> bool:
 def is_drawn_whole(value: str) -> bool:
     """Whether a value is one long random text of small letters, capitals and digits, with little else in it.
 
-    This includes such a text after a prefix, as in services' tokens. Hexadecimal digits alone are no evidence: they are
+    This includes such a text after a prefix, as in services' tokens. Hexadecimal digits alone do not count: they are
     checksums, commits and identities of devices.
 
     Examples
@@ -199,12 +199,12 @@ def is_drawn_whole(value: str) -> bool:
 
 
 def is_short_code(value: str) -> bool:
-    """Say whether a value is a short name of a place, a case or a variable, as ``EU``, ``DE-Tha`` or ``r1i1p1``."""
+    """Whether a value is a short name of a place, a case or a variable, as ``EU``, ``DE-Tha`` or ``r1i1p1``."""
     return len(value) <= _MAX_CODE and _CODE.fullmatch(value) is not None
 
 
 def is_program_or_file(value: str) -> bool:
-    """Say whether a value calls a program, or names a file by a path that is words with a suffix behind them."""
+    """Whether a value calls a program, or is a file's path made of words, with a suffix."""
     if looks_drawn(value):
         return False
     return _PROGRAM.fullmatch(value) is not None or _FILE.fullmatch(value) is not None

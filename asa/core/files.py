@@ -1,4 +1,4 @@
-"""Files of our own: written whole, for their user's eyes, and never something else than a file under a file's name."""
+"""Files that asa itself keeps: replaced as a whole, private if wanted, and always regular files."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def read_file(path: Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:
 
 
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = SMALL_BYTES) -> str:
-    """Read a few words or numbers, as `read_file` does."""
+    """Read a small text file, as `read_file` does."""
     return read_file(path, max_bytes).decode(encoding, errors)
 
 
 @contextmanager
 def in_words(what: str, where: object, hint: str, kind: type[AsaError] = InputError) -> Iterator[None]:
-    """Say what cannot be done, and in the system's words why not, as an error of ours."""
+    """Turn an error of the system into one of asa: what cannot be done, why, and what to do."""
     try:
         yield
     except OSError as error:
@@ -63,14 +63,14 @@ def in_words(what: str, where: object, hint: str, kind: type[AsaError] = InputEr
 def replacing(
     path: Path, *, is_private: bool = False, is_shared: bool = False, is_durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """Replace a file, completely or not at all, whatever was there before; a link is replaced, not followed.
+    """Replace a file, completely or not at all; a link is replaced, not followed.
 
     `is_private`: only its user may read it.
     `is_shared`: its group may read it too, whatever the umask.
-    `is_durable`: it is on the disk before it replaces the old one.
+    `is_durable`: the new file is on the disk before it replaces the old one.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards
+    made = partial(os.open, mode=0o600 if is_private else 0o666)  # created with its mode, never changed later
     try:
         with open(draft, "xb", opener=made) as file:
             if is_shared:
@@ -89,7 +89,7 @@ def replacing(
 def append_to(path: Path, *, is_private: bool = False) -> BinaryIO:
     """Open a file for appending, and create it if needed; links are not followed, and pipes refused.
 
-    `is_private`: only its user may read a new one; else the umask decides.
+    `is_private`: a new file is readable only by its user; else the umask decides.
     """
     how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, how, 0o600 if is_private else 0o666)
@@ -108,14 +108,14 @@ def put(
 
 
 def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes] | Any]:
-    """Compress what is written to a file whose name ends in ``.gz``: the same bytes give the same file, at any time."""
+    """Compress a file whose name ends in ``.gz``; equal content gives equal bytes, at any time."""
     if path.suffix == ".gz":
         return gzip.GzipFile("", "wb", compresslevel=5, fileobj=file, mtime=0)
     return nullcontext(file)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, or raise `OSError`; a part may then have been written."""
+    """Write all bytes, or raise `OSError`; some of them may then have been written."""
     while data:
         if not (done := os.write(descriptor, data)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -123,7 +123,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Sync the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

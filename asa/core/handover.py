@@ -1,4 +1,4 @@
-"""Values that processes of one machine hand over without sending them: arrays lie in memory that all of them map."""
+"""Values that processes of one machine pass to each other without copying: arrays are in memory that all map."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 _T = TypeVar("_T")
-_ALIGNED_BYTES = 64  # of what an array begins at
+_ALIGNED_BYTES = 64  # alignment of arrays
 _MARK_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MappedValue(Generic[_T]):
-    """A reference to a value that a process holds; small, and valid as long as that process lives."""
+    """A small reference to a value that a process holds; valid as long as that process lives."""
 
-    path: str  # the holder's memory, as other processes of its user find it
+    path: str  # of the holder's memory, as other processes of its user can open it
     at_byte: int
     size_bytes: int
-    spans: tuple[tuple[int, int], ...]  # where, from there, its mark, each of its arrays, and the rest begin and end
-    mark: bytes = b""  # what the value is marked with, in case that another process has its holder's number by now
-    value_here: _T | None = field(default=None, compare=False)  # the value itself, where a system has no such memory
+    spans: tuple[tuple[int, int], ...]  # begin and end of the mark, of each array, and of the rest, from `at_byte` on
+    mark: bytes = b""  # the value's mark, in case that another process has the holder's process id by now
+    value_here: _T | None = field(default=None, compare=False)  # the value itself, on systems without such memory
 
     def value(self) -> _T:
-        """Give the value: a new one each time, whose arrays may be written to, and are copied only where they are."""
+        """Return a new copy of the value; its arrays may be written to, and only then are copied."""
         if not self.path:
             return cast("_T", self.value_here)
         descriptor = os.open(self.path, os.O_RDONLY)
@@ -51,14 +51,14 @@ class MappedValue(Generic[_T]):
 
 
 class HandoverMemory:
-    """Holds values of this process for others, until it is closed; processes that have taken one keep it."""
+    """Holds values of this process for others until it is closed; processes that already use a value keep it."""
 
     def __init__(self) -> None:
         self._descriptor = os.memfd_create("asa") if hasattr(os, "memfd_create") else -1
         self._lock = threading.Lock()
 
     def publish(self, value: _T) -> MappedValue[_T]:
-        """Hold a value; costs one copy of it.
+        """Hold a value, copying it once; return a reference to it.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class HandoverMemory:
         return MappedValue(f"/proc/{os.getpid()}/fd/{self._descriptor}", *where, mark)
 
     def _write(self, parts: Iterable[memoryview]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
-        """Write parts after what is held already; return where, how much, and where each is."""
+        """Append parts to the memory; return where they begin, their size, and the span of each."""
         first = at = _up(os.fstat(self._descriptor).st_size, mmap.ALLOCATIONGRANULARITY)
         spans: list[tuple[int, int]] = []
         for part in parts:
@@ -89,7 +89,7 @@ class HandoverMemory:
         return first, at - first, tuple(spans)
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Free the memory."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

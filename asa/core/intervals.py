@@ -1,11 +1,11 @@
 """Means with 95 % intervals, by Student's t; and which of several differences are significant, by Holm's method.
 
-One method for all: it gives the error of a mean from two replications on, and is deterministic. For normal values its
-intervals have the stated coverage, with 3 values as with 40. For values with a long tail the coverage is lower, as with
-every method for so few values: for log-normal ones (sigma 1) and 3, 5, 10, 20 and 40 values it is 84, 82, 83, 87 and 89
-% for Student's t, 64, 73, 80, 86 and 89 % for the percentile bootstrap, hardly more for BCa, and 75, 90, 90, 92 and 92
-% for the bootstrap-t, whose intervals are up to six times as wide. What is compared here are differences and ratios
-paired by replication, whose tails are alike on both sides; there Student's t covers 95 to 98 %.
+One method serves all: it gives the error of a mean from two replications on, and is deterministic. For normal values
+its intervals have the stated coverage, with 3 values as with 40. For values with a long tail the coverage is lower, as
+it is with every method for so few values. With 3, 5, 10, 20 and 40 log-normal values (sigma 1) it is 84, 82, 83, 87 and
+89 % for Student's t; 64, 73, 80, 86 and 89 % for the percentile bootstrap, hardly more for BCa; and 75, 90, 90, 92 and
+92 % for the bootstrap-t, whose intervals are up to six times as wide. asa compares differences and ratios paired by
+replication, whose tails are alike on both sides; there Student's t covers 95 to 98 %.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class Interval:
     """A mean with its 95 % confidence interval."""
 
     mean: float
-    low: float  # bounds of the interval; both nan for a single value, which has no spread
+    low: float  # bounds of the interval; nan for a single value, which has no spread
     high: float
-    # student's degrees of freedom: one less than there are values, where these are of one kind
+    # student's degrees of freedom; for values of one kind, their number less one
     freedom: float = field(default=math.nan, compare=False)
 
     @property
     def half(self) -> float:
-        """Half its width; nan where it has no bounds."""
+        """Half its width; nan without bounds."""
         return (self.high - self.low) / 2
 
     @property
     def is_spread(self) -> bool:
-        """Whether it has bounds that lie apart by more than rounding."""
+        """Whether its bounds differ by more than rounding."""
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def within(self, least: float = -math.inf, most: float = math.inf) -> Interval:
-        """Cut off impossible values, such as waits below 0; the coverage stays. `chance` of the result is nan.
+        """Cut off impossible values, such as waits below 0; the coverage stays the same. `chance` of the result is nan.
 
         Examples
         --------
@@ -76,8 +76,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> Interval:
     """Average independent groups, such as replications of several logs, each with its own spread.
 
-    `groups`: the values of each; nan and empty groups are left out.
-    Returns the mean of the groups' means, weighted, by Student's t with Welch's degrees of freedom; without bounds if a
+    `groups`: the values of each group; nan and empty groups are left out.
+    Returns the weighted mean of the groups' means, by Student's t with Welch's degrees of freedom; without bounds if a
     group has only one value.
 
     Examples
@@ -108,8 +108,8 @@ def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] 
 def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.float64]) -> Interval:
     """Return a statistic of means, such as a ratio of two, with its 95 % interval, by the jackknife and Student's t.
 
-    `rows`: an array of any shape for each replication; the means are over replications. Those with a nan are left out.
-    For a plain mean the result is that of `mean_interval`. O(n) calls of the statistic.
+    `rows`: one array of any shape per replication; means are over replications. Replications with a nan are left out.
+    For a plain mean, the result is that of `mean_interval`. O(n) calls of the statistic.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
         return math.nan
     away, half = abs(found.mean - nothing), found.half
     rounding = _ROUNDING * max(abs(found.mean), abs(nothing), 1.0)
-    if half <= rounding / 1000:  # of equal values
+    if half <= rounding / 1000:  # all values are equal
         return 1.0 if away <= rounding else 0.0
     t = away / half * student_quantile((1 + LEVEL) / 2, found.freedom)
     return max(2 * (0.5 - _mass_from_0(math.atan(t / math.sqrt(found.freedom)), found.freedom)), 0.0)
@@ -198,7 +198,7 @@ def student_quantile(level: float, freedom: float) -> float:
     """
     if level < 0.5:
         return -student_quantile(1 - level, freedom)
-    # from the normal quantile, which is less, Newton's steps never go too far: the distribution is concave from there
+    # Newton's steps from the smaller normal quantile never overshoot, as the distribution is concave there
     angle = math.atan(NormalDist().inv_cdf(level) / math.sqrt(freedom))
     for _ in range(60):
         step = (level - 0.5 - _mass_from_0(angle, freedom)) / (_height(freedom) * math.cos(angle) ** (freedom - 1))
@@ -213,7 +213,7 @@ def _height(freedom: float) -> float:
 
 
 def _mass_from_0(angle: float, freedom: float) -> float:
-    """Give what lies between 0 and the t whose angle this is, t being the root of the freedom times its tangent."""
+    """Return the probability between 0 and the t whose angle this is: t = sqrt(freedom) * tan(angle)."""
     nodes, weights = _gauss()
     return _height(freedom) * angle / 2 * float(weights @ np.cos(angle * (nodes + 1) / 2) ** (freedom - 1))
 

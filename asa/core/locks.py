@@ -1,4 +1,4 @@
-"""Locks that are files, for hosts that share a file system and little else."""
+"""Locks made of files, for hosts that share only a file system."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ STALE_S = 600.0
 """A lock's holder touches it far more often."""
 
 _BEAT_S = 5.0
-_NAMING_S = 1.0  # the process that has made a lock's file writes into it at once
+_NAMING_S = 1.0  # a process that creates a lock's file writes into it at once
 
 
 class Holder(NamedTuple):
-    """Who holds a lock."""
+    """The holder of a lock."""
 
-    # identifies the holder. A file that nobody has written to yet, or ever will, has one as well.
+    # identifies the holder, even if its file is still empty
     token: str
-    machine: str  # its process; the machine is empty where that is not known
+    machine: str  # machine and process id; the machine is empty if not known
     pid: int
-    since_s: float  # when it took the lock, and when it last said that it is alive
+    since_s: float  # when it took the lock, and when it last touched it
     touched_s: float
 
     def __str__(self) -> str:
@@ -43,13 +43,13 @@ class Holder(NamedTuple):
 
 
 class FileLock:
-    """A lock file, which exists while somebody holds it, and is touched meanwhile.
+    """A lock file, which exists while a process holds the lock, and which the holder touches regularly.
 
-    It is stale when its process has ended, or was touched too long ago by the file system's clock, the only one that
-    all hosts share. To delete a stale lock one must hold a second lock on it, and look again. So no two take it over,
-    and nobody deletes a lock that another has just made.
+    It is stale if its process has ended, or if it was last touched too long ago by the file system's clock, the only
+    one that all hosts share. Whoever deletes a stale lock must hold a second lock on it, and check again. So no two
+    processes take it over, and nobody deletes a lock that another has just made.
 
-    A holder that was stopped for so long that another took over does not notice; `check` raises then. It is called
+    A holder that was stopped for so long that another took over does not notice; `check` then raises. It is called
     before anything that only the holder may do.
 
     `doing`: what a holder does, for the message.
@@ -89,19 +89,19 @@ class FileLock:
                 self.path.unlink()
 
     def beat(self) -> None:
-        """Show that the holder lives."""
+        """Touch the file, to show that the holder is alive."""
         if time.monotonic() - self._beaten_s > _BEAT_S:
             self._beaten_s = time.monotonic()
             with suppress(OSError):
                 os.utime(self.path)
 
     def now_s(self) -> float:
-        """Read the clock of the file system; the lock must be held."""
+        """Read the file system's clock; the lock must be held."""
         os.utime(self.path)
         return self.path.stat().st_mtime
 
     def check(self) -> None:
-        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
+        """Raise if another process took over the lock, as it may after this one was stopped for long."""
         holder = self.holder()
         if holder is None or holder.token != self.token:
             raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")
@@ -143,7 +143,7 @@ class FileLock:
         return True
 
     def is_stale(self, holder: Holder) -> bool:
-        """Whether the holder has ended, or has not touched it for ten minutes."""
+        """Whether the holder has ended, or has not touched the file for ten minutes."""
         if holder.machine == machine() and not is_running(holder.pid):
             return True
         probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
@@ -155,20 +155,20 @@ class FileLock:
             probe.unlink()
 
     def _break(self, holder: Holder) -> bool:
-        """Delete a stale lock; whether it is worth trying to take it now."""
+        """Delete a stale lock; return whether to try to take it now."""
         try:
             with FileLock(self.path.with_name(f"{self.path.name}.{holder.token}"), 0.0):
                 now = self.holder()
                 if now is not None and now.token == holder.token and self.is_stale(now):
                     self.path.unlink()
-        except LeaseError:  # another is at it
+        except LeaseError:  # another process is deleting it
             return False
         return True
 
 
 @cache
 def machine() -> str:
-    """Name of what has processes of its own: a host since it was started, or a container."""
+    """Name the machine that process ids belong to: a host since its boot, or a container."""
     marks = ""
     with suppress(OSError):
         marks += read_text(Path("/proc/sys/kernel/random/boot_id"), "ascii")
@@ -180,7 +180,7 @@ def machine() -> str:
 def is_running(pid: int) -> bool:
     """Whether a process runs on this machine, as far as can be seen.
 
-    `pid`: of the process; a zombie does not run.
+    `pid`: its process id; a zombie does not count as running.
     """
     try:
         os.kill(pid, 0)
@@ -192,7 +192,7 @@ def is_running(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process is a zombie."""
+    """Read a process's state from the kernel."""
     try:
         return read_text(Path(f"/proc/{pid}/stat"), errors="replace").rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Options that commands of several rooms have, each spelled in one way."""
+"""Options that several packages' commands share, each with one spelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asa.errors import InputError, UnknownNameError, near
 
 
 class Output(StrEnum):
-    """How to print."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -22,7 +22,7 @@ OutputOption = Annotated[Output, typer.Option("--output", help="Print tables, or
 
 
 def check_known(name: str, known: Collection[str], where: str) -> None:
-    """Refuse a name that is none of some; `where`: the option that has it."""
+    """Refuse an unknown name; `where`: the option that has it."""
     if name not in known:
         raise UnknownNameError(
             f"{name!r} is unknown", where=where, hint=f"{near(name, known)}Known: {', '.join(known)}."
@@ -30,7 +30,7 @@ def check_known(name: str, known: Collection[str], where: str) -> None:
 
 
 def known_names(text: str, known: Collection[str], option: str) -> list[str]:
-    """Read names with commas between them, all of which must be known."""
+    """Read comma-separated names, all of which must be known."""
     names = list(dict.fromkeys(word.strip() for word in text.split(",")))
     for name in names:
         check_known(name, known, f"{option} {text}")
@@ -38,7 +38,7 @@ def known_names(text: str, known: Collection[str], option: str) -> list[str]:
 
 
 def sizes_in(text: str, most: int, option: str, what: str, example: str) -> list[int]:
-    """Read whole numbers from 1 on with commas between them, and sort them; `what`: what they are, in words."""
+    """Read comma-separated whole numbers from 1 on, and sort them; `what`: what they count, in words."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if not (word.isascii() and word.isdecimal()) or not 1 <= int(word) <= most:

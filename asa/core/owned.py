@@ -1,8 +1,8 @@
 """Who owns a file or folder, and whether its content may be acted on; only this module decides that.
 
-To act on content is to run commands from it, cancel jobs because of it, or learn from it. Such a file must be the
-user's own or root's, and nobody else may be able to change it. A user who trusts another place lists it in a file of
-their own, which `trusted_file` names: one folder a line. Commands that only look show the owner instead.
+To act on content is to run commands from it, to cancel jobs because of it, or to learn from it. Such a file must belong
+to the user or root, and nobody else may be able to change it. A user who trusts another place lists it in a file of
+their own, `trusted_file`, one folder per line. Commands that only show something name its owner instead.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ others: dict[str, str] = {}
 
 
 def whose(about: os.stat_result) -> str:
-    """Name the other user whose something is; empty if it is this user's own, or root's."""
+    """Name the owner, if that is another user; empty for this user and root."""
     return "" if about.st_uid in {os.geteuid(), _ROOT} else user_name(about.st_uid)
 
 
 def trouble(path: Path, about: os.stat_result) -> str:
-    """Say why the content of a file or folder may not be acted on, in words to go behind its name; empty if it may.
+    """Say why the content of a file or folder may not be acted on, as a phrase after its name; empty if it may.
 
-    `about`: of the opened file, if it has content.
+    `about`: the status of the opened file, if it has content.
     """
     said = _of_others(path, about) or _open_to_others(path, about)
     return said if said and not is_trusted(path) else ""
 
 
 def of_another(path: Path) -> str:
-    """Name the other user who owns something; empty if it is the user's own, trusted, or missing."""
+    """Name the other user who owns a path; empty if it is the user's own, trusted, or missing."""
     try:
         return "" if is_trusted(path) else whose(path.stat())
     except OSError:
@@ -58,7 +58,7 @@ def of_another(path: Path) -> str:
 
 
 def own_path(path: Path) -> Path:
-    """Name the user's own folder next to one that another member of a group has made: with the user's name."""
+    """Return the path of the user's own folder next to one that another user has made: it has the user's name."""
     return path.with_name(f"{path.name}-{account(os.geteuid())}")
 
 
@@ -66,7 +66,7 @@ def own_path(path: Path) -> Path:
 
 
 def trusted_file() -> Path:
-    """File with the folders that the user trusts: ``$ASA_TRUSTED``, else ``asa/trusted`` among the user's settings."""
+    """Return the file that lists trusted folders: ``$ASA_TRUSTED``, else ``asa/trusted`` among the user's settings."""
     if named := os.environ.get("ASA_TRUSTED"):
         return Path(named)
     configuration = os.environ.get("XDG_CONFIG_HOME")
@@ -74,18 +74,18 @@ def trusted_file() -> Path:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether the user has listed a place, or one in which it lies; a list that others can change lists nothing."""
+    """Whether the user lists a path, or a folder above it, as trusted; a list that others can change is ignored."""
     real = Path(os.path.realpath(path))
     return any(map(real.is_relative_to, trusted_folders()))
 
 
 def trusted_folders() -> list[str]:
-    """Give the folders that the user has listed, by their paths without links."""
+    """Return the folders that the user trusts, without links."""
     return [os.path.realpath(line) for line in _listed()[0]]
 
 
 def _listed() -> tuple[list[str], str]:
-    """Read the list of what is trusted; and say what of it counts for nothing, and what to do, as a sentence."""
+    """Read the list of trusted folders; return it, with a sentence on ignored lines and what to do about them."""
     try:
         with open_file(file := trusted_file()) as opened:
             about = os.fstat(opened.fileno())
@@ -97,7 +97,7 @@ def _listed() -> tuple[list[str], str]:
             if way := way_trouble(file):
                 return [], f"{file} counts for nothing, as {way}: keep it where nobody else can exchange it."
             lines = read_whole(opened, file, SMALL_BYTES).decode(errors="surrogateescape").splitlines()
-    except (OSError, RuntimeError):  # nobody's home is known here
+    except (OSError, RuntimeError):  # the home folder is unknown here
         return [], ""
     named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     wrong = {line: why for line in named if (why := _why_not(line))}
@@ -108,7 +108,7 @@ def _listed() -> tuple[list[str], str]:
 def _why_not(line: str) -> str:
     """Say why a line of the list is ignored; empty if it is not.
 
-    Nobody may be able to replace a trusted folder who cannot also change it.
+    Whoever can replace a trusted folder must also be allowed to change it.
     """
     listed = Path(line)
     if not listed.is_absolute():
@@ -124,18 +124,18 @@ def _why_not(line: str) -> str:
 
 
 def is_open(path: Path) -> bool:
-    """Whether something is the user's own but others can change it, so that it is not acted on.
+    """Whether a path is the user's own, but others can change it, so that it is not acted on.
 
-    Raises `OSError`: it is not there, or cannot be looked at.
+    Raises `OSError`: it does not exist, or cannot be examined.
     """
     about = path.stat()
     return not whose(about) and about.st_uid == os.geteuid() and bool(trouble(path, about))
 
 
 def open_above(path: Path) -> list[Path]:
-    """Name the user's own folders above something in which others can replace it.
+    """Return the user's own folders above a path in which others can replace it.
 
-    Raises `OSError`: a folder above it cannot be looked at.
+    Raises `OSError`: a folder above it cannot be examined.
     """
     parents = dict.fromkeys((*path.absolute().parents, *Path(os.path.realpath(path)).parents))
     folders = {folder: folder.stat() for folder in parents if not is_trusted(folder)}
@@ -143,10 +143,10 @@ def open_above(path: Path) -> list[Path]:
 
 
 def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
-    """Name the part of a path that others can replace, and say who; empty if there is none.
+    """Name the part of a path that others can replace, and these others; empty if there is none.
 
-    `trusted`: a folder that the user trusts: its owner, and all whom its permissions let change it.
-    Raises `OSError`: a folder on the way cannot be looked at.
+    `trusted`: the status of a trusted folder: its owner, and all who may change it, are trusted.
+    Raises `OSError`: a folder on the way cannot be examined.
     """
     whole = path.absolute()
     for part in whole.parents:
@@ -173,7 +173,7 @@ def _not_fixed(folder: Path, about: os.stat_result, path: Path, trusted: os.stat
     return owner or _open_to_others(folder, about, may)
 
 
-# ---------------------------------------------------------------------- who that is
+# ---------------------------------------------------------------------- who others are
 
 
 def _of_others(path: Path, about: os.stat_result) -> str:
@@ -182,7 +182,7 @@ def _of_others(path: Path, about: os.stat_result) -> str:
 
 
 def _mine_there(path: Path) -> int:
-    """Say whose is what this user makes in a folder: file systems of networks and containers may say another's."""
+    """Return the owner of files that this user creates in a folder; network file systems may show another one."""
     folder = path if path.is_dir() else path.parent
     try:
         with TemporaryFile(dir=folder) as probe:
@@ -197,10 +197,10 @@ def _open_to_others(path: Path, about: os.stat_result, mode: int | None = None) 
 
 
 def _writer(path: Path, about: os.stat_result, mode: int) -> str:
-    """Name those, other than the user, root and the owner, who may change something; empty if there are none."""
+    """Name somebody, other than the user, root and the owner, who may change a path; empty if nobody may."""
     if mode & _WRITABLE_BY_ALL:
         return "every user"
-    if not mode & _WRITABLE_BY_GROUP:  # which is the most that an access list allows, too
+    if not mode & _WRITABLE_BY_GROUP:  # the mode's group bits limit an access list as well
         return ""
     if not _is_private(about.st_gid):
         return f"group {_group(about.st_gid)}"
@@ -208,10 +208,10 @@ def _writer(path: Path, about: os.stat_result, mode: int) -> str:
 
 
 def _listed_writers(path: Path, about: os.stat_result) -> set[str]:
-    """Name the others that an access list of POSIX lets write, where the mode shows its mask in the group's place."""
+    """Name the others whom a POSIX access list lets write; the group bits of the mode then show its mask."""
     try:
         entries = _ENTRIES.iter_unpack(_access_list(path, about)[_VERSION_BYTES:])
-    except (OSError, struct.error):  # another lies there by now
+    except (OSError, struct.error):  # the path has been replaced
         return {"others"}
     may = {(tag, who) for tag, rights, who in entries if rights & _MAY_WRITE}
     users = {user_name(who) for tag, who in may if tag == _LISTED_USER and who not in {os.geteuid(), _ROOT}}
@@ -219,8 +219,8 @@ def _listed_writers(path: Path, about: os.stat_result) -> set[str]:
 
 
 def _access_list(path: Path, about: os.stat_result) -> bytes:
-    """Read the access list of what was looked at; empty where it, or its file system, has none."""
-    if not hasattr(os, "getxattr"):  # but Linux
+    """Read the access list of an examined path; empty if it, or its file system, has none."""
+    if not hasattr(os, "getxattr"):  # only Linux has it
         return b""
     opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -235,9 +235,9 @@ def _access_list(path: Path, about: os.stat_result) -> bytes:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own: each user's primary group has the user's name.
+    """Whether a group is the user's own: on many systems each user's primary group has the user's name.
 
-    Users with a primary group are not listed as its members; so this computer's own user list is read, and no other.
+    A group does not list the users whose primary group it is, so the computer's own list of users is read as well.
     """
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
@@ -255,7 +255,7 @@ def _begins_for_others(gid: int, name: str) -> bool:
 
 
 def _is_out_of_reach(path: Path) -> bool:
-    """Whether it lies in a folder that nobody else can enter."""
+    """Whether a folder above the path, owned by the user, cannot be entered by others."""
     for folder in Path(os.path.realpath(path)).parents:
         about = folder.stat()
         if not whose(about) and not about.st_mode & _ENTERED_BY_OTHERS:
@@ -264,7 +264,7 @@ def _is_out_of_reach(path: Path) -> bool:
 
 
 def user_name(uid: int) -> str:
-    """Name a user for people."""
+    """Describe a user for people."""
     return f"user {account(uid)}"
 
 
@@ -276,9 +276,9 @@ def account(uid: int) -> str:
 
 
 def not_shared(path: Path) -> tuple[str, str]:
-    """Say why its group cannot read a folder that is shared with it, and what to do; empty if it can.
+    """Say why the group cannot read a folder that is shared with it, and what to do; empty if it can.
 
-    Raises `OSError`: it cannot be looked at.
+    Raises `OSError`: the folder cannot be examined.
     """
     about, above = path.stat(), path.parent
     if _is_private(about.st_gid):
@@ -308,7 +308,7 @@ def _group(gid: int) -> str:
 
 
 def remedy(path: Path, about: os.stat_result) -> str:
-    """Say what to do about something that may not be acted on."""
+    """Say what to do about a path that may not be acted on."""
     real = Path(os.path.realpath(path))
     folder = real if stat.S_ISDIR(about.st_mode) else real.parent
     trust = f"To trust what is in {folder}, add that path as a line to {_list()}."

@@ -1,4 +1,4 @@
-"""A pool of processes that share what is large, end with their parent, and leave nothing behind at an interrupt."""
+"""A pool of processes that share large values, end with their parent, and leave nothing behind at an interrupt."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def silent(_what: str, _done: int, _of: int) -> None:
 
 
 class SharedValue(Protocol[_T_co]):
-    """A reference to a value for all that runs on the same executor."""
+    """A reference to a value, for all functions that run on one executor."""
 
     def value(self) -> _T_co:
-        """Give it; raises OSError where it is gone."""
+        """Return the value; raises OSError if it no longer exists."""
         ...
 
 
@@ -41,12 +41,12 @@ class Keeping(Protocol):
     """An executor that keeps functions' results in the processes that made them."""
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
-        """Have a function run on each of some things; what it returned is for later functions, not the caller."""
+        """Call a function with each argument; return references to the results, which stay in the processes."""
         ...
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes of this machine that hand values over without sending them."""
+    """A pool of processes on this machine that pass values to each other without sending them."""
 
     def __init__(self, processes: int) -> None:
         self._memory = HandoverMemory()
@@ -57,11 +57,11 @@ class Processes(ProcessPoolExecutor):
         )
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Have a function run in some process; of an argument that is shared it gets the value."""
+        """Call a function in some process; an argument that is a reference is replaced by its value."""
         return super().submit(_call, function, *args, **options)
 
     def share(self, value: _T) -> MappedValue[_T]:
-        """Have a value for all processes, which need not be sent to each."""
+        """Hold a value for all processes, so that it is not sent to each."""
         return self._memory.publish(value)
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
@@ -75,7 +75,7 @@ class Processes(ProcessPoolExecutor):
         self.shutdown(wait=False, cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its shape
-        """End the processes; nothing is shared any more."""
+        """End the processes, and free the shared values."""
         super().shutdown(wait, cancel_futures=cancel_futures)
         self._memory.close()
 
@@ -103,7 +103,7 @@ def available_cores() -> int:
 
 @contextmanager
 def pool(processes: int) -> Iterator[Processes | None]:
-    """Open a pool of processes; none if one process is enough.
+    """Open a pool of processes; yields None if one process is enough.
 
     Only the parent handles an interrupt: it kills the processes at once, without waiting.
     """
@@ -114,7 +114,7 @@ def pool(processes: int) -> Iterator[Processes | None]:
     try:
         with _interrupts_deferred():
             for _ in range(processes):
-                executor.submit(int)  # starts a process, which inherits that interrupts are blocked
+                executor.submit(int)  # starts a process, which inherits the blocked interrupt
         yield executor
         executor.shutdown()
     except BrokenProcessPool as error:
@@ -131,7 +131,7 @@ def _begin_worker() -> None:
 
 
 def end_with_parent() -> None:
-    """Leave no process behind, however the parent ended."""
+    """Exit this process when its parent has ended, in whatever way."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)
@@ -141,7 +141,7 @@ def end_with_parent() -> None:
 def _interrupts_deferred() -> Iterator[None]:
     """Defer an interrupt to the end of the block: a half-started process could not be killed.
 
-    Blocking the signal is not enough, as another thread of this process may receive it. An ignored signal stays
+    Blocking the signal is not enough, since another thread of this process may receive it. An ignored signal stays
     ignored.
     """
     is_main = threading.current_thread() is threading.main_thread()
@@ -150,7 +150,7 @@ def _interrupts_deferred() -> Iterator[None]:
         return
     came: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    begin_tracker()  # now, as starting it would unblock the signal
+    begin_tracker()  # now, since starting it later would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

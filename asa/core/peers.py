@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection within this computer: this user, root, or somebody else.
+"""Who is at the other end of a local connection: this user, root, or somebody else.
 
-A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So once connected, and before anything
-is sent, the kernel is asked who is at the other end: by then that can no longer change.
+A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So after connecting, and before
+anything is sent, the kernel is asked who is at the other end: by then that can no longer change.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ _ROOT = 0
 _LISTENS = "0A"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-_CREDENTIALS = struct.Struct("3i")  # process, user, group
+_CREDENTIALS = struct.Struct("3i")  # process id, uid, gid
 _Address = IPv4Address | IPv6Address
 
 
 def stranger_at_socket(connection: socket.socket, path: str | Path | None = None, trusted: Iterable[int] = ()) -> str:
-    """Name the user at the other end of a Unix socket, unless it is this user, root, or one of `trusted`.
+    """Name the user at the other end of a Unix socket, unless it is this user, root, or one of `trusted`; else empty.
 
-    Empty if it is.
-    `path`: of the socket; its folder may say who is expected: see `_keeper`.
+    `path`: path of the socket; its folder may show which user is expected: see `_keeper`.
     """
     user = _user_of(connection)
     if user is None:
@@ -48,7 +47,7 @@ def stranger_at_socket(connection: socket.socket, path: str | Path | None = None
 def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> str:
     """Name the user at the other end of a loopback TCP connection, unless it is this user, root, or one of `trusted`.
 
-    Empty if it is. All listeners that could have answered are checked, and the owner of the other end, as a listener
+    Else empty. Both the owner of the other end and all listeners that could have answered are checked, since a listener
     may have gone since.
     """
     users = list(_users_at(connection))
@@ -59,12 +58,12 @@ def stranger_at_port(connection: socket.socket, trusted: Iterable[int] = ()) -> 
 
 
 def is_within(connection: socket.socket) -> bool:
-    """Say whether a TCP connection stays within this computer, by the address that it has in fact."""
+    """Whether a TCP connection stays within this computer, by its actual addresses."""
     return _plain(connection.getpeername()[0]).is_loopback
 
 
 def _user_of(connection: socket.socket) -> int | None:
-    """Return the uid at the other end of a Unix socket: the listener's or the caller's; None if not known."""
+    """Return the uid of the process at the other end of a Unix socket, listener or caller; None if not known."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -75,8 +74,8 @@ def _user_of(connection: socket.socket) -> int | None:
 def _keeper(path: Path) -> int:
     """Return the user for whom root, or this user, made a socket or its folder; root if there is none.
 
-    Administrators set up a daemon's folder in this way. It counts only if nobody else can have put it there: not in a
-    place such as ``/tmp``, where anybody can make folders, nor through another user's link. Root's links, as from
+    Administrators set up a daemon's folder in this way. It counts only if nobody else can have made it: not in a place
+    such as ``/tmp``, where anybody can make folders, nor through another user's link. Root's links, as from
     ``/var/run``, are followed.
     """
     own = {os.geteuid(), _ROOT}
@@ -96,7 +95,7 @@ def _keeper(path: Path) -> int:
 
 
 def _users_at(connection: socket.socket) -> Iterator[tuple[int, bool]]:
-    """Give the users of the sockets that are, or could be, the other end, and whether each listens."""
+    """Yield the users of the sockets that are, or could be, the other end, and whether each socket listens."""
     there, port = connection.getpeername()[:2]
     here, own_port = connection.getsockname()[:2]
     far, near = _plain(there), _plain(here)
@@ -116,13 +115,13 @@ def _users_at(connection: socket.socket) -> Iterator[tuple[int, bool]]:
 
 
 def _end(text: str) -> tuple[_Address, int]:
-    """Read an end of a connection as the kernel writes it: words of the address in this machine's order, and a port."""
+    """Read one end of a connection as the kernel writes it: address words in this machine's byte order, and a port."""
     address, _, port = text.partition(":")
     words = (int(address[at : at + 8], 16) for at in range(0, len(address), 8))
     return _plain(b"".join(word.to_bytes(4, sys.byteorder) for word in words)), int(port, 16)
 
 
 def _plain(address: str | bytes) -> _Address:
-    """Read an address; one of version 4 in the clothes of version 6 is one of version 4."""
+    """Read an address; an IPv4 address mapped into IPv6 becomes IPv4."""
     read = ip_address(address.partition("%")[0] if isinstance(address, str) else address)
     return getattr(read, "ipv4_mapped", None) or read

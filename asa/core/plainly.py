@@ -1,6 +1,6 @@
-"""Whether kernels run as plain Python though they could be compiled: for few calls, loading would take longer.
+"""Whether kernels run as plain Python though numba is installed: for few calls, loading compiled code takes longer.
 
-They return the same to the bit. `asa.core.compiled` reads this when it is first imported.
+Both ways return the same bits. `asa.core.compiled` reads this setting when it is first imported.
 """
 
 wanted = False

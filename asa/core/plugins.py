@@ -1,7 +1,7 @@
 """Finds workflows, backends, strategies and commands by name, through entry points.
 
-The core never imports a concrete backend or workflow. Those of this package and of third parties are found in the same
-way, and have equal rights.
+The core never imports a concrete backend or workflow. This package's own ones are found in the same way as those of
+third parties.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OURS = "asa-client"
 
 
 @cache
-def _installed() -> Any:  # of another type since Python 3.12
-    return entry_points()  # which reads a file of every package
+def _installed() -> Any:  # its type has changed with Python 3.12
+    return entry_points()  # reads a file of every installed package
 
 
 def _group(group: str) -> dict[str, EntryPoint]:
@@ -33,7 +33,7 @@ def _group(group: str) -> dict[str, EntryPoint]:
 
 
 def names(group: str) -> list[str]:
-    """Names installed in an entry-point group, in the order in which they were declared."""
+    """Return the names in an entry-point group, in the order of their declaration."""
     return list(_group(group))
 
 
@@ -50,7 +50,7 @@ def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
 
 
 def load(group: str, name: str) -> Any:
-    """Import what an entry point names."""
+    """Import the object of an entry point."""
     points = _group(group)
     kind = group.removeprefix("asa.")
     singular = {"strategies": "strategy", "histories": "reader"}.get(kind, kind.removesuffix("s"))
@@ -71,7 +71,7 @@ def load(group: str, name: str) -> Any:
 
 
 def lacking(group: str, name: str) -> tuple[str, str] | None:
-    """Say which package of an entry point's extra is missing, and how to install it; None if none is.
+    """Return the first missing package of an entry point's extra, and how to install it; None if none is missing.
 
     An entry point may name an extra of its own package: ``asa-boost = "module:function [boost]"``.
     """
@@ -100,7 +100,7 @@ def _is_there(package: str) -> bool:
 
 
 def describe(group: str, name: str) -> tuple[str, list[str]]:
-    """Say what an entry point is for, by its docstring's first paragraph, and what its parameters are.
+    """Describe an entry point by its docstring's first paragraph and its parameters.
 
     This package's own files are read, not imported: importing all kernels and graphs would take a second.
 
@@ -120,22 +120,23 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
 
 
 def _definition(point: EntryPoint) -> ast.FunctionDef | ast.ClassDef | None:
-    """Find a documented function or class where its entry point says; None if it is only imported there."""
+    """Find a documented function or class in its entry point's module; None if the module only imports it."""
     spec = _spec(point.module)
     if spec is None or spec.origin is None or not spec.has_location:
         return None
     source = _source(spec.origin)
     alone = re.search(rf"^(?:def|class) {re.escape(point.attr)}\b.*?(?=^[^\s)#]|\Z)", source, re.MULTILINE | re.DOTALL)
     try:
-        body = ast.parse(alone.group()).body if alone else []  # whole modules were a third of the time of `asa list`
-    except SyntaxError:  # as where a text in it begins a line
+        # parsing whole modules took a third of the time of `asa list`
+        body = ast.parse(alone.group()).body if alone else []
+    except SyntaxError:  # as with a text that contains a line beginning with `def`
         body = ast.parse(source).body
     kinds = (node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef))
     return next((node for node in kinds if node.name == point.attr and ast.get_docstring(node)), None)
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Find a module of this package, without importing the packages that it is in."""
+    """Find a module of this package without importing its parent packages."""
     ours, room, *below = module.split(".")
     spec = find_spec(name := f"{ours}.{room}")
     for part in below:

@@ -1,7 +1,7 @@
-"""How asa starts a Python, everywhere: so that it imports no module from the current folder.
+"""Starts every Python process of asa so that it imports no module from the current folder.
 
-With ``-m`` and ``-c`` Python first looks for modules in the working directory; in a folder that others can write to,
-their file with a module's name would run as the user. The folders for a user's own functions are added once asa's
+With ``-m`` and ``-c``, Python looks for modules in the working directory first. In a folder that others can write to,
+their file with a module's name would run as the user. Folders with the user's own functions are added once asa's
 modules are loaded: see `folders_of_program`.
 """
 
@@ -19,20 +19,20 @@ from typing import Any
 
 from asa.core import safe
 
-_SAFE = "PYTHONSAFEPATH"  # what -P is to a Python that others start
+_SAFE = "PYTHONSAFEPATH"  # the effect of -P for Python processes that others start
 _STARTING = Lock()
 
 
 def command(*arguments: str, python: str = sys.executable) -> list[str]:
-    """Write the command of a Python that imports only installed modules, and those in ``PYTHONPATH``.
+    """Return the command of a Python that imports only installed modules, and those in ``PYTHONPATH``.
 
-    `python`: the interpreter; this one if not given.
+    `python`: the interpreter; by default this one.
     """
     return [python, "-P", *arguments]
 
 
 def bare_command(*arguments: str) -> list[str]:
-    """Write the command of one that has only the standard library, and ignores variables."""
+    """Return the command of a Python that has only the standard library, and ignores variables."""
     return [sys.executable, "-I", "-S", *arguments]
 
 
@@ -40,19 +40,19 @@ def bare_command(*arguments: str) -> list[str]:
 
 
 class _SafeProcess(SpawnProcess):
-    """A process started as by `command`; its parent sends it the folders for modules."""
+    """A process started with `command`; its parent sends it the folders of modules."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._safe_path = os.environ.get(_SAFE)
 
     def start(self) -> None:
-        """Start it."""
+        """Start the process with the safe path set."""
         with _safely():
             super().start()
 
     def run(self) -> None:
-        """Do its work, with the user's own environment, which what it starts inherits."""
+        """Do its work in the user's own environment, which child processes inherit."""
         _set(self._safe_path)
         super().run()
 
@@ -62,13 +62,13 @@ class _Context(SpawnContext):
 
 
 def context() -> SpawnContext:
-    """Give what processes are made with: each is a Python of its own."""
+    """Return the context that starts each process as a new Python."""
     begin_tracker()
     return _Context()
 
 
 def begin_tracker() -> None:
-    """Start what looks after shared memory and locks of all processes, unless it runs: it is a Python, too."""
+    """Start the process that tracks shared memory and locks, unless it runs: it is a Python as well."""
     with _safely():
         resource_tracker.ensure_running()
 
@@ -95,7 +95,7 @@ def _set(value: str | None) -> None:
 
 
 def folder_of(module: str, file: str) -> str:
-    """Name the folder from which a module can be imported by name; for one that was run as a program, its own.
+    """Return the folder from which a module can be imported by name; for a program, the folder that it is in.
 
     Examples
     --------
@@ -112,20 +112,20 @@ def folder_of(module: str, file: str) -> str:
 
 
 def folders_of_program() -> list[str]:
-    """Name the folders in which functions of the program that runs may find modules: where itself looks first."""
+    """Return the folders in which the running program looks for modules first, for the functions that it passes on."""
     if sys.flags.safe_path:
         return folder_here()
     program = sys.modules["__main__"]
     if not (file := getattr(program, "__file__", None)):
-        return [str(Path.cwd())]  # typed in
+        return [str(Path.cwd())]  # typed into an interactive Python
     spec = getattr(program, "__spec__", None)
     return list(dict.fromkeys([folder_of(spec.name if spec else "__main__", file), *folder_here()]))
 
 
 def folder_here() -> list[str]:
-    """Name the working directory, if nobody else can put a file there, or the user trusts it."""
+    """Return the working directory, if the user trusts it, or nobody else can put files there."""
     try:
         here = Path.cwd()
         return [str(here)] if safe.is_safe(here) else []
-    except OSError:  # it was removed
+    except OSError:  # the directory was removed
         return []

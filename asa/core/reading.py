@@ -2,10 +2,10 @@
 
 A file may have grown by mistake, or be made to exhaust a node's memory; a server may never end its answer; four
 megabytes of gzip unpack to four gigabytes. So nothing is read whole without a bound, and packed or endless data are
-read in pieces. Larger data are refused with a `TooLargeError`, an `OSError` whose `strerror` gives the bound and what
-to do, so that it is reported wherever errors of the system are.
+read in pieces. Larger data are refused with a `TooLargeError`. That is an `OSError` whose `strerror` gives the bound
+and what to do, so that it is reported like any error of the system.
 
-With these bounds reading takes less than 300 MB of memory; they are far above sizes seen at sites. The variable
+With these bounds, reading takes less than 300 MB of memory; they are far above sizes seen at sites. The variable
 ``ASA_READ_FACTOR`` multiplies them all.
 
 A test searches the sources for other ways of reading.
@@ -68,21 +68,21 @@ _GZIP = b"\x1f\x8b"
 
 
 class TooLargeError(OSError):
-    """More than asa reads of such a thing."""
+    """The data exceed asa's bound for data of this kind."""
 
     def __init__(self, what: str, max_bytes: int, path: object = None, *, instead: str = "") -> None:
         _refuse(self, f"{what} is larger than {_size(max_bytes)}", path, instead)
 
 
 class TooManyError(TooLargeError):
-    """More things than asa reads of such a kind."""
+    """There are more things of a kind than asa reads."""
 
     def __init__(self, what: str, max_count: int, path: object = None, *, instead: str = "") -> None:
         _refuse(self, f"it has more than {max_count:,} {what}", path, instead)
 
 
 def _refuse(error: OSError, why: str, path: object, instead: str) -> None:
-    """Say why, and what to do."""
+    """Set the error's text: why it was refused, and what to do."""
     OSError.__init__(error, errno.EOVERFLOW, "", "")
     error.strerror = (
         f"{why}, the most that asa reads of it; if it is right, and there is memory for it, set ASA_READ_FACTOR=4 to "
@@ -99,7 +99,7 @@ def _size(count: int) -> str:
 
 
 def factor() -> float:
-    """By how much the bounds are multiplied: what ``ASA_READ_FACTOR`` says, if it is a number above 1."""
+    """Return the factor of all bounds: ``ASA_READ_FACTOR``, if that is a number above 1."""
     try:
         given = float(os.environ.get("ASA_READ_FACTOR", ""))
     except ValueError:
@@ -108,7 +108,7 @@ def factor() -> float:
 
 
 def bound(count: int) -> int:
-    """Give a bound as it holds for this user."""
+    """Return a bound, multiplied by the user's factor."""
     return int(count * factor())
 
 
@@ -116,7 +116,7 @@ def bound(count: int) -> int:
 
 
 class Stream(Protocol):
-    """What gives its next bytes, and none at its end."""
+    """An object that returns its next bytes, and none at its end."""
 
     def read(self, size: int, /) -> bytes: ...  # noqa: D102 - as files do
 
@@ -129,11 +129,11 @@ def read_whole(file: IO[bytes], path: object, max_bytes: int = DOCUMENT_BYTES) -
     most = bound(max_bytes)
     try:
         size = os.fstat(file.fileno()).st_size
-    except (OSError, AttributeError):  # no file of the system's
+    except (OSError, AttributeError):  # no file of the system
         size = 0
     if size > most:
         raise TooLargeError("it", most, path)
-    data = file.read(size + 1)  # one more, so that its end is seen
+    data = file.read(size + 1)  # one byte more, to see whether it ends
     if 0 < len(data) <= size:
         return data
     whole = bytearray(data)
@@ -205,7 +205,7 @@ def read_pieces(file: Stream, path: object, max_bytes: int, piece_bytes: int = _
 
 @contextmanager
 def unpacked(raw: IO[bytes]) -> Iterator[Stream]:
-    """Give what a file holds, unpacked as it is read if it is gzip's by its first bytes."""
+    """Return a reader of a file's content, which is unpacked while reading if it begins like gzip."""
     is_packed = raw.read(2) == _GZIP
     raw.seek(0)
     if not is_packed:
@@ -220,9 +220,9 @@ UNPACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
-    """Unpack what zlib packed.
+    """Unpack data packed with zlib.
 
-    Raises `zlib.error`: it is not packed so; `TooLargeError`: it unpacks to more than the bound.
+    Raises `zlib.error`: it is not zlib data; `TooLargeError`: it unpacks to more than the bound.
     """
     most = bound(max_bytes)
     unpacking = zlib.decompressobj()
@@ -237,11 +237,11 @@ def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
 def inflated(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Unpack a stream of pieces, packed as HTTP's ``gzip`` or ``deflate``, into pieces of limited size.
 
-    Raises `zlib.error`: it is not packed, or in another way.
+    Raises `zlib.error`: it is not packed in one of these ways.
     """
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise zlib.error(f"it is packed as {encoding}, which is not read")
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either, by its first bytes
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # either format, by its first bytes
     for packed in pieces:
         left = packed
         while left and not unpacking.eof:
@@ -276,11 +276,11 @@ def run_command(
     max_bytes: int = OUTPUT_BYTES,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and return its output, as `subprocess.run` does, but no more than the bound.
+    """Run a command to its end and return its output, as `subprocess.run` does, up to a bound.
 
     `stdin`: its input; empty if not given.
     `errors`: how bytes that are not valid text are decoded.
-    `options`: of `subprocess.Popen`.
+    `options`: further arguments of `subprocess.Popen`.
 
     Raises `OSError`: it cannot be started; `subprocess.TimeoutExpired`: it took longer, and was killed;
     `TooLargeError`: it printed more than the bound, and was killed.
@@ -309,7 +309,7 @@ def received(
 ) -> tuple[bytes, bytes]:
     """Send a process its input, and return its output until it ends, as `Popen.communicate` does.
 
-    Raises `subprocess.TimeoutExpired`, or `TooLargeError`: the process goes on, its pipes are closed.
+    Raises `subprocess.TimeoutExpired`, or `TooLargeError`: its pipes are closed, but the process is not killed.
     """
     end_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
     out, err = bytearray(), bytearray()
@@ -337,7 +337,7 @@ def received(
 
 
 def _serve(waiting: selectors.BaseSelector, key: selectors.SelectorKey, event: int) -> None:
-    """Read from a pipe that has something, or write to one that takes something; be done with it at its end."""
+    """Read from a pipe that has data, or write to one that accepts data; unregister it at its end."""
     if event & selectors.EVENT_READ:
         piece = os.read(key.fd, _BLOCK_BYTES)
         key.data.extend(piece)
@@ -361,7 +361,7 @@ def _left_s(end_s: float) -> float | None:
 
 
 def _gave(pipe: int, given: memoryview) -> memoryview:
-    """Write into a pipe; return the rest, which is empty if the reader is gone."""
+    """Write to a pipe; return the rest, which is empty if the reader is gone."""
     try:
         return given[os.write(pipe, given[: select.PIPE_BUF]) :] if given else given
     except BlockingIOError:

@@ -1,7 +1,7 @@
 """Files and folders that are acted on: read, made and written so that nobody else can exchange or change them.
 
-`asa.core.owned` decides whose they are. `check` is given an opened file, so that nobody can swap it in between. A
-folder is checked by name, since each file that is read in it is checked as well.
+`asa.core.owned` decides whether they may be. `check` gets an opened file, so that nobody can swap it after the check. A
+folder is checked by its name, since each file that is read in it is checked as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asa.core.reading import DOCUMENT_BYTES, read_whole
 from asa.errors import OwnerError
 
 _PRIVATE, _SHARED, _SEEN = 0o700, 0o750, 0o755
-_MAX_LINKS = 40  # as Linux has it
+_MAX_LINKS = 40  # the limit of Linux
 
 is_trusted = owned.is_trusted
 
@@ -34,7 +34,7 @@ def is_safe(path: Path, about: os.stat_result | None = None) -> bool:
 
 
 def refused(path: Path) -> tuple[str, str]:
-    """Say, to follow its name, why something may not be acted on, and what to do; empty if it may.
+    """Say, as a phrase after its name, why a path may not be acted on, and what to do; empty if it may.
 
     Raises `OSError` as `is_safe` does.
     """
@@ -44,9 +44,9 @@ def refused(path: Path) -> tuple[str, str]:
 
 
 def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
-    """Refuse to act on what others own or can change; without `about`, a folder by its name.
+    """Refuse to act on a path that others own or can change; without `about`, on a folder by its name.
 
-    `if_theirs`: the hint if it is another user's, in place of that to trust it.
+    `if_theirs`: the hint if another user owns it, in place of the hint to trust it.
     Raises `OwnerError`. Raises `OSError`: it does not exist, or cannot be examined.
     """
     about = about or path.stat()
@@ -55,9 +55,9 @@ def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "
 
 
 def check_links(path: Path) -> None:
-    """Refuse a path with links of other users on it.
+    """Refuse a path that leads through links of other users.
 
-    Raises `OwnerError`. Raises `OSError`: a folder on the way cannot be looked at.
+    Raises `OwnerError`. Raises `OSError`: a folder on the way cannot be examined.
     """
     whole = path.absolute()
     for part in (*reversed(whole.parents), whole):
@@ -71,9 +71,9 @@ def check_links(path: Path) -> None:
 
 
 def check_way(path: Path) -> None:
-    """Refuse a path that is used by name later, if others can replace it until then.
+    """Refuse a path that will be used by its name, if others can replace it until then.
 
-    Raises `OwnerError`. Raises `OSError`: a folder above it cannot be looked at.
+    Raises `OwnerError`. Raises `OSError`: a folder above it cannot be examined.
     """
     if not owned.is_trusted(path) and (said := owned.way_trouble(path)):
         hint = "Make that folder writable for you alone (chmod go-w), or have another one used."
@@ -84,11 +84,12 @@ def check_fixed(folder: Path, what: str, hint: Callable[[os.stat_result], str]) 
     """Refuse a folder in which others can replace things.
 
     `what`: the kind of thing that is used there, for the message. `hint`: returns the hint, given the folder's status.
-    Raises `OwnerError`; also if a link of another user leads there. Raises `OSError`: it cannot be looked at.
+    Raises `OwnerError`; also if a link of another user leads there. Raises `OSError`: it cannot be examined.
     """
     check_links(folder)
     about = folder.stat()
-    is_sticky = about.st_mode & stat.S_ISVTX and not owned.whose(about)  # all can make something there, and no more
+    # all users can make files there, but not replace those of others
+    is_sticky = about.st_mode & stat.S_ISVTX and not owned.whose(about)
     if not is_sticky and (said := owned.trouble(folder, about)):
         said = f"{said}, who can put another {what} in the place of yours"
         raise OwnerError(said, where=str(folder), hint=hint(about))
@@ -105,16 +106,16 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes:
 
 
 def look_at(path: Path) -> None:
-    """Report the owner of a file or folder that is only looked at, if it is another user."""
+    """Report the owner of a file or folder that is only shown, if it is another user."""
     with suppress(OSError):
         if owner := owned.whose(path.stat()):
             owned.others[str(path)] = owner
 
 
 def ones_own(path: Path, *, begins: bool = True) -> Path:
-    """Return a user's folder, or, if another user has made it, the user's own next to it.
+    """Return a user's folder or, if another user has made it, the user's own folder next to it.
 
-    `begins`: whether something new will be put there; else the own one is returned only if it exists.
+    `begins`: whether something new will be put there; if not, the user's own folder is returned only if it exists.
     """
     own = owned.own_path(path)
     try:
@@ -139,7 +140,7 @@ def make_folder(path: Path, *, is_shared: bool = False) -> None:
 
 
 def provide_above(path: Path, *, is_shared: bool = False) -> None:
-    """Make the missing folders above something, by the umask, but so that nobody else can change them.
+    """Make the missing folders above a path, with the umask, but so that nobody else can change them.
 
     `is_shared`: all may read them, whatever the umask.
     """
@@ -153,18 +154,18 @@ def provide_above(path: Path, *, is_shared: bool = False) -> None:
 
 
 def provide_folder(path: Path, *, is_shared: bool = False) -> None:
-    """Make a folder as `make_folder` does, and those above it as `provide_above`, unless it is there."""
+    """Make a folder as `make_folder` does, and folders above it as `provide_above` does, unless it exists."""
     if not path.is_dir():
         provide_above(path)
         try:
             make_folder(path, is_shared=is_shared)
         except FileExistsError:
-            if not path.is_dir():  # another process has not made it, then
+            if not path.is_dir():  # unless another process has made it
                 raise
 
 
 def cache_folder() -> Path:
-    """Folder for what may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
+    """Return the folder for files that may be deleted: ``asa`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``.
 
     Raises `RuntimeError`: the home folder is not known.
     """
@@ -176,10 +177,10 @@ def cache_folder() -> Path:
 
 
 def followed(path: Path) -> Path:
-    """Follow the user's own links, and root's, to the file that a user wants written.
+    """Follow links of the user and root to the file that the user wants written.
 
-    A path to anything but a plain file, such as a pipe, stays as it is.
-    Raises `OwnerError`: a link on the way is another user's. Raises `OSError`: its target cannot be examined.
+    A path to anything but a regular file, such as a pipe, is returned unchanged.
+    Raises `OwnerError`: a link on the way belongs to another user. Raises `OSError`: its target cannot be examined.
     """
     target = path
     for _ in range(_MAX_LINKS):
@@ -192,9 +193,9 @@ def followed(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Write to the path from `followed`: into a pipe, or in place of a file, whose mode the new one keeps.
+    """Write to the path from `followed`: into a pipe, or to a new file, which replaces the old one and keeps its mode.
 
-    Raises `OwnerError`: it is another user's pipe, or a link of theirs leads there.
+    Raises `OwnerError`: it is another user's pipe, or a link of another user leads there.
     """
     target = followed(path)
     if not target.is_file() and target.exists():
@@ -211,7 +212,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_text(path: Path, *, newline: str | None = None, is_new: bool = False) -> Iterator[TextIO]:
-    """Write a text to the user's path, as `writing` does.
+    """Write a text to a path that the user named, as `writing` does.
 
     `is_new`: the file must not exist yet.
     """
@@ -228,7 +229,7 @@ def _making(path: Path) -> BinaryIO:
 
 
 def _open_special(path: Path) -> int:
-    """Open what is no plain file; a pipe of another user's would have us wait for ever, and give them the text."""
+    """Open a special file; refuse another user's pipe, which could block for ever and would give them the text."""
     _refuse_pipe(path, path.stat())
     descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -240,7 +241,7 @@ def _open_special(path: Path) -> int:
 
 
 def _refuse_pipe(path: Path, about: os.stat_result) -> None:
-    is_named = Path(os.path.realpath(path)).exists()  # else it is what this process was started with
+    is_named = Path(os.path.realpath(path)).exists()  # else it is a stream that this process was started with
     owner = "" if stat.S_ISCHR(about.st_mode) or not is_named else owned.whose(about)
     if owner and not owned.is_trusted(path.parent):
         raise OwnerError(f"is a FIFO of {owner}", where=str(path), hint="Remove it, or name another file.")

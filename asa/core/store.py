@@ -1,15 +1,15 @@
 """Append-only files of lines on shared file systems: what every store guarantees.
 
-A line is there whole or not at all: a part of one, left when a writer was killed or the disk was full, is never read as
-a line. The file system need only provide appending, `fsync` and renaming: no locks, no atomic appends between hosts, no
-synchronized clocks.
+A line is there whole or not at all: a part of a line, left when a writer was killed or the disk was full, is never read
+as a line. The file system need only provide appending, `fsync` and renaming: no locks, no atomic appends between hosts,
+no synchronized clocks.
 
-- `LineFile`: one file, with one process that appends to it.
+- `LineFile`: one file, to which one process appends.
 - `SegmentFolder`: a folder to which many processes add at the same time, each with files of its own, its *segments*. A
-  segment that is added as a whole appears under its name when it is complete. Now and then many are merged into one,
-  which says what it *took* from others; as soon as it appears under its name, readers skip that, deleted or not. So
-  merging and forgetting are one step, the renaming of a complete file; a process that dies before or after it has
-  changed nothing, or leaves files that nobody reads.
+  segment that is added as a whole gets its name when it is complete. Now and then many segments are merged into one,
+  which lists what it *took* from others; as soon as it has its name, readers skip the others, deleted or not. So
+  merging and forgetting are one step, the renaming of a complete file; a process that dies before or after that step
+  has changed nothing, or leaves files that nobody reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decode(line: bytes) -> Any:
 
 
 def refuse_later_version(header: Any, path: Path, known: int) -> None:
-    """Refuse what a later version has written, whose fields may mean something else."""
+    """Refuse a file of a later version, whose fields may mean something else."""
     version = header.get("version")
     if isinstance(version, int) and version > known:
         raise StateError(
@@ -65,7 +65,7 @@ def refuse_later_version(header: Any, path: Path, known: int) -> None:
 
 @contextmanager
 def saying(where: Path, what: str) -> Iterator[None]:
-    """Say in our words what the system refuses."""
+    """Turn an error of the system into a `StateError`."""
     try:
         yield
     except OSError as error:
@@ -73,7 +73,7 @@ def saying(where: Path, what: str) -> Iterator[None]:
 
 
 def _refusal(where: str, what: str, error: OSError) -> StateError:
-    if isinstance(error, TooLargeError):  # which says what to do
+    if isinstance(error, TooLargeError):  # its message says what to do
         return StateError(f"{what}: {error.strerror}", where=where)
     full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
     hint = "Free disk space, or name another folder." if full else "Check the path and its rights."
@@ -84,7 +84,7 @@ def _refusal(where: str, what: str, error: OSError) -> StateError:
 
 
 def read_lines(path: Path) -> tuple[list[bytes], bytes]:
-    """Read the whole lines of a file, and what lies behind the last; nothing of a file that does not exist."""
+    """Return the whole lines of a file, and the bytes after the last one; a missing file has none."""
     try:
         *lines, rest = read_file(path, JOURNAL_BYTES).split(b"\n")
     except FileNotFoundError:
@@ -95,10 +95,10 @@ def read_lines(path: Path) -> tuple[list[bytes], bytes]:
 class LineFile:
     """A file of lines to which one process appends.
 
-    `end`: how many of its bytes are known to be whole lines; all up to its last line end if not given. Bytes after that
+    `end`: how many of its bytes are known to be whole lines; by default all up to the last line end. Bytes after that
     are cut off before the next line is written.
-    `withdrawal`: written after the remains of a failed write, if these must not be cut off since others read the file
-    meanwhile. The file must exist.
+    `withdrawal`: a line to write after the rest of a failed write, if that must not be cut off because others read the
+    file meanwhile. The file must exist.
     `durable`: whether a line is on the disk when `append` returns, so that it survives a crash of the host.
     `mode`: permissions of the file, if it is made.
     """
@@ -112,18 +112,18 @@ class LineFile:
         self._withdrawal = withdrawal
         self._mode = mode
         self._descriptor = -1
-        self._is_torn = False  # whether a write failed that may have left something
+        self._is_torn = False  # whether a failed write may have left bytes
         self._has_links = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it is held open; the next line opens it, if not."""
+        """Whether the file is open; if not, the next line opens it."""
         return self._descriptor >= 0
 
     def append(self, line: bytes) -> None:
         """Append a line, which ends in a newline.
 
-        Raises `OSError`: it could not be written; it is not in the file, unless only the sync to disk failed. The file
+        Raises `OSError`: it could not be written, and is not in the file, unless only the sync to disk failed. The file
         is then closed, unless the next line can begin with a `withdrawal` of what is left of this one.
         """
         try:
@@ -144,11 +144,11 @@ class LineFile:
             self._end += len(line)
 
     def has_changed(self) -> bool:
-        """Whether another has written to it since it was opened here."""
+        """Whether another process has written to the file since it was opened here."""
         return self.is_open and os.fstat(self._descriptor).st_size != self._end
 
     def is_deleted(self) -> bool:
-        """Whether another has deleted it since it was opened here, as far as its file system counts links."""
+        """Whether the file was deleted since it was opened here, as far as the file system counts links."""
         return self._has_links and os.fstat(self._descriptor).st_nlink == 0
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class LineFile:
             raise
         if not self._withdrawal:
             whole = _whole_bytes(self._descriptor) if self._end is None else self._end
-            if os.fstat(self._descriptor).st_size != whole:  # what is no plain file cannot be cut, and need not be
+            if os.fstat(self._descriptor).st_size != whole:  # only a regular file can and need be cut
                 os.ftruncate(self._descriptor, whole)
             self._is_torn = False
         if is_new and self.durable:
@@ -194,35 +194,35 @@ def _whole_bytes(descriptor: int) -> int:
 
 
 class Segment(NamedTuple):
-    """A file of a `SegmentFolder`, by its name: ``live-MACHINE-PID-TOKEN.jsonl``, or without machine and process."""
+    """A file of a `SegmentFolder`, named ``live-MACHINE-PID-TOKEN.jsonl``, or without machine and process."""
 
     path: Path
-    # `live`: one process adds to it; `kept`: came whole; `all`: others were merged into it; `tmp`: is being written
+    # `live`: one process appends to it; `kept`: added as a whole; `all`: merged from others; `tmp`: incomplete
     kind: str
     token: str
-    machine: str = ""  # its writer; empty if its name does not say
+    machine: str = ""  # of its writer; empty if the name does not have it
     pid: int = -1
 
     @classmethod
     def of(cls, folder: Path, kind: str, token: str, machine: str = "", pid: int = -1) -> Segment:
-        """Name a segment."""
+        """Return a new segment of a folder."""
         writer = f"{machine}-{pid}-" if machine else ""
         return cls(folder / f"{kind}-{writer}{token}.jsonl", kind, token, machine, pid)
 
     @classmethod
     def named(cls, folder: Path, name: str) -> Segment | None:
-        """Understand a file's name; None if it is no segment's."""
+        """Read a segment from a file's name; None if the name is no segment's."""
         match = _SEGMENT.fullmatch(name)
         return match and cls(
             folder / name, match["kind"], match["token"], match["machine"] or "", int(match["pid"] or -1)
         )
 
     def become(self, kind: str) -> Segment:
-        """Name the same segment as one of another kind."""
+        """Return the same segment with another kind."""
         return Segment.of(self.path.parent, kind, self.token, self.machine, self.pid)
 
     def is_over(self, now_s: float) -> bool:
-        """Whether its process has ended or was silent for long."""
+        """Whether its process has ended, or has written nothing for long."""
         if self.machine == machine() and not is_running(self.pid):
             return True
         return now_s - self.path.stat().st_mtime > SILENT_S
@@ -244,7 +244,7 @@ class SegmentFolder:
         self._is_own = False
 
     def _check_own(self) -> None:
-        """Refuse a folder that others own, or can change: what is in it is learned from. Once will do."""
+        """Refuse a folder that others own or can change, since asa learns from it; checked only once."""
         if self._is_own:
             return
         try:
@@ -264,7 +264,7 @@ class SegmentFolder:
                 self._check_own()
 
     def begin(self, header: bytes, *, withdrawal: bytes, durable: bool) -> tuple[Segment, LineFile]:
-        """Begin a segment that this process adds to."""
+        """Begin a segment to which this process appends."""
         self.make()
         segment = self._new("live")
         file = LineFile(segment.path, withdrawal=withdrawal, durable=False)
@@ -273,7 +273,7 @@ class SegmentFolder:
             try:
                 file.append(header)
                 if durable:
-                    with suppress(OSError):  # not every file system knows how
+                    with suppress(OSError):  # some file systems cannot sync folders
                         sync_folder(self.path)
             except BaseException:
                 with suppress(OSError):
@@ -285,9 +285,9 @@ class SegmentFolder:
         return segment, file
 
     def add(self, kind: str, lines: Iterable[bytes], *, before: Callable[[], None] = lambda: None) -> Segment:
-        """Add a segment, which appears under its name once it is complete and on the disk; `before`: called just then.
+        """Add a segment, which gets its name once it is complete and on the disk; `before` is called just before that.
 
-        If that raises, or this process is killed, nothing was added.
+        If `before` raises, or this process is killed, nothing was added.
         """
         self.make()
         temporary = self._new("tmp")
@@ -300,7 +300,7 @@ class SegmentFolder:
                     os.fsync(file.fileno())
                 before()
                 temporary.path.rename(segment.path)
-                with suppress(OSError):  # not every file system knows how
+                with suppress(OSError):  # some file systems cannot sync folders
                     sync_folder(self.path)
             except BaseException:
                 with suppress(OSError):
@@ -313,16 +313,16 @@ class SegmentFolder:
         return Segment.of(self.path, kind, secrets.token_hex(8), *signature)
 
     def _create(self, path: Path) -> int:
-        """Make a file with the folder's permissions to read and write."""
+        """Create a file for reading and writing, with the folder's permissions."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # not every file system has such rights
+        with suppress(OSError):  # some file systems have no permissions
             os.fchmod(descriptor, self.path.stat().st_mode & 0o666)
         return descriptor
 
     # -------------------------------------------------------------------------------------------- reading
 
     def segments(self) -> list[Segment]:
-        """Give the finished segments, in a fixed order."""
+        """Return the finished segments, in a fixed order."""
         return [segment for segment in self._listed() if segment.kind != "tmp"]
 
     def _listed(self) -> list[Segment]:
@@ -337,7 +337,7 @@ class SegmentFolder:
         return [segment for name in names if (segment := Segment.named(self.path, name))]
 
     def steadily(self, read: Callable[[list[Segment]], _T]) -> _T:
-        """Read segments, anew for as long as others merge them meanwhile."""
+        """Read segments; read again if others merged some meanwhile."""
         patience_s = time.monotonic() + _STEADY_S
         pause_s = 0.001
         while True:
@@ -348,7 +348,7 @@ class SegmentFolder:
                 if error.errno not in {errno.ENOENT, errno.ESTALE}:
                     raise _refusal(error.filename or str(self.path), "cannot be read", error) from error
             else:
-                # A list of a folder that changes meanwhile may lack both what was merged and what it was merged into.
+                # a listing made while the folder changes may lack both the merged segments and the one made of them
                 if _merged(self.segments()) <= _merged(segments):
                     return found
             if time.monotonic() > patience_s:
@@ -362,7 +362,7 @@ class SegmentFolder:
     def tidied(self, wait_s: float) -> Iterator[FileLock]:
         """Lock the folder against merging and forgetting by others.
 
-        No records would be lost without this: it only avoids double work, and that forgotten records are written again.
+        Without the lock no records would be lost, but work would be done twice, and forgotten records be written again.
         """
         try:
             with (
@@ -374,7 +374,7 @@ class SegmentFolder:
             raise StateError(error.message, where=error.where, hint=error.hint) from error
 
     def sweep(self, lock: FileLock) -> None:
-        """Delete what killed processes have left next to the segments."""
+        """Delete files that killed processes left next to the segments."""
         now_s = lock.now_s()
         for segment in self._listed():
             if segment.kind == "tmp":
@@ -389,7 +389,7 @@ class SegmentFolder:
     def delete(self, segments: Iterable[Segment]) -> None:
         """Delete segments that are no longer read."""
         for segment in segments:
-            with suppress(OSError):  # in a shared folder others' files may not be ours to delete
+            with suppress(OSError):  # in a shared folder, other users' files may not be deletable
                 segment.path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that end with this process, where nobody else can exchange them."""
+"""Files and folders that are removed when this process ends, in places where nobody else can exchange them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IN_JOBS = ("fixed", "hold", "owned")
 
 
 def base_folder(named: str = "") -> str:
-    """Name the folder for temporary files: ``TMPDIR`` if nobody else can exchange files there, else ``/tmp``.
+    """Return the folder for temporary files: ``TMPDIR`` if nobody else can exchange files there, else ``/tmp``.
 
     `named`: a folder to try in place of ``TMPDIR``.
     """
@@ -28,15 +28,15 @@ def base_folder(named: str = "") -> str:
 
 
 def folder(prefix: str = "asa-") -> tempfile.TemporaryDirectory[str]:
-    """Make a folder that is gone once its context is left."""
+    """Make a folder that is removed at the end of its context."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=base_folder())
 
 
 def file(prefix: str, *, mode: str = "w+b", **how: Any) -> Any:
-    """Make a file with a name that is gone once its context is left; `how`: as `open` has it."""
+    """Make a file with a name that is removed at the end of its context; `how`: further arguments of `open`."""
     return tempfile.NamedTemporaryFile(mode, prefix=prefix, dir=base_folder(), **how)
 
 
 def lasting(prefix: str, named: str = "") -> str:
-    """Make a folder that its maker removes; give its name."""
+    """Make a folder that the caller removes; return its name."""
     return tempfile.mkdtemp(prefix=prefix, dir=base_folder(named))

@@ -1,8 +1,8 @@
-"""Which variables of a user's shell hold secrets, and which are kept: one rule for all that store or pass them on.
+"""Which variables of a user's shell hold secrets, and which may be stored: one rule for all of asa.
 
-Secrets are passed on only to those who ask for them by name. As nobody can list all variables with secrets, a variable
-is written to the disk, for later processes, only with evidence that it is harmless: its name is on a list, or its value
-is an ordinary setting.
+Secrets are passed on only to stages that ask for them by name. Nobody can list all variables that hold secrets. So a
+variable is written to the disk, for later processes, only with evidence that it is harmless: its name is on a list, or
+its value is an ordinary setting.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEEPS = "ASA_KEEP"
 """Further names and patterns to keep, separated by commas, as in ``DATA,MYAPP_*``; no secrets."""
 
 _LIST = (
-    # who and where
+    # who and where the user is
     "HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMP|TEMP|SCRATCH|WORK|PROJECT|PROJECTS|STORE|CLUSTER",
     "XDG_[A-Z_]+|DBUS_SESSION_BUS_ADDRESS|SSH_AUTH_SOCK|KRB5CCNAME|(HTTPS?|FTP|NO|ALL)_PROXY",
     # where programs, libraries and data are
@@ -38,13 +38,13 @@ _LIST = (
     r"(PYTHON|PERL|JULIA_|JAVA_|R_|MATLAB|CONDA_|MAMBA_|_CE_|VIRTUAL_|PYENV_|SPACK_|EB|NIX_|GUIX_)\w*",
     r"(MODULE|LMOD_|__LMOD_|__MODULES_|_ModuleTable)\w*|LOADEDMODULES|_LMFILES_\w*|BASH_FUNC_\w+(%%|\(\))|(BASH_)?ENV",
     r"(APPTAINER|SINGULARITY)_\w+",
-    # how they run in parallel
+    # parallel execution
     r"(OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|NUMBA|NUMEXPR|TBB|OMPI|PRTE|PMIX|I_MPI|MPICH|MV2|MVAPICH|UCX|FI|PSM2?)_\w+",
     r"(NCCL|RCCL|HCOLL|CUDA|NVIDIA|NV|ROCM?|ROCR|HIP|HSA|GPU|ONEAPI|SYCL|ZE|OCL|CRAY|CRAYPE|PE|ATP)_\w+|CRAY\w*",
-    # how programs of many groups read and write, and where theirs is
+    # programs of many groups: how they read and write, and where they are installed
     r"(GFORTRAN|FORT?|WM|FOAM|GMX|G4|FSL|HDF5|NETCDF|PROJ|GDAL|CPL|ESMF|CDO|NCO|TF|XLA|JAX|TORCH|PYTORCH|PETSC|ROMIO|MALLOC)_\w+",
     r"F_UFMTENDIAN|_JAVA_OPTIONS|SSL_CERT_\w+",
-    # batch systems, and this program
+    # batch systems and asa
     r"(SLURM|SBATCH|SQUEUE|SACCT|SINFO|SCANCEL|ASA|DASK|NUMEXPR|MPL)_\w+|MPLBACKEND|SOURCE_DATE_EPOCH",
 )
 _KEPT = re.compile("|".join(_LIST), re.IGNORECASE)
@@ -55,7 +55,7 @@ _OF_THIS_SHELL = re.compile(
 )
 """Means nothing, or something else, where no one is logged in."""
 
-# The words of a name; those written in one, as in SSHPASS or SECRETKEY, are taken apart first.
+# words inside a name without separators, as in SSHPASS or SECRETKEY, are split off first
 _IN_ONE = re.compile(
     r"(?<=[A-Z])(PASSWORDS?|PASSWORT|KENNWORT|PASSWD|PSWD|PASSPHRASE|PASSCODE|PASS|PWD|SECRETS?|TOKENS?|CREDENTIALS?|JWT|AUTH)(?![A-Z])"
     r"|(?<=[A-Z]{2})PW(?![A-Z])"
@@ -90,8 +90,8 @@ _PASSWORD = _among(
     "CREDENTIAL CREDENTIALS CRED CREDS COOKIE COOKIES JWT OTP TOTP PSK BEARER"
 )
 _SECRET_OF_A_KIND = {
-    "pin": re.compile(r"[0-9]{4,12}"),  # and not where a thread is bound to
-    "login": re.compile(r"[^\s:/]{1,64}:(?![0-9]{1,5}$)[^\s:/]{1,256}"),  # a name with a word, and no port
+    "pin": re.compile(r"[0-9]{4,12}"),  # digits, not the threads that a process is pinned to
+    "login": re.compile(r"[^\s:/]{1,64}:(?![0-9]{1,5}$)[^\s:/]{1,256}"),  # a name and a password, not a host and a port
 }
 _OF_MORE_MEANINGS = {"PASS": "pass", "PW": "plane waves", "PWD": "folder", "PIN": "pin", "LOGIN": "login"}
 _TOKEN, _KEY = _among("TOKEN TOKENS PAT"), _among("KEY KEYS")
@@ -159,20 +159,20 @@ _VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|^eyJ[\w-]+\.eyJ[\w-]+\."  # a JWT
     rf"|(?<![\w/.-])({_OF_SERVICES})|://({_OF_SERVICES})"
-    r"|(^|[;\s])(AccountKey|SharedAccess(Key|Signature)|password|passwd)\s*=\s*[^;\s]"  # to connect with
+    r"|(^|[;\s])(AccountKey|SharedAccess(Key|Signature)|password|passwd)\s*=\s*[^;\s]"  # connection strings
     r"|;\s*pwd\s*=\s*[^;\s]"
     r"|\bauthorization\s*[:=]\s*\S|\bBearer\s+[\w.~+/=-]{8,}|\bapi-key\s*[:=]\s*\S|\blogin\s+\S+\s+password\s+\S"
     r"|--(password|passwd|passphrase|api-?key|client-secret|(access|auth)-token)[= ]\s*[^-\s]"
-    r'|"auths?"\s*:'  # of registries of containers
+    r'|"auths?"\s*:'  # credentials of container registries
     r'|"(client_secret|refresh_token|access_token|private_key|password|token|secret|api_?key)"\s*:\s*"[^"]',
     re.IGNORECASE,
 )
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable holds a secret, by the words in its name, or by unmistakable signs in its value.
+    """Whether a variable holds a secret, by the words in its name or the form of its value.
 
-    The path of a file is no secret, nor is yes or no. A number is one only if the name is that of a password.
+    The path of a file is no secret, nor is yes or no. A number is a secret only if the name means a password.
 
     Examples
     --------
@@ -197,14 +197,14 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def secrets_of(variables: Mapping[str, str]) -> list[str]:
-    """Name those that hold secrets."""
+    """Return the names of variables that hold secrets."""
     return sorted(name for name, value in variables.items() if is_secret(name, value))
 
 
 def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
-    """Return the variables of this process that a job asks for by name, since secrets are not passed on otherwise.
+    """Return the variables of this process that a job asks for by name; no other secrets are passed on.
 
-    `who` asks for them, in words.
+    `who`: who asks for them, in words.
     Raises `InputError`: one is not set here, so the job would lack it.
     """
     wanted = {name: os.environ.get(name) for name in names}
@@ -219,7 +219,7 @@ def asked(names: Iterable[str], who: str = "a stage") -> dict[str, str]:
 
 
 def kept(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a shell's variables that may be stored for later processes.
+    """Return the variables that may be stored for later processes.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def kept(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_setting(name: str, value: str, known: set[str]) -> bool:
-    """Say whether a value is nothing but an ordinary setting, or looks like one in a name that says so."""
+    """Whether a value is an ordinary setting, or looks harmless in a variable that is named like a setting."""
     if is_ordinary(value, known):
         return True
     words = _words(name)
@@ -253,7 +253,7 @@ def _is_setting(name: str, value: str, known: set[str]) -> bool:
 
 
 def left_out(variables: Mapping[str, str]) -> list[str]:
-    """Name the variables that `kept` leaves out and that may have been wanted: no secrets, nothing of a terminal."""
+    """Name the variables that `kept` drops although they may be wanted: no secrets, nothing about the terminal."""
     others = {name: value for name, value in variables.items() if not is_secret(name, value)}
     return sorted(name for name in others.keys() - kept(others).keys() if not _OF_THIS_SHELL.fullmatch(name))
 
@@ -264,7 +264,7 @@ def _words(name: str) -> list[str]:
 
 
 def _kind(before: str, word: str, *, is_last: bool) -> str:
-    """Say what a word of a name, behind another, makes of it: that of a "password", of a "token", or nothing."""
+    """Return what a word of a name, after another word, suggests: a "password", a "token" and the like, or nothing."""
     if before in _NOT_BEHIND.get(word, ()):
         return ""
     if word in _PASSWORD:
@@ -301,7 +301,7 @@ def _is_no_token(words: list[str], value: str) -> bool:
 
 
 def _means_another_thing(kind: str, words: list[str], value: str) -> bool:
-    """Say whether a value is a pass over data, a number of plane waves, or a folder, and no password."""
+    """Whether a value in a name with PASS, PW or PWD is a pass over data, plane waves or a folder, not a password."""
     if any(map(str.isalpha, value)) and is_ordinary(value):
         return True
     if kind == "plane waves" and (is_program_or_file(value) or (words[-1] != "PW" and _SMALL.fullmatch(value))):
@@ -317,7 +317,7 @@ def _means_another_thing(kind: str, words: list[str], value: str) -> bool:
 
 
 def _is_place(last: str, value: str, *, is_sure: bool = False) -> bool:
-    """Whether a value is a path or an address; `is_sure`: do not count a password with a slash as one."""
+    """Whether a value is a path or an address; `is_sure`: a password that contains a slash must not count."""
     if last in _FILE and re.search(_SURELY_A_PATH if is_sure else r"/|\.\w{1,8}$", value):
         return True
     if last in _ADDRESS and value.startswith(("http://", "https://")):

@@ -1,8 +1,8 @@
-"""What runs inside a job: shell text, in the ``.sh`` files of this folder, for any POSIX shell; and its values.
+"""What runs inside a job: the ``.sh`` files of this folder, for any POSIX shell, and the values that they use.
 
-A text is a head, with a line ``name=value`` for each value, and then the files that it needs, unchanged except that
-comments are left out. Nothing else is generated, so shellcheck's findings on the files hold for the text. All files are
-read when the first is needed, so that an update of asa under a running client does not mix two versions.
+A job's text is a head, with a line ``name=value`` for each value, and then the files that it needs, unchanged but for
+comments, which are removed. Nothing else is generated, so shellcheck's findings on the files hold for the text. All
+files are read when the first is needed, so that an update of asa during a client's life does not mix two versions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 __all__ = ["exported", "head", "text"]
 
 _SUFFIX = ".sh"
-_NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # and no `=`, with which a word may be another assignment
-_SPECIAL = '$`"\\'  # within double quotes
-_SHORT = 4096  # a user's text; the longest are asa's own, full of what is special there
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # without `=`, since a word with it may be an assignment
+_SPECIAL = '$`"\\'  # characters with a meaning inside double quotes
+_SHORT = 4096  # characters; longer texts are asa's own, with many special characters
 _SPECIAL_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in _SPECIAL})
 
 
 def text(*names: str) -> str:
-    """Return the text of some files, in order and each once, without comments.
+    """Return the text of the named files, in order, each once and without comments.
 
     Examples
     --------
@@ -40,12 +40,12 @@ def _files() -> dict[str, str]:
 
 
 def _bare(file: str) -> str:
-    """Leave out comment lines: each job's script contains the text."""
+    """Remove comment lines, since each job's script contains the text."""
     return "".join(line for line in file.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
 def head(values: Mapping[str, object]) -> str:
-    """Write the values of a text; None and False are empty, and True is 1.
+    """Return the head of a text, with its values; None and False are empty, and True is 1.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def head(values: Mapping[str, object]) -> str:
 
 
 def exported(values: Mapping[str, object]) -> str:
-    """Write the values of a text and of all that it starts: one line, or none.
+    """Return a line that sets values for the text and for all processes that it starts; empty without values.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _word(value: object) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Write a text as one word for a shell, in the quotes that need fewer escapes."""
+    """Quote a text as one word for a shell, in the quotes that need fewer escapes."""
     if _NEEDS_NO_QUOTES.fullmatch(value):
         return value
     if len(value) < _SHORT and sum(map(value.count, _SPECIAL)) < 3 * value.count("'"):

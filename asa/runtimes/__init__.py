@@ -1,4 +1,4 @@
-"""How long stages really ran: kept for life, forecast for the next time, and turned into advice on walltimes."""
+"""How long stages really ran: stored for good, used to forecast the next run, and turned into advice on walltimes."""
 
 from .advice import WalltimeAdvice, advise
 from .expected import Expected, expect, run_times_of

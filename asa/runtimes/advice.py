@@ -1,4 +1,4 @@
-"""What run times say of the walltime to ask for: enough for 99 runs in 100, and not much more."""
+"""Recommends walltimes from run times: enough for 99 runs in 100, and not much more."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Literal
 from asa.runtimes.forecast import RunForecast
 from asa.units import round_walltime
 
-_SAFETY = 1.2  # of p99
-_MIN_SAFETY = 1.1  # of the longest that was seen
-_FEWEST = 5  # runs for advice other than that a limit was hit
-_CLOSE = 0.8  # of the walltime
-_PAYS = 2 / 3  # of the walltime: less than that begins to fit into other gaps
-_HIT = 0.95  # of the walltime, at which a run that was cut off was cut off by it
+_SAFETY = 1.2  # times p99
+_MIN_SAFETY = 1.1  # times the longest run
+_FEWEST = 5  # fewest runs for advice, unless a run hit its limit
+_CLOSE = 0.8  # share of the walltime that p90 may reach
+_PAYS = 2 / 3  # share of the walltime: a shorter one begins to fit into other gaps
+_HIT = 0.95  # share of the walltime: a killed run of at least this length was killed by it
 
 
 @dataclass(frozen=True, slots=True)
 class WalltimeAdvice:
-    """Which walltime to ask for.
+    """The recommended walltime of a stage.
 
     Parameters
     ----------
     stage
-        Its name.
+        Name of the stage.
     asked_s
         The walltime that it asks for.
     verdict
-        ``less`` or ``more`` would be better, it ``fits``, or the best is ``unknown``.
+        ``less`` or ``more`` would be better, the present one ``fits``, or the best is ``unknown``.
     suggested_s
-        The better walltime; the present one if it fits or nothing is known.
+        The recommended walltime; the present one if it fits or nothing is known.
     forecast
-        How long it runs; None if it was never seen.
+        How long the stage runs; None if no run is known.
     """
 
     stage: str
@@ -43,12 +43,12 @@ class WalltimeAdvice:
 
     @property
     def hit_limit(self) -> bool:
-        """Whether a run was cut off by this walltime."""
+        """Whether a run was killed by this walltime."""
         return self.forecast is not None and self.forecast.longest_cut_s >= _HIT * self.asked_s
 
 
 def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, max_s: float = math.inf) -> WalltimeAdvice:
-    """Advise on a stage's walltime.
+    """Recommend a walltime for a stage.
 
     Enough is 1.2 times p99, and at least 1.1 times the longest run, rounded up to a usual walltime. Less is advised if
     that is at most two thirds of the present walltime; more, if p90 exceeds four fifths of it, or a run reached it.
@@ -56,18 +56,18 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, max_s: f
     Parameters
     ----------
     stage
-        Its name.
+        Name of the stage.
     asked_s
         The walltime that it asks for.
     forecast
-        How long it runs; None if it was never seen.
+        How long the stage runs; None if no run is known.
     max_s
-        The longest that the site gives.
+        The longest walltime at the site.
 
     Returns
     -------
     WalltimeAdvice
-        What to ask for, and the forecast behind it.
+        The recommendation, with the forecast behind it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which of its shapes to ask for a stage in: by when it would end, and for how many core-hours."""
+"""Compares the shapes in which a stage could be asked for: by when it would end, and for how many core-hours."""
 
 from __future__ import annotations
 
@@ -17,60 +17,60 @@ SURE = 0.6
 """How probable it has to be that another shape is better than the one that is asked for now."""
 
 _NO_HOURS = 1e-6
-_SPREAD = (0, 4, 8)  # p10, p50 and p90
+_SPREAD = (0, 4, 8)  # indices of p10, p50 and p90
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A shape, and the cores that a job in it holds."""
+    """A shape, and the cores of a job in it."""
 
     cores: int
     shape: Shape
 
     @property
     def core_hours(self) -> float:
-        """What it is expected to take."""
+        """Core-hours that it is expected to use."""
         return core_hours(self.cores, self.shape.run_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """Shapes compared: the best has the least time to end plus core-hours, of which a percent counts as 0.1 % of time.
+    """Shapes compared: the best has the lowest cost of time and core-hours; 1 % of core-hours counts as 0.1 % of time.
 
-    By the same rule `asa-plan` chooses the shape of a stage in a job of its own.
+    `asa-plan` chooses the shape of a stage alone in its job by the same rule.
     """
 
     offers: tuple[Offer, ...]
-    waits: JointForecast  # of the offers
-    ends: JointForecast  # how long until each ends
-    paid: JointForecast  # the same times, longer as more core-hours are taken
-    own: int | None  # the place of what is asked for now
+    waits: JointForecast  # waits of the offers
+    ends: JointForecast  # time until each offer ends
+    paid: JointForecast  # these times, multiplied by a factor that grows with the core-hours
+    own: int | None  # index of the present request
     best: int
 
     def wait_s(self, place: int) -> tuple[float, float, float]:
-        """Give p10, p50 and p90 of an offer's wait."""
+        """Return p10, p50 and p90 of an offer's wait."""
         return _spread(self.waits, place)
 
     def end_s(self, place: int) -> tuple[float, float, float]:
-        """Give p10, p50 and p90 of the time until an offer ends."""
+        """Return p10, p50 and p90 of the time until an offer ends."""
         return _spread(self.ends, place)
 
     def sooner(self, place: int, other: int) -> float:
-        """Give the probability that an offer ends before another."""
+        """Return the probability that an offer ends before another."""
         return self.ends.probability_before(place, other)
 
     def better(self, place: int, other: int) -> float:
-        """Give the probability that an offer is better than another, core-hours counted in."""
+        """Return the probability that an offer costs less than another, with its core-hours."""
         return self.paid.probability_before(place, other)
 
     @property
     def least(self) -> int:
-        """The place of what costs least, however probable that it is better than what is asked for now."""
+        """Index of the offer with the least cost, even if it is not surely better than the present one."""
         return int(np.argmin(self.paid.costs()))
 
     @property
     def next_best(self) -> int | None:
-        """The place of the best of the others."""
+        """Index of the best of the other offers."""
         order = np.argsort(self.paid.costs(), kind="stable").tolist()
         return next((place for place in order if place != self.best), None)
 
@@ -78,9 +78,9 @@ class Compared:
 def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, worth: float = WORTH_OF_SHAPES) -> Compared:
     """Choose among shapes; the present one stays unless another is probably better.
 
-    `waits`: of the offers, in the same sampled futures.
+    `waits`: waits of the offers, in the same sampled futures.
     `own`: the index of the present request; None if there is none.
-    `worth`: percent of time that a percent of core-hours is worth.
+    `worth`: how many percent of time one percent of core-hours is worth.
     """
     run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]
     ends = waits.until_ends(run_s, spreads)
@@ -91,7 +91,7 @@ def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, wort
 
 
 def times_of(hours: Sequence[float] | NDArray[np.float64], worth: float) -> NDArray[np.float64]:
-    """Say by what times to their ends are multiplied, so that core-hours count."""
+    """Return the factors of the times to their ends by which core-hours count."""
     times: NDArray[np.float64] = np.maximum(np.asarray(hours, dtype=np.float64), _NO_HOURS) ** worth
     return times
 

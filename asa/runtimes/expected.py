@@ -1,4 +1,4 @@
-"""The run times of a run's stages, and how a workflow uses them before the next run."""
+"""Extracts the run times of a run's stages, and sets the expected run times of a workflow from earlier runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Expected(NamedTuple):
     Parameters
     ----------
     workflow
-        With new expected run times where runs are known.
+        The workflow, with new expected run times where runs are known.
     forecasts
-        Of each stage that learns its run time and has known runs.
+        The forecast of each stage that learns its run time and has known runs.
     trouble
         Why the forecasts are not used; empty if they are.
     """
@@ -34,18 +34,18 @@ class Expected(NamedTuple):
 
 
 def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Expected:
-    """Set the expected run times of stages that learn them from earlier runs, at most to their walltime.
+    """Set the expected run times of stages that learn them from earlier runs; the walltime is their upper bound.
 
     A stage of several shapes learns for each width separately: runs at a width replace what the workflow says about it.
 
     Parameters
     ----------
     workflow
-        As written.
+        The workflow as written.
     runs
-        What was learned.
+        The known run times.
     capabilities
-        Of the site; gives the cores of whole nodes.
+        Abilities of the site, which give the cores of whole nodes.
 
     Raises
     ------
@@ -61,7 +61,8 @@ def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Ex
             if seen.forecast is not None:
                 forecasts[stage.name] = seen.forecast
         return Expected(Workflow(workflow.name, stages, walltime_s=workflow.walltime_s), forecasts)
-    except WorkflowError as error:  # a walltime is too short: of the whole, which matters to one job of all alone
+    # the workflow's own walltime is too short, which matters only to one job of all stages
+    except WorkflowError as error:
         return Expected(workflow, forecasts, error.message)
 
 
@@ -82,20 +83,20 @@ def run_times_of(
     Parameters
     ----------
     run_id
-        Identifies the run.
+        Id of the run.
     workflow
-        What ran.
+        The workflow that ran.
     capabilities
-        Of the site.
+        Abilities of the site.
     records
-        The run's, in order.
+        Records of the run, in order.
     jobs
-        Its jobs, as last seen.
+        Jobs of the run, with their last known status.
 
     Returns
     -------
     list of RunTime
-        Of the stages with known times, in the order in which they became known.
+        Run times of the stages for which they are known, in the order in which they became known.
     """
     telling = _Telling(run_id, workflow, capabilities, jobs)
     for record in records:
@@ -104,18 +105,18 @@ def run_times_of(
 
 
 class _Telling:
-    """Goes through a run's records."""
+    """Collects run times from a run's records."""
 
     def __init__(
         self, run_id: str, workflow: Workflow, capabilities: Capabilities, jobs: Mapping[str, JobStatus]
     ) -> None:
         self.times: list[RunTime] = []
         self._run_id, self._workflow, self._capabilities, self._jobs = run_id, workflow, capabilities, jobs
-        self._cores: dict[str, int] = {}  # of jobs of one stage
+        self._cores: dict[str, int] = {}  # of each job of a single stage
         self._began_s: dict[tuple[str, str], float] = {}
-        self._spent_s: dict[str, float] = {}  # by stages that go on where they stopped
+        self._spent_s: dict[str, float] = {}  # by stage that continues where it stopped
         self._good_ends: dict[str, int] = {}
-        self._sharing: dict[str, dict[str, list[float]]] = {}  # by stage and job that shares it, beginning, and end
+        self._sharing: dict[str, dict[str, list[float]]] = {}  # by stage and job: start and end of each job of a bag
 
     def take(self, record: Record) -> None:
         match record:
@@ -143,7 +144,7 @@ class _Telling:
         return self._workflow.stages[name].queues_in_parts
 
     def _is_shared(self, record: Started | Ended | StageEnded) -> bool:
-        """Whether it is of one of several jobs that share a stage."""
+        """Whether the record is about one of several jobs of a stage."""
         return record.job_id in self._cores and not self._workflow.stages[record.stages[0]].is_one_job
 
     def _take_of_shared(self, record: Started | Ended | StageEnded) -> None:
@@ -159,7 +160,7 @@ class _Telling:
             self._good_ends[name] = self._good_ends.get(name, 0) + 1
 
     def _together_s(self, name: str, end_s: float) -> float:
-        """Say how long all jobs that share a stage would have taken together, had all been there from the beginning."""
+        """Return how long the jobs of a stage would have taken if all had started at its beginning."""
         jobs = self._sharing.pop(name, {})
         core_seconds = sum(
             self._cores[job_id] * max(min([end_s, *ended_s]) - began_s, 0.0)
@@ -171,7 +172,7 @@ class _Telling:
         return self._workflow.stages[name].cores_on(self._capabilities.cores_per_node)
 
     def _has_own_times(self, name: str, job_id: str) -> bool:
-        """Whether a stage's own times are known: of one in a shared job they may be its expected ones."""
+        """Whether a stage's own times are known: in a shared job they may be the expected ones."""
         status = self._jobs.get(job_id)
         return job_id in self._cores or any(step.name == name for step in (status.steps if status is not None else ()))
 
@@ -192,7 +193,7 @@ class _Telling:
     def _completed(self, name: str, job_id: str, run_s: float, at_s: float) -> None:
         status = self._jobs.get(job_id)
         goes_on = _remembers(self._workflow.stages[name])
-        is_part = goes_on and status is not None and status.restarts > 0  # what it did before was not seen
+        is_part = goes_on and status is not None and status.restarts > 0  # its work before the requeue is not known
         self._tell(name, job_id, run_s + self._spent_s.pop(name, 0.0), at_s, is_whole=not is_part)
         self._good_ends[name] = self._good_ends.get(name, 0) + 1
 
@@ -211,7 +212,7 @@ class _Telling:
                 self._workflow.name,
                 name,
                 self._cores.get(job_id) or self._all_cores(name),
-                max(run_s, 0.0),  # clocks contradict each other
+                max(run_s, 0.0),  # the clocks may contradict each other
                 at_s,
                 self._capabilities.system,
                 stage.input_size,
@@ -222,5 +223,5 @@ class _Telling:
 
 
 def _remembers(stage: Stage) -> bool:
-    """Whether a stage that is run again passes over what it has done."""
+    """Whether a stage that runs again skips what it has completed."""
     return bool(stage.tasks or stage.tasks_file)

@@ -1,6 +1,6 @@
 """Forecasts how long a stage runs, from how long it ran before.
 
-Usually few runs are known: a pipeline has run five times, not five hundred. The method follows from that.
+Usually few runs are known: a pipeline has run five times, not five hundred. The method is made for that.
 
 - *Inside the observed range*, quantiles are order statistics by the rule i / (n + 1). On average that is right for any
   number of runs and any distribution, as long as the next run is like those before: it falls into each of the n + 1
@@ -43,12 +43,12 @@ USUAL_SPREAD = 0.25
 
 _LATEST = 200
 _HALF_LIFE, _HALF_LIFE_OF_P50 = 50.0, 4.0  # runs
-_USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
-_ENOUGH = 20.0  # which fades until so many are known
-_BEYOND = 1.5  # a run that was cut off, and that no other outlasted, counts as so many times as long
-_SPREAD_OF_POWER = 0.5  # of the power of the size about 1, before anything is known
+_USUAL_WEIGHT = 3.0  # weight of the usual spread, in runs
+_ENOUGH = 20.0  # number of runs at which that weight has fallen to 0
+_BEYOND = 1.5  # a run that was cut off counts this many times as long, if no other outlasted it
+_SPREAD_OF_POWER = 0.5  # standard deviation of the power of the size around 1, before any run is known
 _MAX_POWER = 2.0
-_OTHER_SYSTEM = 0.5  # spread of the logarithm between systems
+_OTHER_SYSTEM = 0.5  # standard deviation of the logarithm between systems
 _SAME = 1e-9
 
 _Floats = NDArray[np.float64]
@@ -63,17 +63,17 @@ class RunForecast:
     quantiles_s
         Quantiles in seconds at the probabilities of `LEVELS`; ascending.
     count
-        From how many runs.
+        Number of runs that it is based on.
     cut_off
-        How many of them reached their walltime.
+        How many of these runs reached their walltime.
     longest_s
-        The longest of them, scaled to this size and width.
+        The longest of these runs, scaled to this size and width.
     longest_cut_s
-        The longest that reached its walltime; 0 if none did.
+        The longest of those that reached their walltime; 0 if none did.
     how
-        Where the numbers are from, in words: ``from 14 runs``.
+        Where the figures are from, in words: ``from 14 runs``.
     is_guess
-        Whether it was learned on another width or system.
+        Whether only runs on another width or system are known.
     """
 
     quantiles_s: tuple[float, float, float, float]
@@ -110,21 +110,21 @@ def forecast_run(
     times
         Run times of this stage, on any width and system, the latest last.
     cores
-        That it gets.
+        Cores that the stage gets.
     input_size
-        How much it has to do; None where that is not said.
+        Amount of input, in the workflow's unit; None if not given.
     system
-        Where it will run.
+        The system on which it will run.
 
     Returns
     -------
     RunForecast or None
-        None if it was never seen to run.
+        None if no run is known.
 
     Raises
     ------
     InputError
-        No cores, or an invalid size.
+        There are no cores, or the size is invalid.
     """
     if cores < 1 or (input_size is not None and not 0 < input_size < math.inf):
         raise InputError(f"a stage on {cores} cores with an input of {input_size} has no run time", where="run times")
@@ -153,16 +153,16 @@ def forecast_run(
 
 
 class Scatter(NamedTuple):
-    """How far runs on one width stray from each other, and how sure what is said of the next one is otherwise."""
+    """How widely run times at one width vary, and how uncertain the next one is for other reasons."""
 
-    squares: float  # sum of the squares of what the logarithms are off their middle
-    worth: float  # in runs that count fully
+    squares: float  # sum of squared deviations of the logarithms from their median
+    worth: float  # effective number of runs
     worth_of_p50: float
-    further: float  # spread of the logarithm that another size, width or system adds
+    further: float  # standard deviation of the logarithm that another size, width or system adds
 
 
 def scatter_of(times: Sequence[RunTime], cores: int, *, input_size: float | None = None, system: str = "") -> Scatter:
-    """Say how far the runs that `forecast_run` takes stray; there is one at least."""
+    """Return how widely the runs that `forecast_run` uses vary; there must be one at least."""
     seen = _brought(times, cores, input_size, system)
     _, squares, worth = _middle(*_redistributed(seen.runs_s, _ages(len(seen.runs_s)), seen.is_cut))
     lately = _ages(len(seen.runs_s), _HALF_LIFE_OF_P50)
@@ -174,14 +174,14 @@ def scatter_of(times: Sequence[RunTime], cores: int, *, input_size: float | None
 
 @dataclass(frozen=True, slots=True)
 class _Brought:
-    """Runs brought to a width and a size."""
+    """Runs scaled to a width and a size."""
 
-    cores: int  # where they ran
+    cores: int  # of these runs
     system: str
     runs_s: _Floats
     is_cut: NDArray[np.bool_]
-    spread: float  # of the logarithm, that this adds
-    power: float | None  # of the size; None where that did not matter
+    spread: float  # standard deviation of the logarithm that the scaling adds
+    power: float | None  # of the size; None if all sizes are equal
 
 
 def _brought(times: Sequence[RunTime], cores: int, input_size: float | None, system: str) -> _Brought:
@@ -200,7 +200,7 @@ def _brought(times: Sequence[RunTime], cores: int, input_size: float | None, sys
 
 
 def _groups(times: Sequence[RunTime]) -> dict[tuple[int, str], list[RunTime]]:
-    """Give the latest runs on each width and system."""
+    """Return the latest runs of each width and system."""
     groups: dict[tuple[int, str], list[RunTime]] = {}
     for run in times:
         groups.setdefault((run.cores, run.system), []).append(run)
@@ -208,14 +208,14 @@ def _groups(times: Sequence[RunTime]) -> dict[tuple[int, str], list[RunTime]]:
 
 
 def _place(cores: int, system: str, other_cores: int, other_system: str) -> str:
-    """Name a width and system."""
+    """Name a width and system, as far as they differ from others."""
     differs = [f"{cores} cores"] if cores != other_cores else []
     differs += [system or "an unnamed system"] if system != other_system else []
     return " of ".join(differs)
 
 
 def _distance(width: int, place: str, cores: int, system: str) -> float:
-    """Spread of the logarithm that another width and system add: half of that between scaling perfectly and not."""
+    """Return the spread that another width and system add; for the width, half of what perfect scaling gains."""
     return math.hypot(0.5 * math.log(width / cores), _OTHER_SYSTEM if place != system else 0.0)
 
 
@@ -240,7 +240,7 @@ def _logarithms(runs: Sequence[RunTime]) -> tuple[_Floats, _Floats]:
 
 
 def _power(groups: Sequence[tuple[_Floats, _Floats]]) -> tuple[float, float]:
-    """Estimate the slope that groups of points share, drawn towards 1, and its spread."""
+    """Estimate the common slope of groups of points, shrunk towards 1, and its standard deviation."""
     steps = [np.stack(_steps(group)) for group in groups]
     dx, dy = np.concatenate(steps, axis=1) if steps else np.empty((2, 0))
     before = 1.0 / _SPREAD_OF_POWER**2
@@ -248,7 +248,7 @@ def _power(groups: Sequence[tuple[_Floats, _Floats]]) -> tuple[float, float]:
         return 1.0, _SPREAD_OF_POWER
     slope = _median(dy / dx, np.abs(dx))
     rest = np.concatenate([y - slope * x - np.median(y - slope * x) for x, y in groups])
-    # a robust measure of the scatter, with the usual spread for as long as there are few
+    # a robust estimate, with the usual spread while there are few points
     scatter = (1.4826 * float(np.median(np.abs(rest)))) ** 2
     variance = (_USUAL_WEIGHT * USUAL_SPREAD**2 + len(rest) * scatter) / (_USUAL_WEIGHT + len(rest))
     precision = sum(float(np.sum((x - x.mean()) ** 2)) for x, _ in groups) / variance
@@ -257,7 +257,7 @@ def _power(groups: Sequence[tuple[_Floats, _Floats]]) -> tuple[float, float]:
 
 
 def _steps(group: tuple[_Floats, _Floats]) -> tuple[_Floats, _Floats]:
-    """Give from each point of a group to each other how far it is, along both axes."""
+    """Return the differences between all pairs of points of a group, along both axes."""
     x, y = group
     one, other = np.triu_indices(len(x), k=1)
     apart = np.abs(x[one] - x[other]) > _SAME
@@ -274,12 +274,12 @@ def _median(values: _Floats, weights: _Floats) -> float:
 
 
 def _ages(count: int, half_life: float = _HALF_LIFE) -> _Floats:
-    """Weights of runs, the latest last, which has 1."""
+    """Return the weights of runs; the latest, which is last, has 1."""
     return 0.5 ** (np.arange(count - 1, -1, -1) / half_life)
 
 
 def _ranks(weights: _Floats) -> _Floats:
-    """Say with what probability the run to come, of weight 1, is not above each of those seen."""
+    """Return the probability that the next run, of weight 1, does not exceed each run seen."""
     ranks: _Floats = np.cumsum(weights) / (weights.sum() + 1.0)
     return ranks
 
@@ -306,7 +306,7 @@ def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[f
 
 
 def _middle(values: _Floats, weights: _Floats) -> tuple[float, float, float]:
-    """Give the middle of logarithms, the sum of squares of what they are off it, and in how many full runs they are."""
+    """Return the weighted median of logarithms, the sum of squared deviations, and the effective number of runs."""
     logs, weight = np.log1p(values), float(weights.sum())
     worth = weight**2 / float(np.sum(weights**2))
     middle = float(np.interp(0.5, _ranks(weights), logs))
@@ -314,8 +314,8 @@ def _middle(values: _Floats, weights: _Floats) -> tuple[float, float, float]:
 
 
 def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -> tuple[_Floats, _Floats]:
-    """Give run times in order, each with its weight and what of those that were cut off before falls to it."""
-    order = np.lexsort((is_cut, runs))  # of equal ones, those that were cut off ran longer
+    """Return sorted run times with their weights; the weight of a run that was cut off goes to longer ones."""
+    order = np.lexsort((is_cut, runs))  # among equal times, a run that was cut off counts as longer
     rests = np.cumsum(weights[order][::-1])[::-1]
     values, shares = [], []
     times = 1.0
@@ -330,7 +330,7 @@ def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -
 
 
 def _widened(value_s: float, half_s: float, level: float, wide: float) -> float:
-    """Move a quantile away from the middle by a further spread of the logarithm."""
+    """Move a quantile away from the median by an additional standard deviation of the logarithm."""
     if wide == 0:
         return value_s
     z = NormalDist().inv_cdf(level)

@@ -1,11 +1,12 @@
 """The run times of stages, in a folder next to the bank's waits, to which many processes on many hosts write.
 
 Run times are added a run at a time, so each run has a segment of its own (see `asa.core.store`), which never changes.
-The first line of a merged segment lists the *files* that it took whole; for waits, which are appended, it counts bytes.
+The first line of a merged segment lists the *files* that it took as a whole; for waits, which are appended, it has
+numbers of bytes instead.
 
-A record has a permanent id. Of two records with one id the one with more information counts: an exact run time before a
-censored one, a longer one before a shorter. So a run may add all its records any number of times. A forgotten record
-leaves a short hash of its id, so that it is not added again.
+A record has a permanent id. Of two records with the same id, the one with more information counts: an exact run time
+before a censored one, a longer one before a shorter. So a run may add all its records any number of times. A forgotten
+record leaves a short hash of its id, so that it is not added again.
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ _FORMAT = "asa-run-times"
 _VERSION = 1
 _MANY_FILES = 64
 _MAX_CORES = 1 << 53
-_TRACE = 16  # hexadecimal digits
+_TRACE = 16  # hexadecimal digits of a hash
 
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """How long a stage ran, once.
+    """The time of one run of a stage.
 
     Parameters
     ----------
     workflow, stage
         Their names.
     cores
-        That it had.
+        Cores that the stage had.
     run_s
-        Seconds from its beginning to its end, without its job's waiting and idling.
+        Seconds from the stage's beginning to its end, without the time that its job waited and idled.
     at_s
-        When it ended, on the batch system's clock: later runs have more weight.
+        When the stage ended, on the batch system's clock: later runs have more weight.
     system
-        Where; may be empty.
+        The system on which it ran; may be empty.
     input_size
-        How much it had to do, in the workflow's unit; None if not given.
+        Amount of input, in the workflow's unit; None if not given.
     kind
         ``exact``, or ``at_least`` if it reached its walltime.
     id
-        Identifies it for ever. Empty for a new record, which gets one from the log.
+        Permanent id of the record. Empty for a new record, which gets one from the log.
 
     Raises
     ------
@@ -82,7 +83,7 @@ class RunTime:
             )
 
     def tells_more_than(self, other: RunTime) -> bool:
-        """Whether to keep this one of two with the same id."""
+        """Whether to keep this record, of two with the same id."""
         return (self.kind == "exact", self.run_s) > (other.kind == "exact", other.run_s)
 
 
@@ -107,26 +108,26 @@ def _is_sound(run: RunTime) -> bool:
 
 
 class RunTimes:
-    """The run times that a bank's folder holds.
+    """The run times in a bank's folder.
 
     Parameters
     ----------
     folder
-        The bank's; run times are in a folder inside it, which is made at the first write.
+        The bank's folder; run times are in a folder inside it, which is made at the first write.
     lock_wait_s
         How many seconds `forget` waits for another process that forgets.
 
     Attributes
     ----------
     folder
-        Where the run times are.
+        The folder of the run times.
     damaged
-        How many lines could not be read, and were skipped, at the last reading.
+        How many lines could not be read at the last reading, and were skipped.
 
     Raises
     ------
     StateError
-        All methods raise it if a file cannot be read or written, or is of a later version.
+        All methods raise it if a file cannot be read or written, or has the format of a later version.
 
     Examples
     --------
@@ -147,7 +148,7 @@ class RunTimes:
         self.lock_wait_s = lock_wait_s
         self.damaged = 0
         self._segments = SegmentFolder(self.folder, signed=False)
-        self._files: dict[str, _File] = {}  # they never change
+        self._files: dict[str, _File] = {}  # files never change
         self._forgotten: frozenset[str] = frozenset()  # hashes of ids
 
     def observe(self, times: Iterable[RunTime]) -> int:
@@ -156,12 +157,12 @@ class RunTimes:
         Parameters
         ----------
         times
-            The run times. Those known already, or forgotten, are not added again.
+            The run times. Known and forgotten ones are not added again.
 
         Returns
         -------
         int
-            How many brought something new.
+            How many records were added.
         """
         known = self._known()
         fresh: dict[str, RunTime] = {}
@@ -178,11 +179,11 @@ class RunTimes:
         return len(fresh)
 
     def read(self) -> list[RunTime]:
-        """Give all run times, the latest last."""
+        """Return all run times, the latest last."""
         return sorted(self._known().values(), key=lambda run: (run.at_s, run.id))
 
     def of(self, workflow: str, stage: str = "") -> list[RunTime]:
-        """Give the run times of a workflow, or of one stage of it, the latest last."""
+        """Return the run times of a workflow, or of one of its stages, the latest last."""
         return [run for run in self.read() if run.workflow == workflow and stage in {"", run.stage}]
 
     def forecast(
@@ -195,28 +196,28 @@ class RunTimes:
         workflow, stage
             Their names.
         cores
-            That it gets.
+            Cores that the stage gets.
         input_size
-            How much it has to do; None where that is not said.
+            Amount of input, in the workflow's unit; None if not given.
         system
-            Where it will run.
+            The system on which it will run.
 
         Returns
         -------
         RunForecast or None
-            None if it was never seen to run.
+            None if no run is known.
         """
         return forecast_run(self.of(workflow, stage), cores, input_size=input_size, system=system)
 
     def forget(self, workflow: str, stage: str = "") -> int:
-        """Remove the run times of a workflow, or of one stage of it, for good; return how many.
+        """Remove the run times of a workflow, or of one of its stages, for good; return how many.
 
         Resumed runs do not bring them back; new runs are stored again.
 
         Raises
         ------
         StateError
-            Another process forgets, and does not end.
+            Another process is forgetting run times, and does not end.
         """
         if not self._segments.segments():
             return 0
@@ -240,18 +241,18 @@ class RunTimes:
     # ------------------------------------------------------------------ merging and forgetting
 
     def _tidy(self) -> None:
-        """Make one file of many; only for tidiness, and another may be at it."""
+        """Merge many files into one, unless another process is doing it."""
         if len(self._segments.segments()) > _MANY_FILES:
             with suppress(StateError), self._segments.tidied(0.0) as lock:
                 self._merge(lock)
 
     def _merge(self, lock: FileLock, matching: Callable[[RunTime], bool] | None = None) -> int:
-        """Write what all files hold to one, but what matches; return how much was left out."""
+        """Write the records of all files, except matching ones, into one file; return how many were left out."""
         known = self._known()
         gone = {run.id for run in known.values() if matching is not None and matching(run)}
         if matching is not None and not gone:
             return 0
-        # of what others took and could not delete, its taking has to be said on
+        # files that earlier merges could not delete must stay listed as taken
         took = set(self._files)
         left = (run for run in known.values() if run.id not in gone)
         forgotten = self._forgotten.union(map(_trace, gone))
@@ -263,7 +264,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What a file says."""
+    """The content of a file."""
 
     runs: tuple[RunTime, ...]
     took: frozenset[str]
@@ -296,7 +297,7 @@ def _read(path: Path) -> _File:
 
 
 def _trace(run_id: str) -> str:
-    """Give what is kept of the id of a run time that was forgotten."""
+    """Return the hash that remains of a forgotten record's id."""
     return hashlib.blake2s(run_id.encode(), digest_size=_TRACE // 2).hexdigest()
 
 

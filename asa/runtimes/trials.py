@@ -1,4 +1,4 @@
-"""Which width that a stage never had is worth one run: by how much sooner it may be expected to end for knowing it."""
+"""Chooses an untried width that is worth one run: by how much sooner a stage is expected to end once it is known."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Untried:
-    """A width at which a stage was never seen to run.
+    """A width at which no run of a stage is known.
 
-    `width`: cores, or nodes of a stage that asks for nodes alone.
+    `width`: cores; for a stage that asks only for nodes, nodes.
     `near`: the run time at the nearest known width.
-    `runs_s`: equally likely values of its usual run time there, ascending.
+    `runs_s`: equally likely values of the median run time at this width, ascending.
     """
 
     width: int
@@ -43,12 +43,12 @@ class Untried:
 
     @property
     def run_s(self) -> tuple[float, float, float]:
-        """What is not exceeded with the probabilities 0.1, 0.5 and 0.9."""
+        """The 0.1, 0.5 and 0.9 quantiles of its run time."""
         low_s, half_s, high_s = np.quantile(self.runs_s, [0.1, 0.5, 0.9]).tolist()
         return low_s, half_s, high_s
 
     def scales(self, run_s: float) -> float:
-        """Say which share of perfect scaling from the nearest width a run time is."""
+        """Return the efficiency of a run time here, relative to perfect scaling from the nearest known width."""
         return self.near.run_s * self.near.width / (run_s * self.width)
 
 
@@ -58,7 +58,7 @@ def untried(
     """Return widths that may be worth a trial: twice the widest known, half the narrowest, between, and listed ones.
 
     `points`: known run times.
-    `unit`: widths are multiples of this.
+    `unit`: widths must be multiples of this.
     """
     known = tuple(sorted(points, key=lambda one: one.width))
     widths = {one.width for one in known}
@@ -75,10 +75,11 @@ def untried(
 
 
 def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt) -> _Floats:
-    """Return equally likely run times at a width: by the law, or by all that is possible without one."""
+    """Return equally likely run times at a width: by the scaling law, or without one, over all that is possible."""
     said = run_time_at(width, known, scaling)
     if said is not None:
-        unknown = math.sqrt(max(said.spread**2 - near.spread**2, 0.0))  # runs stray however many are known
+        # single runs vary even if the law is known exactly
+        unknown = math.sqrt(max(said.spread**2 - near.spread**2, 0.0))
         by_law: _Floats = said.run_s * np.exp(unknown * _NORMAL)
         return by_law
     low, high = _powers(width, known)
@@ -87,9 +88,9 @@ def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt)
 
 
 def _powers(width: int, known: tuple[RunAt, ...]) -> tuple[float, float]:
-    """Return bounds of the power of the width by which a run time falls beyond known widths: 0 no scaling, 1 perfect.
+    """Return bounds of the power of the width with which the run time falls: 0 for no scaling, 1 for perfect scaling.
 
-    At larger widths a program scales no better than before, at smaller ones no worse.
+    A program scales no better at larger widths than before, and no worse at smaller ones.
     """
     if len(known) < 2:
         return 0.0, 1.0
@@ -102,31 +103,31 @@ def _powers(width: int, known: tuple[RunAt, ...]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """A trial, and what it would show."""
+    """A trial of a width, and its expected benefit."""
 
     untried: Untried
     cores: int
     partition: str
-    gain_s: float  # by how much sooner all would end for knowing, on average over what its run time may be
-    share: float  # of the time to the end
-    likely: float  # how probable it is that this width turns out to be the one to ask for
-    needed_s: float  # it is, if it runs no longer than this
+    gain_s: float  # by how much sooner all would end once its run time is known, on average over the possible run times
+    share: float  # the same as a share of the time to the end
+    likely: float  # probability that this width turns out to be the best
+    needed_s: float  # the longest run time with which this width is the best
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it is expected to gain enough."""
+        """Whether the expected gain is large enough."""
         return self.share >= MIN_GAIN
 
     @property
     def core_hours(self) -> tuple[float, float]:
-        """What the trial takes, in 8 cases of 10."""
+        """The core-hours of the trial, in 8 of 10 cases."""
         low_s, _, high_s = self.untried.run_s
         return core_hours(self.cores, low_s), core_hours(self.cores, high_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UntriedOffer:
-    """An untried width as it would be asked for, and its wait in the futures in which the offers are judged."""
+    """An untried width as a request, with its wait in the futures in which the offers are judged."""
 
     untried: Untried
     cores: int
@@ -135,10 +136,10 @@ class UntriedOffer:
 
 
 def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], worth: float = WORTH_OF_SHAPES) -> Trial | None:
-    """Choose the width whose trial is expected to gain the most; None if there is none.
+    """Choose the width whose trial is expected to gain the most; None if there are no candidates.
 
-    The gain is by how much its time to end, with core-hours counted in, would be below that of the best offer, averaged
-    over its possible run times; 0 for those where it is no better.
+    The gain is by how much its time to end, weighted with its core-hours, is below that of the best offer, averaged
+    over its possible run times; run times with which it is no better count as 0.
     """
     return max((_trial(compared, one, worth) for one in candidates), key=lambda one: one.share, default=None)
 
@@ -153,14 +154,14 @@ def _trial(compared: Compared, one: UntriedOffer, worth: float) -> Trial:
 
 
 def _costs(one: UntriedOffer, runs_s: _Floats, worth: float) -> _Floats:
-    """Give what it would cost at each of some run times, as offers are compared."""
+    """Return the costs of a width for given run times, in the way in which offers are compared."""
     hours = core_hours(one.cores, 1.0) * runs_s
     costs: _Floats = one.wait.only([0] * len(runs_s)).costs(runs_s.tolist()) + np.log(times_of(hours, worth))
     return costs
 
 
 def _needed_s(one: UntriedOffer, to_beat: float, worth: float) -> float:
-    """Find the longest run time at which it would be the best, by halving."""
+    """Find the longest run time with which a width would be the best, by bisection."""
     low, high = 0.0, math.log(float(one.untried.runs_s[-1]) * 2.0)
     for _ in range(_ROUNDS):
         middle = (low + high) / 2

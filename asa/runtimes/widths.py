@@ -1,4 +1,4 @@
-"""A stage's run times at each of its widths, from its earlier runs."""
+"""A stage's run times at each of its widths, from earlier runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from asa.workflow import Stage
 
 _P90_OF_NORMAL = 1.2816
 _MAX_SPREAD = 3.0
-_USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
-_HALF_LIFE = 1.0  # which is halved by each of so many runs after the first at a width
+_USUAL_WEIGHT = 3.0  # weight of the usual spread, in runs
+_HALF_LIFE = 1.0  # in further runs at a width, after which that weight is halved
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A stage with its observed run times.
 
-    `stage`: with expected run times.
-    `forecast`: for its own width; None if it was never seen.
-    `at_widths`: for each width at which it ran on this system, if it has several.
+    `stage`: the stage, with expected run times.
+    `forecast`: the forecast for its own width; None if no run is known.
+    `at_widths`: if it has several widths, the forecast for each width at which it ran on this system.
     """
 
     stage: Stage
@@ -34,7 +34,7 @@ class Seen:
 
 
 def as_seen(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Seen:
-    """Set a stage's expected run times from earlier runs, for each width separately, at most to its walltime.
+    """Set a stage's expected run times from earlier runs, for each width separately; the walltime is the upper bound.
 
     Raises `WorkflowError`: the observed run times do not fit its request.
     """
@@ -61,7 +61,7 @@ class _AtWidth:
 def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> dict[int, _AtWidth]:
     """Forecast each width of a stage of several shapes from runs of exactly that width on this system, if any.
 
-    The spread is learned from all widths together, as few runs at one width say little about it.
+    The spread is learned from all widths together, since few runs at one width say little about it.
     """
     system, size = capabilities.system, stage.input_size
     found: dict[int, tuple[RunForecast, Scatter]] = {}
@@ -78,9 +78,9 @@ def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilitie
 
 
 def _distinct_widths(stage: Stage, cores_per_node: int) -> dict[int, int]:
-    """Return the cores of each width of a stage of several shapes, if no other width has the same.
+    """Return the cores of each width of a stage of several shapes, without widths that get the same cores.
 
-    With whole nodes several widths may get the same cores; then it is not known which of them ran.
+    With whole nodes, several widths may get the same cores; then it is not known which of them ran.
     """
     if stage.moldable is None:
         return {}
@@ -109,7 +109,7 @@ def spreads_of(scatters: Sequence[Scatter]) -> list[float]:
 def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple[RunAt | None, Stage]:
     """Set the expected run times of a stage of several shapes from those learned at some widths, and derive its own.
 
-    If its own cannot be derived, `guess` holds.
+    If the run time at its own width cannot be derived, it is taken from `guess`.
     """
     moldable = stage.moldable or Moldable()
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
@@ -131,7 +131,7 @@ def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple
 
 
 def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast], stage: Stage) -> RunForecast:
-    """Say of a stage whose own width never ran what follows from the others."""
+    """Return the forecast of a stage that never ran at its own width, from runs at other widths."""
     factor = own.run_s / max(guess.p50_s, 1.0)
     low_s, half_s, high_s, most_s = (factor * quantile_s for quantile_s in guess.quantiles_s)
     count = sum(one.count for one in learned.values())
@@ -148,9 +148,9 @@ def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
 
 
 def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Stage:
-    """Offer a stage at the widths, too, at which it ran on this system, where these can be asked for."""
+    """Add the widths at which a stage ran on this system, if it can be asked for at them."""
     if (stage.cores is not None and stage.nodes is not None) or stage.exclusive:
-        return stage  # what it was given is not what it asked for
+        return stage  # its allocated cores are not those that it asked for
     moldable = stage.moldable or Moldable()
     unit = stage.cpus_per_task if stage.nodes is None else capabilities.cores_per_node
     ran = {run.cores for run in times if run.system == capabilities.system and run.kind == "exact"}

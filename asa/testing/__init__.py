@@ -1,6 +1,6 @@
-"""Contract suites: what every backend, estimator and strategy must guarantee; for third parties too.
+"""Contract suites: what every backend, estimator and strategy must guarantee, those of third parties as well.
 
-A failed check raises `AssertionError`, which says what was expected. Run them from your own tests:
+A failed check raises `AssertionError`, which says what was expected. Run the suites from your own tests:
 
 >>> from asa.estimators import Asa
 >>> check_learner(lambda seed: Asa(seed=seed), Asa.from_state)

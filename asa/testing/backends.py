@@ -34,14 +34,14 @@ def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: b
         Opens a backend on which a few jobs of one core start at once.
     run_s
         How long the short jobs of the check run; they ask for a hundred times as much. If walltimes are counted in
-        minutes, give at least 10, or the job that should be killed ends before.
+        minutes, give at least 10; else the job that must be killed at its walltime ends before that.
     at_once
-        Run all checks at the same time, each on a backend of its own: for sites with real time.
+        Run all checks at the same time, each on its own backend: for sites in real time.
 
     Raises
     ------
     AssertionError
-        It does not; the message says what was expected.
+        The backend violates the contract; the message says what was expected.
     """
     checks = (
         _runs_a_job,
@@ -229,7 +229,7 @@ def _finds_by_token(backend: Backend, run_s: float) -> None:
 
 
 def _find_until(backend: Backend, token: str, count: int) -> list[JobStatus]:
-    """Look for a token's jobs until all are there: a site may take a moment to list them."""
+    """Look for a token's jobs until all are listed, which may take a site a moment."""
     for _ in range(60):
         if len(found := backend.find([token])[token]) >= count:
             break
@@ -266,7 +266,7 @@ def _runs_steps(backend: Backend, run_s: float) -> None:
 
 
 def _runs_arrays(backend: Backend, run_s: float) -> None:
-    """Where there are job arrays: each element runs once and is reported; the remaining ones are another array."""
+    """Check job arrays, if there are any: each element runs once and is reported; the rest can be another array."""
     if not backend.capabilities.arrays:
         return
     array, token = parse_array("1-5:2%2"), secrets.token_hex(6)

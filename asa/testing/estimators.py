@@ -43,7 +43,7 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
     make
         Makes a fresh estimator.
     from_state
-        Makes one that continues from what another's `state` returned.
+        Makes an estimator that continues from what another's `state` returned.
     draws
         Whether `predict` is random, so that two calls may differ (Algorithm 1).
     separates
@@ -52,7 +52,7 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
     Raises
     ------
     AssertionError
-        It does not; the message says what was expected.
+        The estimator violates the contract; the message says what was expected.
 
     Notes
     -----
@@ -100,14 +100,14 @@ def _sane(forecast: WaitForecast, when: str) -> WaitForecast:
 
 
 def _events(jobs: int, begin_s: float = 1e6) -> list[tuple[float, bool, int]]:
-    """Submissions and starts in order of time; several jobs wait at any time, and start in no order."""
+    """Return submissions and starts in order of time; several jobs always wait, and they start in any order."""
     submits = [(begin_s + 400.0 * (place // 2), False, place) for place in range(jobs)]
     starts = [(time + _WAITS_S[place % len(_WAITS_S)], True, place) for time, _, place in submits]
     return sorted(submits + starts)
 
 
 class _Play:
-    """Plays a part of the same small trace, and can be broken off while jobs wait."""
+    """Plays parts of one small trace, and can be interrupted while jobs wait."""
 
     def __init__(self, estimator: WaitEstimator) -> None:
         self.estimator = estimator
@@ -131,7 +131,7 @@ class _Play:
             for other in range(asking - 1):
                 self.estimator.predict(_job(place + other, time))
             forecasts.append(_sane(self.estimator.predict(job), f"job {place} of a small trace"))
-            # every fifth is submitted without a forecast
+            # every fifth job is submitted without a forecast
             self.tickets[place] = self.estimator.submitted(job, forecasts[-1] if place % 5 else None)
         return forecasts
 
@@ -176,7 +176,7 @@ def _continues_from_its_state(make: _Make, from_state: _FromState) -> None:
 
 
 def _wreck(value: Any) -> None:
-    """Change everything that can be changed within plain data."""
+    """Change everything in plain data that can be changed."""
     children = list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
     for child in children:
         _wreck(child)
@@ -197,7 +197,7 @@ def _shares_nothing_with_its_state(make: _Make, from_state: _FromState) -> None:
 
 
 def _judges_together(make: _Make) -> None:
-    """Check that requests are judged in the same number of futures each, and that nothing changes by it."""
+    """Check that requests are judged in the same number of futures each, and that judging has no side effects."""
     asked, unasked = (make(Surroundings(seed=4)) for _ in range(2))
     for estimator in (asked, unasked):
         for index in range(60):
@@ -265,7 +265,7 @@ def _forgets_who_is_out_of_sight(make: _Make) -> None:
         estimator.withdrawn(estimator.submitted(_job(7, 2e7)))
     estimator.withdrawn(10**9)
     after = estimator.predict(asked).quantiles_s
-    # that somebody submitted may count, a little
+    # the submission itself may count a little
     moved = max(abs(math.log(one / other)) for one, other in zip(before, after, strict=True) if min(one, other) > 0)
     assert moved < 0.01, f"who is withdrawn taught nothing and waits no longer: {before}, then {after}"
     estimator.observe(estimator.submitted(asked), exactly(5.0))

@@ -31,12 +31,12 @@ def check_learner(make: Callable[[int], WaitLearner], from_state: Callable[[Mapp
     make
         Makes a new estimator from a seed.
     from_state
-        Makes one that continues from what another's `state` returned.
+        Makes an estimator that continues from what another's `state` returned.
 
     Raises
     ------
     AssertionError
-        It does not; the message says what was expected.
+        The estimator violates the contract; the message says what was expected.
     """
     _says_something_at_first(make(1))
     _believes_a_distribution(make(2))

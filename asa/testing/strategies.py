@@ -28,13 +28,13 @@ from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 _CORES, _PER_NODE = 64, 8
-_MAX_PLANS = 400  # of one run; asked for more often, nothing comes of it
+_MAX_PLANS = 400  # plans of one run; a strategy that is called more often makes no progress
 
 
 def check_strategy(make: Callable[[], Strategy]) -> None:
     """Check that a strategy fulfils the contract.
 
-    It runs workflows on a model of a site: a chain, a diamond, one with stages that run only if others failed, and one
+    It runs workflows on a model of a site: a chain, a diamond, one with stages that run only after failures, and one
     whose stages have several shapes; with short and long waits; with and without age accrual for dependent jobs, and
     without dependencies; with right, wrong and no forecasts. In each case all submissions must be valid, the same view
     must give the same plan, and every stage must run once.
@@ -42,12 +42,12 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     Parameters
     ----------
     make
-        Makes a fresh one.
+        Makes a fresh strategy.
 
     Raises
     ------
     AssertionError
-        It does not; the message says what was expected.
+        The strategy violates the contract; the message says what was expected.
 
     Notes
     -----
@@ -105,7 +105,7 @@ def _sites() -> Iterator[Capabilities]:
 
 @dataclass(frozen=True, slots=True)
 class _Forecaster:
-    """A forecast of one wait for all jobs; of nothing if None."""
+    """Predicts one wait for all jobs, or knows nothing if it is None."""
 
     wait_s: float | None
 
