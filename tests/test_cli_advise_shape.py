@@ -305,3 +305,17 @@ def test_no_trial_of_more_cores_is_proposed_for_a_program_of_one(place):
         "expected = '9h'\nwalltime = '10h'\n"
     )
     assert told(place, place.root / "one.toml")["stages"][0]["trial"] is None
+
+
+def test_what_an_hour_sooner_is_worth_decides(place):
+    """112 cores end half an hour sooner than 28, for some 30 core-hours more."""
+    for price, cores in (("1 h = 200 core-hours", 112), ("1 h = 20 core-hours", 28), ("0", 112)):
+        found = told(place, place.flow, "--price", price)
+        moments = found["stages"][0]
+        assert moments["shapes"][moments["best"]]["width"] == cores
+        assert found["price_from"] == "--price"
+    text = asa(place.flow, "--shape", *place.bank, "--price", "1 h = 200 core-hours").stdout
+    assert "Core-hours count as --price says: 1 h = 200 core-hours." in text
+    assert told(place, place.flow)["price_s_per_core_hour"] is None
+    assert "no price of time" in asa(place.flow, "--shape", *place.bank, "--price", "much", code=2).stderr
+    assert "needs --shape" in asa(place.flow, "--price", "1 h = 20 core-hours", code=2).stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.estimators.joint import JointForecast
-from asa.runtimes.comparing import Offer, compare
+from asa.runtimes.comparing import DEFAULT_TOLL, Offer, Toll, compare
 from asa.runtimes.trials import MIN_GAIN, UntriedOffer, best_trial, untried
 from asa.shapes import RunAt, Scaling, Shape
 from asa.waits import QueuedJob
@@ -34,17 +34,17 @@ def test_core_hours_count_a_little():
     """As soon, for four times the core-hours, is not better; as they cost nothing, it is."""
     shapes = offers((8, 1000.0), (32, 990.0))
     assert compare(shapes, joint(0.0, 0.0), None).best == 0
-    assert compare(shapes, joint(0.0, 0.0), None, worth=0.0).best == 1
+    assert compare(shapes, joint(0.0, 0.0), None, Toll(power=0.0)).best == 1
 
 
 def test_what_is_asked_for_now_stays_unless_another_is_probably_better():
     shapes = offers((8, 600.0), (32, 600.0))
     often, seldom = [9000.0] * 7 + [1.0] * 3, [9000.0] * 5 + [1.0] * 5
     for waits_s, best in ((often, 0), (seldom, 1)):
-        compared = compare(shapes, joint([3000.0] * 10, waits_s), 1, worth=0.0)
+        compared = compare(shapes, joint([3000.0] * 10, waits_s), 1, Toll(power=0.0))
         assert compared.best == best
     assert compared.sooner(0, 1) == pytest.approx(0.5)
-    assert compare(shapes, joint([3000.0] * 10, seldom), None, worth=0.0).best == compared.least
+    assert compare(shapes, joint([3000.0] * 10, seldom), None, Toll(power=0.0)).best == compared.least
 
 
 def test_how_far_run_times_stray_is_in_the_ends_and_in_the_probability():
@@ -84,12 +84,12 @@ def test_what_a_width_may_take_is_all_between_no_scaling_and_perfect_unless_some
     assert 900 < law[112].run_s[0] < law[112].run_s[1] < law[112].run_s[2] < 2000
 
 
-def trial(known, waits_s, own=None, worth=0.1):
+def trial(known, waits_s, toll=DEFAULT_TOLL, own=None):
     """Advise on a trial where a job of each width waits so long, which is the same in every future."""
     points = [RunAt(*one) for one in known]
-    compared = compare(offers(*known), joint(*(waits_s(width) for width, _ in known)), own, worth)
+    compared = compare(offers(*known), joint(*(waits_s(width) for width, _ in known)), own, toll)
     candidates = [UntriedOffer(one, one.width, "", joint(waits_s(one.width))) for one in untried(points, Scaling())]
-    return compared, best_trial(compared, candidates, worth)
+    return compared, best_trial(compared, candidates, toll)
 
 
 def test_one_width_known_and_nobody_waits_twice_as_wide_is_worth_a_trial():
@@ -144,3 +144,24 @@ def test_a_gain_is_never_negative_and_needs_no_more_than_the_limit_that_is_told(
         for factor in (0.98, 1.02)
     ]  # fmt: skip
     assert at == [2, compared.least]
+
+
+def test_with_a_price_a_core_hour_lengthens_the_time_to_the_end_by_so_many_seconds():
+    """28 cores for 1 h, or 56 for 40 min, and nobody waits: 20 min sooner costs 9.33 core-hours."""
+    known = [(28, 3600.0), (56, 2400.0)]
+    even_s = 1200.0 / (28 * 4 / 3 - 28)
+    for price_s, width in ((0.0, 56), (even_s * 0.99, 56), (even_s * 1.01, 28), (3600.0, 28)):
+        compared = compare(offers(*known), joint(0.0, 0.0), None, Toll(price_s=price_s))
+        assert compared.offers[compared.best].shape.width == width
+
+
+def test_what_a_trial_gains_counts_core_hours_at_the_price():
+    toll = Toll(price_s=30.0)
+    _, found = trial([(28, 3600.0)], lambda _: 0.0, toll)
+    powers = (np.arange(2000) + 0.5) / 2000
+    runs_s = 3600.0 * 2.0**-powers
+    costs = (runs_s * (1 + 30.0 * 56 / 3600), 3600.0 * (1 + 30.0 * 28 / 3600))
+    gains = np.maximum(1 - costs[0] / costs[1], 0.0)
+    assert found.share == pytest.approx(gains.mean(), abs=0.01)
+    assert found.needed_s == pytest.approx(costs[1] / (1 + 30.0 * 56 / 3600), rel=1e-3)
+    assert trial([(28, 3600.0)], lambda _: 0.0, Toll(price_s=3600.0))[1].untried.width == 14

@@ -70,6 +70,15 @@ def advise(
     ] = False,
     backend: BackendOption = None,
     site: SiteOption = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            help='With --shape: what an hour sooner is worth to you, as "1 h = 200 core-hours". [default: the site '
+            "file's; else one percent more core-hours is worth it if the job ends 0.1 percent sooner]",
+            show_default=False,
+            metavar="PRICE",
+        ),
+    ] = None,
     forget: Annotated[
         str | None,
         typer.Option(help="Delete the run times of a workflow, or of one stage.", metavar="WORKFLOW[/STAGE]"),
@@ -97,7 +106,7 @@ def advise(
     runs = RunTimes(folder)
     given = Given(parameters, options, either)
     command = Command(cores, expected, scaling, walltime, now, partition)
-    looks = {"--backend": backend, "--site": site, "--option": options, "--bank-only": bank_only}
+    looks = {"--backend": backend, "--site": site, "--option": options, "--bank-only": bank_only, "--price": price}
     looks["--partition"] = partition
     _check_options(command, workflow, forget, {name: bool(one) for name, one in looks.items()}, shape=shape)
     if forget is not None:
@@ -106,7 +115,7 @@ def advise(
         _forget(runs, forget)
         return
     if shape:
-        where = Where(system, bank, backend, site, bank_only)
+        where = Where(system, bank, backend, site, bank_only, price)
         tell_shapes(workflow, command, where, given, runs, as_json=output is Output.JSON)
     elif workflow is None:
         tell_all(runs, as_json=output is Output.JSON)

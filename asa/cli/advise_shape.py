@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from asa.cli.given import price_given
 from asa.errors import InputError, UnknownNameError, WorkflowError
-from asa.units import MAX_CORES
+from asa.units import MAX_CORES, parse_price
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,8 @@ class Destination:
     why: str  # why no waits are known; empty if some are
     site: Capabilities  # as far as it is known
     is_seen: bool  # whether the batch system itself was asked
+    price_s: float | None  # that a core-hour is worth; None if nobody says so
+    price_of: str  # who does
 
     def partition(self, named: str) -> str:
         """Name the partition that a job is sent to."""
@@ -99,7 +102,10 @@ def find_destination(
         known = None
     name = known.system if known is not None else system or last
     site = known.site if known is not None else None
-    return Destination(name, known, why, site or Capabilities(name, MAX_CORES, 0, age_accrues=False), site is not None)
+    price, price_of = price_given(where.price, *((opened.price, opened.file) if opened is not None else ("", None)))
+    price_s = None if price is None else parse_price(price)
+    facts = site or Capabilities(name, MAX_CORES, 0, age_accrues=False)
+    return Destination(name, known, why, facts, site is not None, price_s, price_of)
 
 
 @dataclass(slots=True)
@@ -252,12 +258,12 @@ def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, 
 
 def _compare(made: Iterable[_Material], destination: Destination) -> None:
     """Judge the shapes of all stages in the same futures, and choose."""
-    from asa.runtimes.comparing import compare
+    from asa.runtimes.comparing import DEFAULT_TOLL, Toll, compare
     from asa.runtimes.trials import best_trial
-    from asa.strategies.planning import WORTH_OF_SHAPES
 
     made = [one for one in made if one.advice.offers]
-    worth = 0.0 if destination.site.charges == "used" else WORTH_OF_SHAPES
+    price_s = 0.0 if destination.site.charges == "used" else destination.price_s
+    toll = DEFAULT_TOLL if price_s is None else Toll(price_s=price_s)
     asked = {one.advice.name: _requests(one, destination) for one in made}
     jobs = list(dict.fromkeys(job for requests in asked.values() for job in requests))
     if not jobs or destination.known is None:
@@ -267,9 +273,9 @@ def _compare(made: Iterable[_Material], destination: Destination) -> None:
     for one in made:
         columns = [numbers[job] for job in asked[one.advice.name]]
         count = len(one.advice.offers)
-        compared = compare(one.advice.offers, joint.only(columns[:count]), one.advice.own, worth)
+        compared = compare(one.advice.offers, joint.only(columns[:count]), one.advice.own, toll)
         one.advice.compared = compared
-        one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), worth)
+        one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), toll)
 
 
 def _requests(one: _Material, destination: Destination) -> list[QueuedJob]:
@@ -301,6 +307,7 @@ class Where:
     backend: str | None
     site: str | None
     bank_only: bool
+    price: str | None = None
 
 
 def tell_shapes(
@@ -336,6 +343,8 @@ def tell_shapes(
             "workflow": None if is_command else flow.name,
             "system": destination.system,
             "waits": destination.why or "known",
+            "price_s_per_core_hour": destination.price_s,
+            "price_from": destination.price_of or "default",
         }
         print_document({**head, "stages": [as_dict(one) for one in advice]})
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from asa.units import core_hours, format_core_hours, format_duration
+from asa.units import core_hours, format_core_hours, format_duration, format_price
 
 if TYPE_CHECKING:
     from asa.cli.advise_shape import Destination, StageAdvice
@@ -267,4 +267,6 @@ def _ground(destination: Destination) -> Iterator[str]:
         yield f"{_begun(known.live)}."
     else:
         yield f"Waits as of the last submission in the bank, from {known.bank.learned:,} of them."
+    if destination.price_s is not None:
+        yield f"Core-hours count as {destination.price_of} says: {format_price(destination.price_s)}."
     yield "Times are medians, from the submission on, each with the range of 8 in 10 cases."

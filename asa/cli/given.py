@@ -12,6 +12,7 @@ import typer
 
 from asa.cli.completing import complete_options, complete_params
 from asa.errors import InputError, near
+from asa.units import parse_price
 
 ParamsOption = Annotated[
     list[str] | None,
@@ -38,6 +39,21 @@ FormerSetOption = Annotated[list[str] | None, typer.Option("--set", hidden=True)
 
 _NO_FILE = {".py", ".json", ".smk", ".sh", ".sbatch", ".slurm", ".job"}
 """Suffixes of files that somebody may take for a workflow file."""
+
+
+def price_given(given: str | None, of_site: str, file: Path | None) -> tuple[str | None, str]:
+    """Return the price of time that applies, and where it is from: the user's, or else the site file's, or None.
+
+    `given`: the argument of `--price`.
+    `of_site`: the price in the site file; may be empty.
+    """
+    if given is not None:
+        try:
+            parse_price(given)
+        except InputError as error:
+            raise InputError(error.message, where="--price", hint=error.hint) from None
+        return given.strip(), "--price"
+    return (of_site, f"site file {file}") if of_site else (None, "")
 
 
 def is_file(given: str) -> bool:

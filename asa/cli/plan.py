@@ -28,14 +28,14 @@ from asa.cli.asked import (
 )
 from asa.cli.completing import complete_workflows
 from asa.cli.doctor import BackendOption, SiteOption
-from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, price_given
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
 from asa.core import plugins, temporary
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import format_core_hours, format_duration, format_price, parse_duration, parse_price
+from asa.units import format_core_hours, format_duration, format_price, parse_duration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,7 +146,8 @@ def plan(
     asked = read_asked(workflow, backend, site, given, cores, forecasting, width=width, only_look=True)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
-    price, price_of = _price(price, asked, is_bound=at_most is not None or deadline is not None)
+    is_bound = at_most is not None or deadline is not None  # then the site file's price has no say
+    price, price_of = price_given(price, "" if is_bound else asked.opened.price, asked.opened.file)
     shown = replace(_looked(asked, {"price": price, "at-most": at_most, "deadline": deadline}), price_of=price_of)
     weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
     if output is Output.JSON:
@@ -158,22 +159,6 @@ def plan(
         _print(shown, weighed, shlex.join(["asa", "run", *run]), is_model=not asked.source)
     if picture is not None:
         _draw(shown, picture)
-
-
-def _price(given: str | None, asked: AskedRun, *, is_bound: bool) -> tuple[str | None, str]:
-    """Return the price to plan by, the user's or else the site file's, and its source.
-
-    `is_bound`: whether a budget or a deadline decides, so that the site file's has no say.
-    """
-    if given is not None:
-        try:
-            parse_price(given)
-        except InputError as error:
-            raise InputError(error.message, where="--price", hint=error.hint) from None
-        return given.strip(), "--price"
-    if asked.opened.price and not is_bound:
-        return asked.opened.price, f"site file {asked.opened.file}"
-    return None, ""
 
 
 def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:

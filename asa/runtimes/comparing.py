@@ -33,17 +33,47 @@ class Offer:
         return core_hours(self.cores, self.shape.run_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Toll:
+    """By how much core-hours lengthen the time to an end, in a comparison.
+
+    Without a price, they do so by a factor: a percent of core-hours counts as `power` percent of time. `asa-plan`
+    chooses the shape of a stage in a job of its own by the same rules.
+    """
+
+    power: float = WORTH_OF_SHAPES
+    price_s: float | None = None  # seconds for each core-hour
+
+    def on(self, ends: JointForecast, hours: Sequence[float]) -> JointForecast:
+        """Lengthen the times to the ends of requests that take `hours` core-hours each."""
+        factors, added_s = self._terms(np.asarray(hours, dtype=np.float64))
+        usual_s = None if ends.usual_s is None else ends.usual_s * factors + added_s
+        return replace(ends, waits_s=ends.waits_s * factors + added_s, usual_s=usual_s)
+
+    def costs(self, wait: JointForecast, cores: int, runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give what one request would cost at each of some run times, as a logarithm."""
+        factors, added_s = self._terms(core_hours(cores, 1.0) * runs_s)
+        ends = wait.only([0] * len(runs_s)).costs((runs_s + added_s).tolist())
+        costs: NDArray[np.float64] = ends + np.log(factors)
+        return costs
+
+    def _terms(self, hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if self.price_s is not None:
+            return np.ones_like(hours), self.price_s * hours
+        return np.maximum(hours, _NO_HOURS) ** self.power, np.zeros_like(hours)
+
+
+DEFAULT_TOLL = Toll()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """Shapes compared: the best has the lowest cost of time and core-hours; 1 % of core-hours counts as 0.1 % of time.
-
-    `asa-plan` chooses the shape of a stage alone in its job by the same rule.
-    """
+    """Shapes compared: the best has the least time to its end with the toll on core-hours."""
 
     offers: tuple[Offer, ...]
     waits: JointForecast  # waits of the offers
     ends: JointForecast  # time until each offer ends
-    paid: JointForecast  # these times, multiplied by a factor that grows with the core-hours
+    paid: JointForecast  # these times with the toll on core-hours
     own: int | None  # index of the present request
     best: int
 
@@ -75,25 +105,16 @@ class Compared:
         return next((place for place in order if place != self.best), None)
 
 
-def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, worth: float = WORTH_OF_SHAPES) -> Compared:
+def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, toll: Toll = DEFAULT_TOLL) -> Compared:
     """Choose among shapes; the present one stays unless another is probably better.
 
     `waits`: waits of the offers, in the same sampled futures.
     `own`: the index of the present request; None if there is none.
-    `worth`: how many percent of time one percent of core-hours is worth.
     """
     run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]
     ends = waits.until_ends(run_s, spreads)
-    times = times_of([one.core_hours for one in offers], worth)
-    usual_s = None if ends.usual_s is None else ends.usual_s * times
-    paid = replace(ends, waits_s=ends.waits_s * times, usual_s=usual_s)
+    paid = toll.on(ends, [one.core_hours for one in offers])
     return Compared(tuple(offers), waits, ends, paid, own, paid.best(own=own, sure=SURE))
-
-
-def times_of(hours: Sequence[float] | NDArray[np.float64], worth: float) -> NDArray[np.float64]:
-    """Return the factors of the times to their ends by which core-hours count."""
-    times: NDArray[np.float64] = np.maximum(np.asarray(hours, dtype=np.float64), _NO_HOURS) ** worth
-    return times
 
 
 def _spread(joint: JointForecast, place: int) -> tuple[float, float, float]:

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.estimators.joint import JointForecast
-from asa.runtimes.comparing import Compared, times_of
+from asa.runtimes.comparing import DEFAULT_TOLL, Compared, Toll
 from asa.shapes import RunAt, Scaling, run_time_at
-from asa.strategies.planning import WORTH_OF_SHAPES
 from asa.units import core_hours
 
 MIN_GAIN = 0.05
@@ -135,36 +134,29 @@ class UntriedOffer:
     wait: JointForecast  # of this request alone
 
 
-def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], worth: float = WORTH_OF_SHAPES) -> Trial | None:
-    """Choose the width whose trial is expected to gain the most; None if there are no candidates.
+def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], toll: Toll = DEFAULT_TOLL) -> Trial | None:
+    """Choose the width whose trial is expected to gain the most; None if there is none.
 
     The gain is by how much its time to end, weighted with its core-hours, is below that of the best offer, averaged
     over its possible run times; run times with which it is no better count as 0.
     """
-    return max((_trial(compared, one, worth) for one in candidates), key=lambda one: one.share, default=None)
+    return max((_trial(compared, one, toll) for one in candidates), key=lambda one: one.share, default=None)
 
 
-def _trial(compared: Compared, one: UntriedOffer, worth: float) -> Trial:
+def _trial(compared: Compared, one: UntriedOffer, toll: Toll) -> Trial:
     to_beat = float(compared.paid.costs()[compared.least])
-    gains = np.maximum(-np.expm1(_costs(one, one.untried.runs_s, worth) - to_beat), 0.0)
+    gains = np.maximum(-np.expm1(toll.costs(one.wait, one.cores, one.untried.runs_s) - to_beat), 0.0)
     typical_s = math.exp(float(compared.ends.costs()[compared.least]))
     share, likely = float(gains.mean()), float((gains > 0).mean())
-    needed_s = _needed_s(one, to_beat, worth)
+    needed_s = _needed_s(one, to_beat, toll)
     return Trial(one.untried, one.cores, one.partition, typical_s * share, share, likely, needed_s)
 
 
-def _costs(one: UntriedOffer, runs_s: _Floats, worth: float) -> _Floats:
-    """Return the costs of a width for given run times, in the way in which offers are compared."""
-    hours = core_hours(one.cores, 1.0) * runs_s
-    costs: _Floats = one.wait.only([0] * len(runs_s)).costs(runs_s.tolist()) + np.log(times_of(hours, worth))
-    return costs
-
-
-def _needed_s(one: UntriedOffer, to_beat: float, worth: float) -> float:
-    """Find the longest run time with which a width would be the best, by bisection."""
+def _needed_s(one: UntriedOffer, to_beat: float, toll: Toll) -> float:
+    """Find the longest run time at which it would be the best, by halving."""
     low, high = 0.0, math.log(float(one.untried.runs_s[-1]) * 2.0)
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        is_better = float(_costs(one, np.array([math.exp(middle)]), worth)[0]) < to_beat
+        is_better = float(toll.costs(one.wait, one.cores, np.array([math.exp(middle)]))[0]) < to_beat
         low, high = (middle, high) if is_better else (low, middle)
     return math.exp(low)
