@@ -1,7 +1,7 @@
 """Submit the stages of a workflow ahead of time, by learning how long the batch queue makes each job wait.
 
-Importing this package loads nothing; what is named is loaded when it is first named. The estimator needs numpy and
-nothing heavier, so that it can be used alone.
+Importing this package loads nothing; a name is loaded at its first use. The estimator needs numpy and nothing heavier,
+so that it can be used alone.
 """
 
 from __future__ import annotations

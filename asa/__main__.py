@@ -1,4 +1,4 @@
-"""``python -m asa``: the command line, for callers that have the path of a Python and not of a script."""
+"""``python -m asa``: the command line, for callers that know the path of a Python but not of a script."""
 
 from asa.cli import main
 

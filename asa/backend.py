@@ -1,7 +1,7 @@
-"""The port to a batch system: what every backend must offer, and the values that cross it.
+"""The interface to a batch system: what every backend must offer, and the values that it takes and returns.
 
-A backend owns the clock. All times are seconds on it (at a real site: since 1970, by the scheduler's clock), so a wait
-is always the difference of two readings of one clock.
+A backend owns the clock. All times are seconds on its clock (at a real site: since 1970, by the scheduler's clock), so
+a wait is always the difference of two readings of one clock.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class Dependency:
     job_id
         The job waited for; the backend must know it.
     type
-        Which of its events is waited for.
+        The event of that job that is waited for.
     delay_s
-        Seconds after its start, for `DependencyType.AFTER` only.
+        Seconds after that job's start; only for `DependencyType.AFTER`.
     or_end
         With `delay_s`: the job may also start as soon as the other has ended, in whatever way. A backend whose batch
         system has no such dependency may let it wait for the whole delay.
@@ -109,45 +109,44 @@ REFUSAL = "~no"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands of a job. They run in waves: a wave begins if all of the previous one completed.
+    """One of several commands of a job. They run in waves: a wave begins once all steps of the one before completed.
 
-    Steps of one wave run at the same time; one that fails does not end the others.
+    Steps of one wave run at the same time; a step that fails does not end the others.
     """
 
     name: str
     command: str  # what to run; ignored by simulators
-    # cores that the job keeps from this step on; it gives the others back, if the site can take them. 0 for all that it
-    # has. If they are more than it had, the step begins when they have joined (`Growing`), but does not wait for them
-    # at a site where jobs cannot grow.
+    # cores that the job keeps from this step on; it gives the others back, if the site takes cores back. 0: it keeps
+    # all. If these are more than the job had, the step begins when the additional cores have joined (`Growing`); at a
+    # site where jobs cannot grow, it does not wait for them.
     cores: int = 0
-    # when it really begins and ends, in seconds from the payload's beginning. Known to simulators only, like
-    # `JobSpec.run_s`.
+    # its real begin and end, in seconds from the payload's beginning; only for simulators, like `JobSpec.run_s`
     slot_s: tuple[float, float] | None = None
-    # the step's size in a job of its own: tasks, cores of each, nodes. It replaces the job's size in the variables by
-    # which the batch system reports that to a job. 0 tasks for as many as the job has, 0 nodes for as few as possible.
+    # the step's size in a job of its own: tasks, cores of each, nodes. The variables by which the batch system tells a
+    # job its size have these values during the step. 0 tasks: as many as the job has; 0 nodes: as few as possible.
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
-    # token whose completion marker is written when the step has completed; empty for none. A step whose marker is there
-    # already is not run again.
+    # token of the completion marker that is written when the step has completed; empty for none. If the marker exists
+    # already, the step does not run again.
     post: str = ""
-    # tokens whose completion markers others write: the step begins when all are there. See `JobSpec.awaits`, `REFUSAL`.
+    # tokens of completion markers that others write: the step begins once all exist. See `JobSpec.awaits`, `REFUSAL`.
     awaits: tuple[str, ...] = ()
-    # whether it is of the same wave as the step before it
+    # whether it is in the same wave as the step before it
     beside: bool = False
     # see `JobSpec.out_of_memory`
     out_of_memory: Literal["fail", "ignore"] = "fail"
-    # the race for it, see `JobSpec.race`
+    # the race of this step; see `JobSpec.race`
     race: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began and completed, and how many cores its job had kept by then; 0 for all that it got.
+    """When a step began and completed, and how many cores its job had kept by then; 0 cores: all that it got.
 
-    A step that failed while others of its wave went on also has its exit code and how it ended.
+    A step that failed while others of its wave continued also has its exit code and outcome.
 
-    A job of a single payload reports one, without a name, if the payload completed before the job was requeued.
+    A job of a single payload reports one step, without a name, if the payload completed before the job was requeued.
     """
 
     name: str
@@ -165,9 +164,9 @@ class JobSpec(JobKeys):
     Parameters
     ----------
     name
-        Shown in the queue.
+        The name shown in the queue.
     token
-        Identifies this job among all others, for ever: letters, digits and ``-``. It is part of the job, so that
+        Identifies this job among all jobs ever: letters, digits and ``-``. It is part of the job, so that
         `Backend.find` can show whether a submission whose answer was lost was accepted. Of several jobs with one token,
         at most one runs its payload. Empty for a job that need not be found.
     cores
@@ -179,74 +178,74 @@ class JobSpec(JobKeys):
     steps
         Several commands to run in place of `command`; their names differ.
     nodes, memory_bytes, gpus, partition, account, reservation, nice
-        Further demands; 0 and empty mean no demand.
+        Further resources and terms; 0 or empty for none.
     burst_buffer_bytes
         Fast storage that all nodes of the job share while it runs; ignored where there is none.
     exclusive
-        No other job may be on its nodes; `cores` are all of theirs.
+        Whether no other job may use its nodes; then `cores` are all of theirs.
     cpus_per_task
-        Cores of one task, together on one node; `cores` is a multiple.
+        Cores of one task, all on one node; `cores` is a multiple.
     tasks
-        How many tasks of `cpus_per_task` its payload sees, if fewer than fit on its cores; 0 for as many as fit.
+        How many tasks of `cpus_per_task` its payload sees, if fewer than fit on its cores; 0: as many as fit.
     options
         Further options of the batch system, as in ``--constraint=haswell``; ignored where it has none.
     avoid
-        Names of nodes to exclude, since they failed before; ignored where nodes have no names.
+        Names of nodes to avoid, since they failed before; ignored where nodes have no names.
     local
-        To be run where the client is, without a batch system. Only backends that can do so get such jobs.
+        Whether to run it where the client is, without a batch system. Only backends that can do so get such jobs.
     dependencies
-        All of them must be met before the job may start.
+        Dependencies, all of which must be met before the job may start.
     begin_s
         The job may not start before this time.
     held
-        It is submitted on hold; `Backend.release` releases it.
+        Whether it is submitted on hold; `Backend.release` releases it.
     awaits
-        Tokens whose completion markers other jobs write. The allocation may begin earlier, but idles until all the
-        markers are there; then the payload begins.
+        Tokens of completion markers that other jobs write. The allocation may begin earlier, but idles until all of
+        these markers exist; then the payload begins.
     max_await_s
-        Upper bound for that wait, in seconds, and for that of its steps together: then the job ends by itself.
-        Simulators, whose client is always there, ignore it. None for its walltime.
+        Upper bound of that wait in seconds, and of the waits of its steps together; after it, the job ends by itself.
+        None: its walltime. Simulators, whose client is always there, ignore it.
     posts
-        Tokens whose completion markers this job writes when it completes. If all are there already, it runs nothing.
+        Tokens of completion markers that this job writes when it completes. If all of them exist already, it runs
+        nothing.
     supersedes
-        Tokens of earlier jobs, now ended, with the same payload. If the batch system starts one of them again, it runs
+        Tokens of earlier, ended jobs with the same payload. If the batch system starts one of them again, it runs
         nothing.
     bag
-        Name of the bag from which this payload and those of other jobs take their tasks; empty for a job by itself. If
-        no task is left and others still run some, it ends as `asa.outcome.JobOutcome.PART_DONE`: the job has completed,
-        and writes no completion marker.
+        Name of the bag from which the payloads of this job and of others take tasks; empty for a job by itself. If no
+        task is left while other jobs still run some, it ends as `asa.outcome.JobOutcome.PART_DONE`: the job has
+        completed, but writes no completion marker.
     sharing
-        How many jobs take from the bag. `run_s` holds if they all run at the same time.
+        How many jobs take from the bag. `run_s` holds if all of them run at the same time.
     leg
-        Number of the leg, from 1 on; the legs of one computation have the same `bag`. `run_s` is what all of them take
-        together. 0 for a computation in one job.
+        Number of the leg, from 1 on; the legs of one computation have the same `bag`. `run_s` is the run time of all
+        legs together. 0 for a computation in one job.
     saves_s
-        How long a leg really takes to save its state after the signal that it gets when the next leg has started. Known
-        to simulators only; None for one that gets no signal: the next leg then waits for its end.
+        How long a leg really takes to save its state after the signal that it gets when the next leg has started; only
+        for simulators. None for a leg that gets no signal: the next leg then waits for its end.
     run_s
         How long the payload really runs. Simulators need it; strategies never see it, and real sites ignore it.
     exit_code
-        How the payload really ends; likewise.
+        The payload's real exit code; also only for simulators.
     secrets
         Names of the client's variables that its payload gets in addition to those that every job gets; see
         `asa.core.variables.asked`.
     request
-        Its size in options of the batch system, as in ``--ntasks-per-node=4``, which are passed on unchanged: `cores`,
-        `memory_bytes` and `gpus` only say what they amount to. None where these are asked for.
+        Its size in options of the batch system, as in ``--ntasks-per-node=4``, which are passed on unchanged; `cores`,
+        `memory_bytes` and `gpus` then only say what these amount to. None if the job asks for cores, memory and GPUs.
     array
-        It is a job array: one submission. Each element is a job with this request, and runs the payload with its number
-        in ``SLURM_ARRAY_TASK_ID``. The completion markers in `posts` are written once all of `Array.all` have
-        completed, in this job or in others with the same `posts`. None for one job.
+        The elements of a job array, submitted at once; None for one job. Each element is a job with this request, and
+        runs the payload with its number in ``SLURM_ARRAY_TASK_ID``. The completion markers in `posts` are written once
+        all of `Array.all` have completed, in this job or in others with the same `posts`.
     out_of_memory
-        ``fail``: it has failed if one of its processes was killed for lack of memory, even if its payload exits with 0.
-        ``ignore``: it has not; a job of steps has this if all of them do.
+        ``fail``: the job has failed if one of its processes was killed for lack of memory, even if its payload exits
+        with 0. ``ignore``: only the exit code counts; a job of steps ignores such kills if all of them do.
     race
-        Name that it has in common with others which are to run the same, or the beginning of it, in another request:
-        letters, digits and ``-``. The first of them whose payload may begin runs it; any other ends at once as
-        `asa.outcome.JobOutcome.OUTRUN`. Empty for a job that is alone. For sites with `Capabilities.races` only. Of a
-        job with steps, each has the name of a race of its own (`Step.race`), and this is the first one's: when its
-        payload may begin, the job passes over the steps that have completed by then, and takes part in the races for
-        all others.
+        Name of the race: jobs with the same one are to run the same stages, or the first of them, with other requests;
+        letters, digits and ``-``. The first job whose payload may begin runs them; the others end at once as
+        `asa.outcome.JobOutcome.OUTRUN`. Empty for no race. Only for sites with `Capabilities.races`. In a job with
+        steps, each step has a race of its own (`Step.race`), and this is the first step's. When the payload of such a
+        job may begin, the job skips the steps that others have completed, and takes part in the races for the rest.
     """
 
     name: str
@@ -283,17 +282,17 @@ class JobSpec(JobKeys):
 
     @property
     def shares(self) -> bool:
-        """Whether other jobs do the same work, together with it or in turn."""
+        """Whether other jobs do the same work, together with this one or in turn."""
         return bool(self.bag)
 
     @property
     def begins_late(self) -> bool:
-        """Whether its payload may begin later than its allocation, or never, as its own mark says."""
+        """Whether its payload may begin later than its allocation, or never, as its own mark shows."""
         return bool(self.awaits or self.race)
 
     @property
     def shares_tasks(self) -> bool:
-        """Whether it takes tasks, of which other jobs take some, too."""
+        """Whether it takes tasks from a bag, as other jobs do."""
         return self.shares and self.array is None and not self.leg
 
     @property
@@ -319,24 +318,24 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """The job has ended and will not change again."""
+        """Whether the job has ended, so that its state will not change any more."""
         return self not in (JobState.PENDING, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class ElementEnd:
-    """How elements of a job array that did not complete have ended.
+    """How some elements of a job array ended without completing.
 
     Parameters
     ----------
     elements
-        Which.
+        The elements.
     state
-        As of a job.
+        As for a job.
     exit_code, reason, outcome
-        Likewise.
+        As for a job.
     nodes, bad_nodes
-        Likewise.
+        As for a job.
     """
 
     elements: Elements
@@ -350,22 +349,22 @@ class ElementEnd:
 
 @dataclass(frozen=True, slots=True)
 class ElementsStatus:
-    """The state of a job array's elements; those that are not named are pending.
+    """The state of a job array's elements; those not mentioned are pending.
 
     Parameters
     ----------
     running, completed
-        Which.
+        Elements that run, and elements that completed.
     ended
-        Those that ended otherwise, grouped by how.
+        Elements that ended without completing, grouped by the way.
     ran_s
-        Sum of the seconds for which elements that have ended held their cores.
+        Sum of the seconds for which ended elements were allocated cores.
     nodes
         Names of nodes on which elements completed, sixteen at most.
     held
-        Those that wait until somebody releases them.
+        Elements that wait until somebody releases them.
     held_reason
-        Why, in the batch system's words; of several, the first's.
+        Why they are on hold, in the batch system's words; if reasons differ, the first element's.
     """
 
     running: Elements = NONE
@@ -378,7 +377,7 @@ class ElementsStatus:
 
     @property
     def failed(self) -> Elements:
-        """Those that ended without completing."""
+        """Elements that ended without completing."""
         found = NONE
         for one in self.ended:
             found |= one.elements
@@ -387,51 +386,52 @@ class ElementsStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What the batch system says of a job, with its own clock's times.
+    """What the batch system reports about a job; times are on its own clock.
 
     Parameters
     ----------
     job_id
-        As `Backend.submit` returned it.
+        The id that `Backend.submit` returned.
     state
         Its state.
     submit_s
         When it was submitted.
     eligible_s
         Since when only resources and priority keep the job from starting: dependencies met, not held, begin time
-        reached. None before.
+        reached. None before that.
     start_s
         When its allocation began.
     payload_start_s
-        When the payload began inside it; later than `start_s` for a job that waited for completion markers.
+        When the payload began; later than `start_s` for a job that waited for completion markers.
     end_s
         When it ended or was cancelled.
     exit_code
-        Of the payload, once it ended.
+        Exit code of the payload, once it ended.
     reason
         Why it is pending or how it failed, in the batch system's words. `DependencyNeverSatisfied` marks a job that
         cannot start any more.
     expected_start_s
         When the batch system expects a pending job to start, if it says so.
     restarts
-        How often the batch system requeued it after it had started. The times are those of the latest start, so its
-        queue wait is no longer known.
+        How often the batch system requeued it after it had started. All times belong to the latest start, so its queue
+        wait is no longer known.
     held
-        It was seen on hold, so the time until its start is no queue wait.
+        Whether it was seen on hold, so that the time until its start is no queue wait.
     steps
-        The job's steps that have begun, if reported.
+        Its steps that have begun, if reported.
     bad_nodes
         Names of the nodes whose failure ended the job, if reported.
     elements
-        Of a job array, which starts with its first element, ends with its last, and completed if all did; its exit
-        code, outcome and reason are those of one that did not. None of one job.
+        State of the elements of a job array; None for one job. The array starts with its first element, ends with its
+        last, and has completed if all did. Its exit code, outcome and reason are those of an element that did not
+        complete.
     outcome
-        How its payload ended, if the backend can distinguish that from exit codes of programs; else see `asa.outcome`.
+        How its payload ended, if the backend can tell that from exit codes of programs; else see `asa.outcome`.
     nodes
         Names of the nodes that it runs or ran on, if reported: first the one of its script; sixteen at most.
     in_doubt
-        One of its processes was killed for lack of memory, and it is not known in which task: tasks that exited with 0
-        may have failed.
+        Whether one of its processes was killed for lack of memory, but it is not known in which task: tasks that exited
+        with 0 may have failed.
     """
 
     job_id: str
@@ -455,7 +455,7 @@ class JobStatus:
 
     @property
     def good_nodes(self) -> tuple[str, ...]:
-        """Names of nodes on which it, or elements of it, completed."""
+        """Names of nodes on which it, or some of its elements, completed."""
         own = self.nodes if self.state is JobState.COMPLETED else ()
         return (*own, *(self.elements.nodes if self.elements is not None else ()))
 
@@ -466,24 +466,24 @@ End = JobStatus | ElementEnd
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """What a job in one partition may ask for, as far as it is known.
+    """What a job in one partition may ask for, as far as known.
 
     Parameters
     ----------
     max_walltime_s, max_nodes, max_cores
-        Upper bounds for one job; None if there is no limit or none is known.
+        Upper bounds for one job; None for no limit, or if not known.
     cores_per_node
-        Of its widest node; 0 if not known.
+        Cores of its widest node; 0 if not known.
     memory_per_node_bytes
-        Likewise.
+        Memory of its node with the most; 0 if not known.
     gpus_per_node
-        The most that one of its nodes has; None if not known.
+        GPUs of its node with the most; None if not known.
     is_up
         Whether jobs may be sent there now.
     accounts, barred_accounts
-        The only accounts whose jobs it takes, empty for all; and those whose jobs it refuses, empty for none.
+        The only accounts whose jobs it takes (empty: all), and those whose jobs it refuses.
     whole_nodes
-        Whether no two jobs share a node of it.
+        Whether jobs never share one of its nodes.
     """
 
     max_walltime_s: float | None = None
@@ -507,54 +507,55 @@ _NO_LIMITS = PartitionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a site can do, and by which rules, as data by which a strategy can be chosen.
+    """What a site can do, and by which rules, as data for strategies.
 
     Parameters
     ----------
     system
-        The site's name, part of every `JobGeometry`.
+        The site's name, which is part of every `JobGeometry`.
     max_cores
-        Cores that the largest possible job may ask for.
+        Cores of the largest possible job.
     cores_per_node
-        For stages that ask for nodes.
+        Cores of a node, for stages that ask for nodes.
     age_accrues
         Whether a job gains priority by waiting while a dependency keeps it from starting. In Slurm: no by default, yes
         with ``PriorityFlags=ACCRUE_ALWAYS``.
     dependency_types
-        Kinds of dependency that it knows.
+        Types of dependency that it has.
     begin_time
         Whether a job can have an earliest begin time.
     partition
         The default partition; empty if not known.
     partitions
-        Limits of each partition that is known.
+        Limits of each known partition.
     accounts
-        Those that may be charged for a job which names none; empty if not known.
+        Accounts that may be charged for a job which names none; empty if not known.
     shrink_by
-        A running job can give back multiples of so many cores (of a node's, where only whole nodes are taken back); 0
-        if it cannot.
+        A running job can give back multiples of this many cores (of a node's, where only whole nodes are taken back); 0
+        if it cannot give cores back.
     shrinks_from_outside
-        Whether others can shrink it (`Shrinking.shrink`), and not only its own script.
+        Whether the client can shrink a job (`Shrinking.shrink`), and not only the job's own script.
     grow_by
-        A running job can get multiples of so many cores more, by a second job whose cores join its own (`Growing`); 0
-        if it cannot.
+        A running job can get multiples of this many additional cores, by a second job whose cores join it (`Growing`);
+        0 if it cannot.
     max_queued
-        Jobs that a user may have in the queue at a time; None if there is no limit or none is known.
+        Upper bound of a user's jobs in the queue; None for no limit, or if not known.
     charges
-        What a user pays for: all that is ``allocated``, or only what is ``used``, where idle cores cost nothing.
+        What a user pays for: all that is ``allocated``, or only what is ``used``, in which case idle cores cost
+        nothing.
     plans
-        Whether every job gets a planned start when it is submitted, and one can be asked for in advance (`Planning`).
+        Whether every job gets a planned start at its submission, and one can be asked for in advance (`Planning`).
     burst_buffer_bytes
-        Size of its burst buffer; None where what jobs ask of one is ignored.
+        Size of its burst buffer; None if requests for one are ignored.
     accepts_late
-        A submission whose answer was lost may be accepted later. If not, a job that `Backend.find` does not show was
-        not accepted.
+        Whether a submission whose answer was lost may be accepted later. If not, a job that `Backend.find` does not
+        show was not accepted.
     arrays
         Whether it has job arrays (`JobSpec.array`).
     max_array_size
-        Elements that one may have; None if there is no limit or none is known.
+        Upper bound of an array's elements; None for no limit, or if not known.
     whole_nodes
-        Whether no two jobs share a node, in any partition: a job of one core gets, and pays for, a whole node.
+        Whether jobs never share a node, in any partition: a job of one core gets, and pays for, a whole node.
     races
         Whether several jobs may race for the same work (`JobSpec.race`).
     """
@@ -582,19 +583,19 @@ class Capabilities:
     races: bool = False
 
     def limits(self, partition: str) -> PartitionLimits:
-        """Give what is known of a partition's limits, of the usual one's if it has no name."""
+        """Return the known limits of a partition; of the default one if the name is empty."""
         return self.partitions.get(partition or self.partition, _NO_LIMITS)
 
     def gives_whole_nodes(self, limits: PartitionLimits) -> bool:
-        """Whether no two jobs share a node of a partition."""
+        """Whether jobs never share a node of a partition."""
         return self.whole_nodes or limits.whole_nodes
 
     def resizes_within(self, cores: int) -> bool:
-        """Whether a running job can give back, or get, fewer cores than so many."""
+        """Whether a running job can give back, or get, less than this many cores."""
         return any(0 < by < cores for by in (self.shrink_by, self.grow_by))
 
     def paid_cores(self, cores: int, partition: str = "") -> int:
-        """Count the cores that a job of so many cores holds: all of its nodes', where these are given whole.
+        """Return the cores that such a job is charged for: all of its nodes', if nodes are allocated whole.
 
         Examples
         --------
@@ -606,7 +607,7 @@ class Capabilities:
         return -(-cores // per_node) * per_node if per_node and self.gives_whole_nodes(limits) else cores
 
     def impossible(self, spec: JobSpec) -> str | None:
-        """Say why a job could never run here, in words, by the known limits; None if they allow it.
+        """Say in words why a job could never run here, by the known limits; None if they allow it.
 
         Examples
         --------
@@ -616,10 +617,11 @@ class Capabilities:
         """
         if spec.local:
             return None
-        names = (spec.partition or self.partition).split(",")  # of several the batch system takes one
+        names = (spec.partition or self.partition).split(",")  # given several, the batch system chooses one
         down = (one for name in names if (one := self.partitions.get(name)) is not None and not one.is_up)
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
-        max_cores = max((self.max_cores, *(one.max_cores or 0 for one in down)))  # what is down comes up again
+        # partitions that are down will come up again
+        max_cores = max((self.max_cores, *(one.max_cores or 0 for one in down)))
         if cores > max_cores:
             return f"asks for {cores} cores, and the largest possible job has {max_cores}"
         buffer, max_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
@@ -633,7 +635,7 @@ class Capabilities:
         return beyond[0] if all(beyond) else None
 
     def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:
-        """Say so if a partition takes no jobs of an account that a job may count for."""
+        """Say so if a partition takes no jobs of an account that the job may be charged to."""
         accounts = [spec.account] if spec.account else self.accounts
         if not accounts or any(map(limits.takes, accounts)):
             return None
@@ -641,7 +643,7 @@ class Capabilities:
         return f"asks for partition {name!r}, which takes no jobs of account {' or '.join(accounts)}{others}"
 
     def _beyond(self, spec: JobSpec, name: str, limits: PartitionLimits, cores: int) -> str | None:
-        """Say which limit of its partition a job is beyond."""
+        """Say which limit of its partition a job exceeds."""
         where = f"in partition {name!r}, which gives at most"
         if limits.max_walltime_s is not None and spec.walltime_s > limits.max_walltime_s:
             return f"asks for {format_duration(spec.walltime_s)} {where} {format_duration(limits.max_walltime_s)}"
@@ -661,7 +663,7 @@ class Capabilities:
 
 
 def _max_gpus(spec: JobSpec, limits: PartitionLimits) -> int | None:
-    """Say how many GPUs a job's nodes could have; a job that does not say how many nodes may get many."""
+    """Return how many GPUs a job's nodes could have; without a number of nodes, the job may get many."""
     if not limits.gpus_per_node:
         return limits.gpus_per_node
     nodes = spec.nodes or limits.max_nodes
@@ -681,7 +683,7 @@ class Condition:
     heard_s
         When the batch system last reported the client's jobs, on its own clock.
     trouble
-        Why it cannot be asked, in words; empty while it can.
+        Why it cannot be reached, in words; empty while it can.
     calls
         How many calls were made to it so far.
     """
@@ -709,16 +711,16 @@ class Advice:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A batch system as one user sees it; `asa.testing.check_backend` checks that one keeps this contract."""
+    """A batch system as one user sees it; `asa.testing.check_backend` checks this contract."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the site can do."""
+        """The site's abilities and rules."""
         ...
 
     @property
     def condition(self) -> Condition:
-        """How well it can be asked at the moment."""
+        """Whether the batch system answers at the moment."""
         ...
 
     def now(self) -> float:
@@ -734,25 +736,26 @@ class Backend(Protocol):
         Raises
         ------
         SubmitRejectedError
-            It will never be accepted as it is.
+            The job will never be accepted as it is.
         SubmitDeferredError
-            It is not accepted now.
+            The job is not accepted now.
         SubmitInDoubtError
-            It may have been accepted: call `find` before it is sent again.
+            The job may have been accepted: call `find` before submitting it again.
         UnavailableError
-            The site cannot be asked; the job was certainly not accepted.
+            The site cannot be reached; the job was certainly not accepted.
         """
         ...
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Ask the site for the jobs of some tokens; of each, the one that runs or ran its payload comes first.
+        """Ask the site for the jobs of some tokens; for each token, the job that runs or ran the payload comes first.
 
-        Jobs that are found are then this client's, as if it had submitted them. One that is not found may still arrive.
+        From then on, found jobs are this client's, as if it had submitted them. A job that is not found may still
+        arrive.
         """
         ...
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a pending or running job; do nothing with one that has ended.
+        """Cancel a pending or running job; a job that has ended stays as it is.
 
         Raises
         ------
@@ -766,11 +769,11 @@ class Backend(Protocol):
         ...
 
     def release(self, job_id: str) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         ...
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Ask for several jobs at once.
+        """Ask for the states of several jobs at once.
 
         Raises
         ------
@@ -782,22 +785,22 @@ class Backend(Protocol):
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until jobs of this client change or the clock reads `until_s`; return the changed jobs.
 
-        With `until_s` None, sleep until something changes. Returns an empty sequence when the time has come or nothing
-        can change any more. While the site cannot be asked it keeps trying, and `condition` says so.
+        With `until_s` None, sleep until something changes. Return an empty sequence when the time has come, or nothing
+        can change any more. While the site cannot be reached, `wait` keeps trying, and `condition` says so.
         """
         ...
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
         """Report what all users' jobs did since the last call, as far as the site shows it, in order of time.
 
-        The first call reports the past: the latest `most` jobs and all that still wait. This client's own jobs are left
-        out. With `ends`, jobs' ends are reported as well, and the past includes all that still run.
+        The first call reports the past: the latest `most` jobs, and all that still wait. This client's own jobs are
+        left out. With `ends`, the ends of jobs are reported as well, and the past includes all jobs that still run.
         """
         ...
 
 
 def check_backend(backend: object) -> None:
-    """Refuse what is to be a backend, and lacks something of one, before anything is submitted."""
+    """Refuse an object that lacks something of a backend, before anything is submitted."""
     wanted = [name for name in vars(Backend) if not name.startswith("_")]
     lacking = [name for name in wanted if not hasattr(type(backend), name) and not hasattr(backend, name)]
     if lacking:
@@ -810,7 +813,7 @@ def check_backend(backend: object) -> None:
 
 @runtime_checkable
 class CancelsMany(Protocol):
-    """A backend that cancels several jobs by few calls."""
+    """A backend that can cancel several jobs with few calls."""
 
     def cancel_all(self, job_ids: Collection[str]) -> Mapping[str, BackendError]:
         """Cancel pending or running jobs; ignore those that have ended.
@@ -818,7 +821,7 @@ class CancelsMany(Protocol):
         Parameters
         ----------
         job_ids
-            As `Backend.submit` returned them.
+            Ids that `Backend.submit` returned.
 
         Returns
         -------
@@ -835,7 +838,7 @@ class CancelsMany(Protocol):
 
 
 def cancel_all(backend: Backend, job_ids: Collection[str]) -> dict[str, BackendError]:
-    """Cancel several jobs, one by one where a backend does not cancel several; give those that were not, with why."""
+    """Cancel several jobs, one by one if the backend cannot do more; return those not cancelled, with reasons."""
     if isinstance(backend, CancelsMany):
         try:
             return dict(backend.cancel_all(job_ids)) if job_ids else {}
@@ -852,10 +855,10 @@ def cancel_all(backend: Backend, job_ids: Collection[str]) -> dict[str, BackendE
 
 @runtime_checkable
 class Adjustable(Protocol):
-    """A backend whose jobs can be changed after they were submitted."""
+    """A backend that can change jobs after their submission."""
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit. Most sites let their users shorten that of a running job only.
+        """Change a job's time limit. Most sites let users only shorten it once the job runs.
 
         Raises
         ------
@@ -867,26 +870,26 @@ class Adjustable(Protocol):
 
 @runtime_checkable
 class Withdrawing(Protocol):
-    """A backend at which time passes between a look at a job and its cancellation, in which its payload may begin."""
+    """A backend where a payload may begin between a look at its job and the job's cancellation."""
 
     def withdraw(self, job_id: str) -> bool:
         """Keep a job's payload from beginning, before the job is cancelled; False if it has begun.
 
-        A job with a token that reaches its payload afterwards ends as `asa.outcome.JobOutcome.GAVE_BACK`. Withdrawing
+        A job with a token that reaches its payload after that ends as `asa.outcome.JobOutcome.GAVE_BACK`. Withdrawing
         twice does nothing, nor does withdrawing a job without a token.
 
         Raises `JobNotFoundError`: the site does not know the job.
-        Raises `UnavailableError`: it cannot be recorded now: the payload may begin.
+        Raises `UnavailableError`: it cannot be recorded now, so the payload may begin.
         """
         ...
 
 
 @runtime_checkable
 class TakesUp(Protocol):
-    """A backend that changes the jobs of its own run alone, and one of its user's that it is given by name."""
+    """A backend that changes only jobs of its own run, and can be given one more of its user's jobs by id."""
 
     def take_up(self, job_id: str) -> None:
-        """Treat a job that was submitted elsewhere as this client's, such as the one in which it runs.
+        """Treat a job that was submitted elsewhere as this client's, such as the job in which the client runs.
 
         Raises `JobNotFoundError`: the user has no such job.
         Raises `UnavailableError`: the site cannot be asked.
@@ -896,22 +899,22 @@ class TakesUp(Protocol):
 
 @runtime_checkable
 class Shrinking(Protocol):
-    """A backend that takes nodes back from jobs that run."""
+    """A backend that can take nodes back from running jobs."""
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job.
+        """Give back all but `nodes` nodes of a running job.
 
         Raises
         ------
         BackendError
-            The site cannot, or refuses.
+            The site cannot do it, or refuses.
         """
         ...
 
 
 @runtime_checkable
 class Growing(Protocol):
-    """A backend whose jobs can get more cores after they started: by a second job, whose cores join the first's."""
+    """A backend whose jobs can get more cores after their start, by a second job whose cores join the first."""
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
         """Ask for more cores for a job; return the id of the second job, which waits for them in the queue.
@@ -926,25 +929,25 @@ class Growing(Protocol):
         job_id
             The first job, pending or running.
         cores
-            How many more, a multiple of `Capabilities.grow_by`.
+            How many additional cores, a multiple of `Capabilities.grow_by`.
         token
-            Identifies the second job, as `JobSpec.token` does; `Backend.find` finds it by this.
+            Token of the second job, as `JobSpec.token`; `Backend.find` finds the job by it.
 
         Raises
         ------
         JobNotFoundError
             The site does not know the first job.
         SubmitRejectedError
-            The site will never give so many.
+            The site will never give that many.
         BackendError
-            The site cannot, or the first job has ended.
+            The site cannot do it, or the first job has ended.
         """
         ...
 
 
 @runtime_checkable
 class Advisor(Protocol):
-    """A backend that can explain its site's words."""
+    """A backend that can explain its site's reasons."""
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed, from `JobStatus.reason`."""
@@ -953,10 +956,10 @@ class Advisor(Protocol):
 
 @runtime_checkable
 class Troubleshooting(Protocol):
-    """A facility that knows what can be done where it cannot be asked."""
+    """A facility that knows what to do if it cannot be reached."""
 
     def remedy(self, trouble: str) -> str:
-        """Say what a user can do about a trouble, from `Condition.trouble`; empty if nothing but to wait."""
+        """Say what a user can do about a trouble, from `Condition.trouble`; empty if one can only wait."""
         ...
 
 
@@ -982,23 +985,23 @@ class Previewing(Protocol):
 
 @runtime_checkable
 class Facility(Protocol):
-    """A real batch system, and how it is reached: what an `asa.backends` entry point makes from a user's settings."""
+    """A real batch system and the way to reach it, made by an `asa.backends` entry point from a user's settings."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it, a sentence each."""
+        """What a user should know about it, one sentence each."""
         ...
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> Backend:
-        """Open it for one run.
+        """Connect to it for one run.
 
         Parameters
         ----------
         folder
-            Where the scripts, output and marks of the run's jobs are kept, on a file system that compute nodes see. A
+            Where scripts, output and marks of the run's jobs are kept, on a file system that compute nodes see. A
             client that opens the same folder again, as after a crash, sees the marks of the first.
         sleep
-            The function by which `Backend.wait` sleeps. If something else needs attention it returns true early, and
+            The function by which `Backend.wait` sleeps. If it returns true, early, something else needs attention, and
             `wait` returns.
 
         Raises
@@ -1006,23 +1009,23 @@ class Facility(Protocol):
         InputError
             The settings are invalid.
         UnavailableError
-            It cannot be reached.
+            The batch system cannot be reached.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found out about a site.
+    """One finding about a site.
 
     Parameters
     ----------
     topic
-        What it is about, in one to three words.
+        The subject, in one to three words.
     told
         What the site reported.
     verdict
-        Whether that is good, worth knowing, or prevents asa from working.
+        Whether that is good, worth knowing, or keeps asa from working.
     consequence
         What asa does differently because of it, or what the user can do; empty if nothing.
     """
@@ -1035,16 +1038,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that was found out about a site.
+    """All findings about a site.
 
     Parameters
     ----------
     findings
-        In reading order.
+        The findings, in reading order.
     settings
-        What a site file should keep, by names of the facility's settings.
+        Values that a site file should keep, by the names of the facility's settings.
     observed
-        What it should also record for people, such as the version.
+        Values that it should record for people, such as the version.
     """
 
     findings: Sequence[Finding]
@@ -1053,16 +1056,16 @@ class Examination:
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing that was found keeps asa from working."""
+        """Whether no finding keeps asa from working."""
         return all(finding.verdict != "bad" for finding in self.findings)
 
 
 @runtime_checkable
 class Examinable(Protocol):
-    """A facility that can be examined, and that has kept what became of past jobs."""
+    """A facility that can be examined, and that keeps records of past jobs."""
 
     def examine(self, *, probe: bool) -> Examination:
-        """Find out what it can do and how best to ask it. An unreachable site is a finding, not an error.
+        """Find out what the site can do and how best to ask it. An unreachable site is a finding, not an error.
 
         Parameters
         ----------
@@ -1072,29 +1075,29 @@ class Examinable(Protocol):
         ...
 
     def history(self, since_s: float) -> JobHistory:
-        """Read past jobs: all users', or the user's own where it shows no others.
+        """Read past jobs of all users, or only the user's own if the site shows no others.
 
         Parameters
         ----------
         since_s
-            Jobs since this time, on the site's clock.
+            Read jobs since this time, on the site's clock.
 
         Raises
         ------
         BackendError
-            It keeps no accounting, or does not show it.
+            The site keeps no accounting, or does not show it.
         TraceError
-            There is no job among them whose wait is known.
+            The wait is known for none of these jobs.
         """
         ...
 
 
 @runtime_checkable
 class Foresight(Protocol):
-    """A backend that knows the future: a simulator. Only the oracle strategy asks."""
+    """A backend that knows the future: a simulator. Only the oracle strategy asks for it."""
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When a job would start if it were submitted, without dependencies, at a time not before now."""
+        """Return when a job would start if it were submitted, without dependencies, at a time not before now."""
         ...
 
 
@@ -1102,32 +1105,32 @@ class Foresight(Protocol):
 class Planning(Protocol):
     """A backend whose scheduler gives every job a planned start at once, and can be asked for one in advance.
 
-    `Capabilities.plans` says whether it is one.
+    `Capabilities.plans` says whether it does.
     """
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
-        """Planned start of a job if it were submitted, without dependencies, at a time not before now.
+        """Return the planned start of a job if it were submitted, without dependencies, at a time not before now.
 
-        The job may start earlier, when others end before their walltime; later only if something breaks.
+        The job may start earlier, if others end before their walltime; it starts later only if something breaks.
         """
         ...
 
 
 @runtime_checkable
 class EstimatesStarts(Protocol):
-    """A backend whose batch system says when it expects a job to start that is not submitted, and promises nothing."""
+    """A backend whose batch system can estimate, without a promise, when an unsubmitted job would start."""
 
     def estimated_start(self, spec: JobSpec) -> float | None:
-        """Start, on its clock, that the batch system expects for a job submitted now without dependencies.
+        """Return the start, on its clock, that the batch system expects for a job submitted now without dependencies.
 
-        None if it does not say, or was asked too often lately. This asks the batch system.
+        None if the batch system does not say, or was asked too often lately. Each call asks the batch system.
         """
         ...
 
 
 @runtime_checkable
 class Preflight(Protocol):
-    """A backend whose batch system says whether a job could ever run that is not submitted."""
+    """A backend whose batch system can say whether an unsubmitted job could ever run."""
 
     def test(self, spec: JobSpec, timeout_s: float) -> str | None:
         """Ask the batch system whether a job could ever run, and submit nothing.
@@ -1142,8 +1145,8 @@ class Preflight(Protocol):
         Returns
         -------
         str, optional
-            Why it never could, in the batch system's words. None if nothing prevents it, and if the batch system cannot
-            be asked, does not answer in time, or names a reason that may pass.
+            Why it never could, in the batch system's words. None if nothing prevents it, and also if the batch system
+            cannot be reached, does not answer in time, or names a reason that may pass.
         """
         ...
 
@@ -1162,29 +1165,29 @@ def site_word_s(backend: Backend, spec: JobSpec) -> float | None:
 
 @runtime_checkable
 class Site(Protocol):
-    """For experiments: makes backends that are repeatable worlds.
+    """For experiments: makes backends that are reproducible simulated worlds.
 
     Every call with the same seed returns an equal world, so that strategies can be compared pair by pair.
     """
 
     @property
     def capabilities(self) -> Capabilities:
-        """What each of its worlds can do."""
+        """The abilities and rules of all its worlds."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about its worlds, a sentence each."""
+        """What a user should know about its worlds, one sentence each."""
         ...
 
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
-        """Do now, once, what `open` would have to do for each of these seeds; in parallel on an executor."""
+        """Do the work that `open` needs for these seeds now, once, in parallel if given an executor."""
         ...
 
     def in_order(self, seeds: Sequence[int]) -> list[int]:
-        """Sort seeds by the time of their worlds, where these are moments of one history; else keep them as given."""
+        """Sort seeds by the time of their worlds, if these are parts of one history; else keep their order."""
         ...
 
     def open(self, seed: int) -> Backend:
-        """Open the world of a seed, at the moment when the user's first job may be submitted."""
+        """Open the world of a seed, at the time when the user's first job may be submitted."""
         ...

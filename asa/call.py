@@ -1,4 +1,4 @@
-"""What a stage runs that calls a Python function: ``python -P -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
+"""What a stage that calls a Python function runs: ``python -P -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def main(module: str, file: str, name: str, given: str) -> None:
 
     `module`: the importable module that defines the function.
     `file`: the source file to read if there is no such module; may be empty.
-    `given`: its arguments as JSON: a list of the positional ones and an object of the named ones.
+    `given`: the function's arguments as JSON: a list of the positional ones and an object of the named ones.
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
-    # only now: what this program needs itself is not looked for there
+    # only now, so that this program's own imports are not looked for in these folders
     folders = [str(Path(file).parent), python.folder_of(module, file)] if file else []
     sys.path[:0] = dict.fromkeys([*folders, *python.folder_here()])
     args, kwargs = read_json(given)

@@ -1,4 +1,4 @@
-"""What a stage says of itself that runs as legs: one long computation, continued by one job after the other."""
+"""How a stage runs in legs: one long computation, continued by one job after the other."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ _WARNING = Notation(
 class Continuation:
     """How a stage continues from one job to the next: its payload saves its state, and the next job begins from there.
 
-    A leg is one job of it, with the stage's walltime. Its payload exits with 0 when all is done. If it exits with
-    `unfinished` or reaches its walltime, another leg goes on.
+    A leg is one job of the stage, with the stage's walltime. Its payload exits with 0 when all is done. If it exits
+    with `unfinished`, or reaches its walltime, another leg continues.
 
     Parameters
     ----------
     max_legs
         Upper bound of legs.
     warn
-        The signal, without ``SIG``, on which a payload saves its state and ends. Empty for none: then no leg ends early
-        for the next one.
+        The signal, without ``SIG``, upon which a payload saves its state and ends. Empty for none: then no leg ends
+        early for the next one.
     warn_s
-        How many seconds before the end of the walltime it is sent: the longest that the payload may take to save its
-        state.
+        How many seconds before the end of the walltime the signal is sent: the longest time that saving the state may
+        take.
     unfinished
         The exit code with which a payload asks for another leg.
     progress
-        Patterns of paths that must change in each leg; two legs in a row without a change are a failure. None if there
-        is nothing to check.
+        Patterns of paths that must change in each leg; two legs in a row without a change are a failure. None to check
+        nothing.
 
     Examples
     --------
@@ -104,12 +104,12 @@ class Continuation:
 
     @classmethod
     def warned(cls, how: str) -> Continuation:
-        """Make one from its warning: a signal, and how long before the end, as in ``USR1@10min``.
+        """Make a continuation from a signal and its time before the end, as in ``USR1@10min``.
 
         Raises
         ------
         InputError
-            Not a signal that can be sent, or not a time.
+            It is not a signal that can be sent, or not a time.
         """
         signal, at, before = how.strip().partition("@")
         name = signal.strip().upper().removeprefix("SIG")
@@ -133,7 +133,7 @@ class Continuation:
         return bool(self.warn)
 
     def trouble(self, walltime_s: float) -> tuple[str, str] | None:
-        """Say what is wrong with it for legs of a walltime, and what to do; None if nothing is.
+        """Say what is wrong with it for legs of this walltime, and what to do; None if nothing is.
 
         Parameters
         ----------
@@ -181,13 +181,14 @@ KEYS = ("total", *(key.name for key in keys_of(Continuation)))
 
 
 def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
-    """Read what a stage says about its legs; None if it does not continue.
+    """Read a stage's keys about legs; None if it does not continue.
 
     `said`: given values of ``continues`` and of `KEYS`: `warn` as `Continuation.warned` returns it, `progress` as a
     list of paths.
     `where`: the stage, for errors.
-    `expects`: whether it also says how long one of its jobs runs.
-    Raises `WorkflowError`: it does not continue, but has a key of stages that do; or it does, and has ``expected``.
+    `expects`: whether the key ``expected`` is given.
+    Raises `WorkflowError`: it does not continue, but has a key of stages that do; or it continues, and has
+    ``expected``.
     """
     if not said.get("continues"):
         if key := next((key for key in KEYS if said.get(key) is not None), ""):

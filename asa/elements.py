@@ -1,4 +1,4 @@
-"""Job arrays: the numbers of their elements, as sbatch takes them, and how many of these run at once."""
+"""Job arrays: the numbers of their elements, as sbatch takes them, and how many elements run at the same time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MAX_ELEMENT: Final = 4_000_000
 MAX_ELEMENTS: Final = 100_000
 """Elements of one stage at most."""
 
-_LEAST_RUN = 3  # numbers that follow each other by the same step are written as one range, if they are so many
-_FEW_RANGES = 8  # among which a number is found as quickly as in a set
+_LEAST_RUN = 3  # consecutive numbers with the same step that are written as a range
+_FEW_RANGES = 8  # up to so many ranges, searching them is as fast as a set
 _PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _HINT: Final = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
 
@@ -46,7 +46,7 @@ class Elements:
 
     Sets of the same numbers are equal. Space is O(ranges); operations take O(numbers).
 
-    `ranges`: of its numbers, in ascending order, as `Elements.of` makes them.
+    `ranges`: ranges of its numbers, in ascending order, as `Elements.of` makes them.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Elements:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Elements:
-        """Make a set of any numbers."""
+        """Make a set from any numbers."""
         return cls(tuple(_ranges(sorted(set(numbers)))))
 
     def __iter__(self) -> Iterator[int]:
@@ -103,18 +103,18 @@ class Elements:
 
     @property
     def first(self) -> int:
-        """The least of them."""
+        """The smallest number."""
         return self._sorted[0]
 
     @property
     def last(self) -> int:
-        """The largest of them."""
+        """The largest number."""
         return self._sorted[-1]
 
     def take(self, count: int) -> Elements:
         """Return the first numbers.
 
-        `count`: how many at most.
+        `count`: upper bound of how many.
         """
         return self if count >= len(self) else Elements.of(self._sorted[:count])
 
@@ -128,8 +128,8 @@ class Array:
     """The elements of a job array that are asked for.
 
     `elements`: those that are to run.
-    `at_once`: how many of them may run at the same time; 0 for all.
-    `whole`: all elements of the stage, where `elements` are those that are left; None if they are the same.
+    `at_once`: upper bound of those that run at the same time; 0 for none.
+    `whole`: all elements of the stage, if `elements` are only the remaining ones; None if they are the same.
     `is_compact`: whether the batch system numbers the elements from 0 on, since it does not take numbers this large.
 
     Examples
@@ -153,39 +153,39 @@ class Array:
 
     @property
     def most_at_once(self) -> int:
-        """How many of its elements run at the same time at most."""
+        """Upper bound of elements that run at the same time."""
         return min(self.at_once or len(self.elements), len(self.elements))
 
     @property
     def step(self) -> int:
-        """By how much their numbers grow, where they do so by more than 1."""
+        """The step of their numbers, if it is above 1; else 1."""
         return next((step for _, _, step in self.all.ranges if step > 1), 1)
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """Names and values of the variables by which each element knows of the whole array."""
+        """Names and values of the variables that tell each element about the whole array."""
         whole = self.all
         values = {"COUNT": len(whole), "MIN": whole.first, "MAX": whole.last, "STEP": self.step}
         return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in values.items())
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of all variables that Slurm sets for an element, and for no other job."""
+        """Names of all variables that Slurm sets only for elements of arrays."""
         return frozenset({"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", *dict(self.variables)})
 
     def only(self, elements: Elements) -> Array:
-        """Ask for some of its elements only.
+        """Return the array with only some of its elements.
 
-        `elements`: which.
+        `elements`: these elements.
         """
         return self if elements == self.elements else replace(self, elements=elements, whole=self.all)
 
 
 def parse_elements(text: str) -> Elements:
-    """Read numbers of elements.
+    """Read element numbers.
 
     `text`: as sbatch takes them, without ``%``.
-    Raises `InputError`: it lists none, or too many.
+    Raises `InputError`: it has no numbers, or too many.
 
     Examples
     --------
@@ -272,7 +272,7 @@ NOTATION: Final = Notation(
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
-    """Put ascending numbers into ranges, greedily: what follows by one step as long as it does."""
+    """Put ascending numbers into ranges, greedily: a range extends as long as the step stays the same."""
     at = 0
     while at < len(numbers):
         end = at + 1
@@ -289,7 +289,7 @@ def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
 
 
 def hardly_one(array: Array | None) -> tuple[str, str] | None:
-    """Say that the number of an array's one element was meant as how many there are."""
+    """Say so if an array's single number was probably meant as the number of elements."""
     if array is None or len(array.elements) != 1 or (number := max(array.elements)) < 2:
         return None
     hint = f'The numbers of the elements are wanted, as by sbatch: array = "1-{number}" for {number} of them.'

@@ -59,7 +59,7 @@ __all__ = [
 
 
 class AsaError(Exception):
-    """The base of all errors that `asa` raises on purpose.
+    """The base class of all errors that `asa` raises on purpose.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class WorkflowError(InputError):
 
 
 class OwnerError(InputError):
-    """Another user owns what was to be acted on, or can change it; nothing of it was used."""
+    """Another user owns a file that was to be acted on, or can change it; nothing of it was used."""
 
 
 class TraceError(InputError):
@@ -126,10 +126,10 @@ class BackendError(AsaError):
     Parameters
     ----------
     message, where, hint
-        As of any error.
+        As for any error.
     is_unexplained
-        Whether the batch system said no to a job in words that nobody here knows: it may mean that for good, or for
-        now. A run tries again, and takes the same words for a refusal after a quarter of an hour.
+        Whether the batch system refused a job in words that asa does not know, so that the refusal may be for good or
+        for now. A run tries again, and after a quarter of an hour takes the same words for a refusal.
     """
 
     def __init__(
@@ -144,18 +144,18 @@ class SubmitRejectedError(BackendError):
 
 
 class SubmitDeferredError(BackendError):
-    """The batch system does not accept this job now, and may later: as when too many jobs of the user are queued."""
+    """The batch system does not accept this job now, but may later, as when too many jobs of the user are queued."""
 
 
 class SubmitInDoubtError(BackendError):
-    """Nobody knows whether the batch system accepted this job: the answer was lost, late or garbled.
+    """It is not known whether the batch system accepted this job: the answer was lost, late or garbled.
 
-    It must be looked for, by its token, before it is sent again.
+    The job must be looked for, by its token, before it is submitted again.
     """
 
 
 class UnavailableError(BackendError):
-    """The batch system cannot be asked now. Nothing was changed, nothing is known to have failed: ask again later."""
+    """The batch system cannot be reached now. Nothing was changed, nothing is known to have failed: try again later."""
 
 
 NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
@@ -163,7 +163,7 @@ NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
 
 
 class AccessError(UnavailableError):
-    """The batch system does not let us in, as with a token that expired. Somebody may mend that while we wait."""
+    """The batch system refuses access, as with an expired token. Somebody may repair that while the client waits."""
 
 
 class JobNotFoundError(BackendError):
@@ -171,7 +171,7 @@ class JobNotFoundError(BackendError):
 
 
 class OtherClusterError(AsaError):
-    """The batch system that is reached is not the one that a run is on, or has lost its jobs: the run stops."""
+    """The batch system that was reached is not the run's, or has lost the run's jobs: the run stops."""
 
     exit_code = 3
 
@@ -181,7 +181,7 @@ class RunError(AsaError):
 
 
 class JournalError(AsaError):
-    """What happened cannot be written down, as on a full disk; a run submits nothing until it can."""
+    """An event cannot be recorded, as on a full disk; a run submits nothing until it can."""
 
 
 class LeaseError(AsaError):
@@ -189,14 +189,14 @@ class LeaseError(AsaError):
 
 
 def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
-    """Say what somebody may have meant, for the beginning of a hint; empty if nothing is near.
+    """Suggest a similar name, as the first sentence of a hint; empty if none is similar.
 
     Parameters
     ----------
     name
-        What was given.
+        The given name.
     known
-        What there is.
+        The valid names.
     likeness
         From 0 to 1: how similar a known name must be.
 
@@ -210,14 +210,14 @@ def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Find what somebody may have meant; as for `near`, None if nothing is.
+    """Return the most similar valid name; None if none is similar.
 
     Parameters
     ----------
     name
-        What was given.
+        The given name.
     known
-        What there is.
+        The valid names.
     likeness
         From 0 to 1: how similar a known name must be.
     """

@@ -1,8 +1,8 @@
-"""Submits jobs exactly once, even if answers are lost: those of a run's stages, and those of a pool's workers.
+"""Submits jobs exactly once, even if answers are lost: jobs of a run's stages, and those of a pool's workers.
 
-A job's token is on the disk before the job is sent. If the answer is lost, the job is looked for by its token before it
-is sent again. If both submissions arrive, at most one job runs its payload, which is what tokens are for: that one is
-kept, and the other is cancelled, however late it turns up.
+A job's token is on the disk before the job is submitted. If the answer is lost, the job is looked for by its token
+before it is submitted again. If both submissions arrive, the token ensures that at most one job runs its payload: that
+one is kept, and the other is cancelled, however late it turns up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DUPLICATE = "Twin"
 
 
 class Cause(StrEnum):
-    """Why a job was not submitted, which may be tried again."""
+    """Why a job was not submitted, where it may be tried again."""
 
     UNKNOWN = ""
     """The answer was lost, or something else has to happen first."""
@@ -53,16 +53,16 @@ class Cause(StrEnum):
 
 @dataclass(slots=True)
 class Attempt:
-    """How far one has come with what may have to be tried again."""
+    """The state of attempts at something that may have to be tried again."""
 
-    again_s: float = 0.0  # nothing is sent or looked for before
-    failures: int = 0  # submissions that went wrong, one after the other
-    looks: int = 0  # taken for the job that was sent last
-    cause: Cause = Cause.UNKNOWN  # of the last failure, where it is in doubt whether the job was accepted
+    again_s: float = 0.0  # nothing is sent or looked for before this time
+    failures: int = 0  # failed submissions in a row
+    looks: int = 0  # how often the job of the last submission was looked for
+    cause: Cause = Cause.UNKNOWN  # of the last failure; decides how long a job in doubt is looked for
 
     def due_s(self, now_s: float) -> float:
-        """Say when to try again."""
-        self.again_s = min(self.again_s, now_s + AGAIN_S[-1])  # clocks may be set back
+        """Return when to try again."""
+        self.again_s = min(self.again_s, now_s + AGAIN_S[-1])  # the clock may have been set back
         return self.again_s
 
     def is_due(self, now_s: float) -> bool:
@@ -70,81 +70,81 @@ class Attempt:
         return now_s >= self.due_s(now_s)
 
     def failed(self, now_s: float, cause: Cause, *, at_once: bool = False) -> None:
-        """Note that the job was not accepted: it is sent again after a pause, or at once if there was one."""
+        """Count a failed submission: the next one follows after a pause, or at once if there was a pause before."""
         pause_s = AGAIN_S[min(self.failures, len(AGAIN_S) - 1)]
         self.again_s = now_s if at_once and cause is not Cause.ANSWER else now_s + pause_s
         self.failures += 1
 
     def succeeded(self) -> None:
-        """Note that the job was accepted."""
+        """Reset after an accepted submission."""
         self.failures = 0
 
 
 @dataclass(slots=True)
 class Submitter(ABC):
-    """Owner of submitted jobs; it records what becomes known of them before it acts on that."""
+    """Owner of submitted jobs; it records each piece of news about them before it acts on it."""
 
     backend: Backend
-    # why the batch system could not be asked, or did not take a cancellation, the last time that this was so
+    # why the batch system last could not be reached, or last refused a cancellation
     last_trouble: str = field(default="", init=False)
-    # how often second jobs of a token were looked for
+    # by token: how often second jobs were looked for
     _late_looks: dict[str, int] = field(default_factory=dict, init=False)
-    # tokens with second jobs that could not be cancelled, and since when
+    # by token with a second job that could not be cancelled: since when
     _suspects: dict[str, float] = field(default_factory=dict, init=False)
-    # cancellations by job: when the batch system first took them, and last
+    # by job: when the batch system first accepted its cancellation, and when last
     _cancelled_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
-    # jobs whose cancellation did not reach the batch system when it was last sent
+    # jobs whose cancellation last did not reach the batch system
     _unsent_cancellations: set[str] = field(default_factory=set, init=False)
-    # tokens whose job gave way to one that is still to be found
+    # by token: attempts to find the job that another job of the token gave way to
     _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
 
-    # ------------------------------------------------------------------ what it keeps
+    # ------------------------------------------------------------------ what it records
 
     @abstractmethod
     def status_of(self, job_id: str) -> JobStatus | None:
-        """Return a job's last known status; None if it is not the owner's."""
+        """Return a job's last known status; None if it is not one of the owner's jobs."""
 
     @abstractmethod
     def job_of(self, token: str) -> str | None:
-        """Return the job of a token; None if it has none, or its owner gave it up."""
+        """Return the job of a token; None if there is none, or the owner gave it up."""
 
     @abstractmethod
     def is_to_be_sent(self, token: str) -> bool:
-        """Whether a token has had no job yet, and is about to have one."""
+        """Whether a token has never had a job, and its job is still to be submitted."""
 
     @abstractmethod
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Note that the batch system has a job of a token; it replaces an earlier job of that token."""
+        """Record that the batch system has a job of a token; it replaces an earlier job of that token."""
 
     @abstractmethod
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
-        """Note that the job of a token was not submitted after all, and why; `doubtful` if it may yet turn up."""
+        """Record that a token's job was not submitted, and why; `doubtful`: it may yet turn up."""
 
     def sought(self, token: str, at_s: float) -> None:  # noqa: B027 - an owner that records nothing looks once more itself
-        """Note that a job was looked for once, and not found."""
+        """Record that a job was looked for once and not found."""
 
     def unexplained(self, token: str, at_s: float, text: str) -> None:  # noqa: B027 - an owner that records none keeps trying
-        """Note that the submission of a job had an unknown answer."""
+        """Record that a submission got an unknown answer."""
 
     @abstractmethod
     def surplus(self, token: str, job_id: str, at_s: float) -> None:
-        """Note that another job of a token was found, and cancelled."""
+        """Record that a second job of a token was found and cancelled."""
 
     @abstractmethod
     def heard(self, status: JobStatus) -> None:
-        """Note a job's status, changed or not."""
+        """Record a job's status, changed or not."""
 
     def heard_all(self, statuses: Iterable[JobStatus]) -> None:
-        """Note the status of several jobs."""
+        """Record the status of several jobs."""
         for status in statuses:
             self.heard(status)
 
     # ------------------------------------------------------------------ submitting
 
     def send(self, token: str, attempt: Attempt, submit: Callable[[], str]) -> SubmitRejectedError | None:
-        """Submit a job that is written down as intended; return why it will never be accepted, if so.
+        """Submit a job whose intent is recorded; if it will never be accepted, return why.
 
-        If the process dies meanwhile, or anything else is raised, `clear_up` finds out what became of the job.
+        If the process dies meanwhile, or anything else is raised, `clear_up` finds out whether it was accepted.
         """
         attempt.looks = 0
         try:
@@ -163,7 +163,7 @@ class Submitter(ABC):
         else:
             try:
                 status = self.backend.status([job_id])[job_id]
-            except BackendError:  # it was accepted, even if its status is not known
+            except BackendError:  # it was accepted, only its status is not known
                 status = JobStatus(job_id, JobState.PENDING, self.backend.now())
             self._accept(token, status)
             attempt.succeeded()
@@ -172,16 +172,16 @@ class Submitter(ABC):
     def defer(
         self, token: str, attempt: Attempt, reason: str, *, cause: Cause = Cause.UNKNOWN, doubtful: bool = False
     ) -> None:
-        """Note that a job was not accepted, and is to be sent again: after a pause, unless there was one."""
+        """Record that a job was not accepted, and schedule another attempt: after a pause, if there was none before."""
         now_s = self.backend.now()
         self.unsent(token, now_s, reason, doubtful=doubtful, cause=cause)
         attempt.failed(now_s, cause, at_once=doubtful)
 
     def clear_up(self, token: str, attempt: Attempt) -> float:
-        """Find out whether a job in doubt was accepted; return when to go on.
+        """Find out whether a job in doubt was accepted; return when to continue.
 
-        Where it may be accepted late, it is looked for twice, with a pause in between. The first look is noted with
-        `sought`, so that the second may be another client's.
+        If it may be accepted late, it is looked for twice, with a pause in between. The first look is recorded with
+        `sought`, so that another client may take the second.
         """
         now_s = self.backend.now()
         if not attempt.is_due(now_s):
@@ -206,19 +206,19 @@ class Submitter(ABC):
         return attempt.again_s
 
     def _accept(self, token: str, status: JobStatus) -> None:
-        self._cancelled_s.pop(status.job_id, None)  # a controller that lost its latest state gives numbers out again
+        self._cancelled_s.pop(status.job_id, None)  # a controller that lost its latest state reuses ids
         self.accepted(token, status)
         self.heard(status)
 
     # ------------------------------------------------------------------ second jobs
 
     def look_for_duplicates(self, doubtful: Mapping[str, float]) -> float | None:
-        """Look for duplicates of jobs that were sent again, and cancel them; return when to look next.
+        """Look for second jobs of tokens that were submitted again, and cancel them; return when to look next.
 
-        `doubtful`: tokens that may have a duplicate, and since when.
+        `doubtful`: tokens that may have a second job, and since when.
         """
         now_s = self.backend.now()
-        since = {**doubtful, **self._suspects}  # of what was seen, since then
+        since = {**doubtful, **self._suspects}  # tokens whose second job was seen, too
         since = {token: since_s for token, since_s in since.items() if not self.is_to_be_sent(token)}
         due = [token for token, since_s in since.items() if now_s >= self._next_look_s(token, since_s)]
         for token in self._keep_one(due) if due else ():
@@ -241,9 +241,9 @@ class Submitter(ABC):
         return self._late_looks.get(token, 0)
 
     def follow_duplicate(self, token: str, job_id: str) -> float | None:
-        """Have the duplicate take the place of a job that gave way to it, as it is the duplicate that runs the payload.
+        """Let the second job, which runs the payload, replace the job that gave way to it.
 
-        Returns when to look again: now, if that is done; None if the duplicate is lost.
+        Returns when to look again: now, if that is done; None if the second job is lost.
         """
         now_s, attempt = self.backend.now(), self._followed.setdefault(token, Attempt())
         if not attempt.is_due(now_s):
@@ -256,22 +256,22 @@ class Submitter(ABC):
             return now_s
         attempt.looks += is_settled
         status = self.status_of(job_id)
-        ended_s = status.end_s if status is not None else None  # a client that looks once leaves only this
+        ended_s = status.end_s if status is not None else None  # a client that looks only once learns no more
         if attempt.looks > len(LATE_S) or (is_settled and ended_s is not None and now_s > ended_s + _LOST_S):
             return None
         attempt.again_s = now_s + LATE_S[0]
         return attempt.again_s
 
     def _keep_one(self, tokens: Collection[str]) -> list[str]:
-        """Keep each token's job that runs the payload, cancel its duplicates; return the tokens for which that is done.
+        """Keep each token's job that runs the payload, and cancel the others; return the tokens for which that is done.
 
-        If a token has no job any more, or never had one, all are cancelled.
+        If the token's job has been given up, all its jobs are cancelled.
         """
         kept = []
         for token, found in (self._find(tokens) or {}).items():
             for status in found:
                 if self.status_of(status.job_id) is not None:
-                    self.heard(status)  # reported once it is no news any more
+                    self.heard(status)  # a known status is reported as well
             ours = self.job_of(token)
             if ours is not None and found and found[0].job_id != ours:
                 self._accept(token, found[0])
@@ -280,7 +280,7 @@ class Submitter(ABC):
         return kept
 
     def _suspect(self, token: str) -> None:
-        """Look again later whether a duplicate that could not be cancelled is gone."""
+        """Look again later whether a second job that could not be cancelled is gone."""
         self._suspects[token] = self.backend.now()
         self._late_looks.pop(token, None)
 
@@ -295,7 +295,7 @@ class Submitter(ABC):
         return not self._cancel_unwanted({token: surplus})
 
     def _cancel_unwanted(self, unwanted: Mapping[str, Iterable[JobStatus]]) -> list[str]:
-        """Cancel jobs of tokens, and note that; return the tokens of which some were not cancelled."""
+        """Cancel jobs of tokens, and record that; return the tokens with jobs that were not cancelled."""
         alive = {token: _alive(found) for token, found in unwanted.items()}
         taken = self._cancel(list(itertools.chain.from_iterable(alive.values())))
         now_s = self.backend.now()
@@ -309,7 +309,7 @@ class Submitter(ABC):
         return self._cancel(job_ids := _alive(found)).issuperset(job_ids)
 
     def _cancel(self, job_ids: Collection[str]) -> set[str]:
-        """Send cancellations; return the jobs for which they were accepted, or that have ended."""
+        """Send cancellations; return the jobs whose cancellation was accepted, or that have ended."""
         taken = set(job_ids)
         self._unsent_cancellations -= taken
         for job_id, error in cancel_all(self.backend, job_ids).items():
@@ -325,8 +325,8 @@ class Submitter(ABC):
     def withdraw(self, job_id: str) -> bool:
         """Keep a job that is to be cancelled from beginning its payload; return whether that is certain.
 
-        It counts as certain, too, if the payload is known to have begun, perhaps before the job was requeued: then
-        there is nothing to keep back.
+        It also counts as certain if the payload is known to have begun, perhaps before the job was requeued: then there
+        is nothing to prevent.
         """
         status = self.status_of(job_id)
         if status is None or status.payload_start_s is not None or not isinstance(self.backend, Withdrawing):
@@ -340,12 +340,12 @@ class Submitter(ABC):
             return False
 
     def tell_cancellations(self, job_ids: Iterable[str]) -> set[str]:
-        """Cancel jobs; return those whose cancellation the batch system accepted. It is sent again until they end."""
+        """Cancel jobs; return those whose cancellation the batch system accepted. It is repeated until they end."""
         now_s, taken, due = self.backend.now(), set[str](), list[str]()
         for job_id in job_ids:
             status = self.status_of(job_id)
             if status is not None and status.state.is_final:
-                self._cancelled_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
+                self._cancelled_s.pop(job_id, None)  # if somebody starts it again, that is another matter
                 taken.add(job_id)
             elif 0 <= now_s - self._cancelled_s.get(job_id, (now_s, -math.inf))[1] < AGAIN_S[-1]:
                 taken.add(job_id)
@@ -362,7 +362,7 @@ class Submitter(ABC):
             self.ask([job_id for job_id in job_ids if job_id in taken])
 
     def cancelled_s(self, job_id: str) -> float | None:
-        """Return since when the batch system has a job's cancellation; None if it has not."""
+        """Return since when the batch system has a job's cancellation; None if it has none."""
         return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
     def is_cancellation_unsent(self, job_id: str) -> bool:
@@ -370,7 +370,7 @@ class Submitter(ABC):
         return job_id in self._unsent_cancellations
 
     def end_all(self, tokens: Collection[str]) -> bool | None:
-        """Cancel all jobs of some tokens; return whether none is left, None if they could not be looked for."""
+        """Cancel all jobs of some tokens; return whether none is left, or None if they could not be looked for."""
         if not tokens:
             return True
         if (jobs := self._find(tokens)) is None:
@@ -382,8 +382,8 @@ class Submitter(ABC):
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
         """Cancel jobs that their owner does not know, or knows as cancelled; return the tokens for which that failed.
 
-        There are such jobs if a submission arrived twice although it was answered, or if the batch system has lost the
-        last calls to it. Returns None if they could not be looked for.
+        Such jobs exist if a submission arrived twice although it was answered, or if the batch system has lost the last
+        calls to it. Returns None if they could not be looked for.
         """
         if not tokens:
             return []
@@ -398,7 +398,7 @@ class Submitter(ABC):
     # ------------------------------------------------------------------ asking
 
     def ask(self, job_ids: Collection[str]) -> bool:
-        """Ask for the status of some jobs; return whether the batch system could be asked for all."""
+        """Ask for the status of some jobs; return whether the batch system answered for all."""
         try:
             statuses = self.backend.status(job_ids)
         except UnavailableError as error:

@@ -17,13 +17,13 @@ class Away:
     Parameters
     ----------
     begin_s, end_s
-        Seconds since 1970; `end_s` is None while it lasts.
+        Seconds since 1970; `end_s` is None while they are unavailable.
     cores
-        How many.
+        How many cores.
     pool
-        Their group of nodes.
+        The group of nodes that they belong to.
     is_drained
-        Whether jobs that ran there could finish.
+        Whether jobs that were running there could finish.
     """
 
     begin_s: float
@@ -35,18 +35,18 @@ class Away:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A partition.
+    """A partition of a site.
 
     Parameters
     ----------
     name
-        By which jobs ask for it.
+        The name by which jobs ask for it.
     pool
-        The group of nodes that its jobs run on; partitions that share nodes have the same.
+        The group of nodes that its jobs run on; partitions that share nodes have the same group.
     limits
         What a job there may ask for.
     points
-        Priority that its jobs have from it.
+        Priority that it gives to its jobs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What an estimate of a queue wait is keyed by."""
+"""The class of a job, by which estimates of queue waits are stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from asa.errors import InputError
 
-if TYPE_CHECKING:  # most commands do without it
+if TYPE_CHECKING:  # most commands do not need numpy
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
@@ -15,17 +15,17 @@ __all__ = ["JobGeometry", "size_class", "walltime_class"]
 
 
 def size_class(cores: ArrayLike) -> NDArray[np.int64]:
-    """Classes of widths: powers of two, rounded up, so that 65 to 128 cores are class 7.
+    """Return classes of widths: powers of two, rounded up, so that 65 to 128 cores are class 7.
 
     Parameters
     ----------
     cores
-        At least 1 each.
+        Numbers of cores, each at least 1.
 
     Returns
     -------
     ndarray of int
-        Of the same shape.
+        Classes, in the same shape.
     """
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -33,7 +33,7 @@ def size_class(cores: ArrayLike) -> NDArray[np.int64]:
 
 
 def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
-    """Classes of requested times: half powers of two of seconds, at least one second.
+    """Return classes of requested walltimes: half powers of two of seconds, from one second on.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
     Returns
     -------
     ndarray of int
-        Of the same shape: ``round(2 log2(walltime_s))``.
+        ``round(2 log2(walltime_s))``, in the same shape.
     """
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -65,7 +65,7 @@ class JobGeometry:
     walltime_class
         ``round(2 log2(walltime in seconds))``.
     system, partition
-        Where the job is sent; free text, may be empty.
+        Where the job is sent; any text, may be empty.
 
     Examples
     --------
@@ -87,14 +87,14 @@ class JobGeometry:
         cores
             Cores that the job asks for.
         walltime_s
-            Seconds that it asks for.
+            Requested walltime in seconds.
         system, partition
             Where it is sent.
 
         Raises
         ------
         InputError
-            Fewer than one core, or no time at all.
+            Fewer than one core, or no walltime.
         """
         if cores < 1 or not walltime_s > 0:
             raise InputError(

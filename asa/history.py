@@ -32,29 +32,29 @@ class JobHistory:
     Parameters
     ----------
     submit_s
-        When each began to queue, in seconds of one clock: when it was submitted, or became eligible if that was later.
+        When each job began to queue, in seconds of one clock: at its submission, or when it became eligible if later.
     wait_s
-        Seconds that it queued.
+        How many seconds each job queued.
     cores, walltime_s
-        What it asked for.
+        What each job asked for.
     started
-        Whether it started; else it left the queue after `wait_s`, a lower bound of its wait.
+        Whether the job started; else it left the queue after `wait_s`, which is then a lower bound of its wait.
     run_s
-        Seconds that it ran; negative where that is not known.
+        Seconds that the job ran; negative if not known.
     user, partition
-        Indices into `users` and `partitions`; -1 where not known.
+        Indices into `users` and `partitions`; -1 if not known.
     users, partitions
-        Their names.
+        Names of the users and partitions.
     system
         Name of the system; may be empty.
     machine_cores
-        Cores of the machine, 0 where that is not known.
+        Cores of the machine; 0 if not known.
     source
-        Where the data are from, for people.
+        Where the data come from, for people.
     oddities
-        How many rows each of the reader's rules changed or dropped, by the rule's words.
+        How many rows each of the reader's rules changed or dropped, by a description of the rule.
     allocated
-        Cores that it got, which may be more than it asked for; 0 where that is not known.
+        Cores that the job got, which may be more than it asked for; 0 if not known.
     """
 
     submit_s: NDArray[np.float64]
@@ -87,23 +87,23 @@ class JobHistory:
         return len(self.submit_s)
 
     def first(self, jobs: int) -> JobHistory:
-        """Return the first so many jobs."""
+        """Return the first `jobs` jobs."""
         return self.where(slice(jobs))
 
     def last(self, jobs: int) -> JobHistory:
-        """Return the last so many jobs."""
+        """Return the last `jobs` jobs."""
         return self.where(slice(max(len(self) - jobs, 0), None))
 
     def where(self, which: slice | NDArray[np.bool_]) -> JobHistory:
-        """Return some of the jobs, in their order: a stretch, or those of a mask."""
+        """Return some of the jobs, in their order, by a slice or a mask."""
         return replace(self, **{name: getattr(self, name)[which] for name in _COLUMNS})
 
 
 @contextmanager
 def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[Stream]:
-    """Open a log, compressed by gzip or not, and turn errors while it is read into `TraceError`.
+    """Open a log, whether compressed by gzip or not, and turn errors while it is read into `TraceError`.
 
-    For readers of histories. Gzip is recognized by the first bytes, not by the name.
+    For readers of histories. Gzip is recognized by the first bytes, not by the file's name.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[Stream]:
 def read_history(path: str | Path) -> JobHistory:
     r"""Read past jobs from a file of any format that an installed reader knows.
 
-    Readers are functions of a path in the entry-point group ``asa.histories``; one returns None for a file that is
+    Readers are functions of a path in the entry-point group ``asa.histories``; a reader returns None for a file that is
     clearly of another format. The first history that a reader returns is used. A reader may have an attribute
     ``how_to_make``, which says where such files come from; it is shown for a file that no reader knows.
 

@@ -1,4 +1,4 @@
-"""The paper's metrics (Section 4.1 and 4.8), computed from a run's records."""
+"""The paper's metrics (Sections 4.1 and 4.8), computed from a run's records."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = ["RunMetrics", "StageTimes", "Verdict", "idle_times", "judge", "measur
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """One stage of a run.
+    """The times of one stage of a run.
 
     Parameters
     ----------
     stage
         Its name.
     perceived_wait_s
-        PWT: from the end of the last stage that it follows, or from the run's start, to its own start. Failed attempts
-        and reruns in between count; time between an end of the run and its resumption does not.
+        PWT: from the end of its last predecessor, or from the run's start, to its own start. Failed attempts and reruns
+        in between count; the time between an end of the run and its resumption does not.
     run_s
-        From its start to its end.
+        Seconds from its start to its end.
     critical
-        Whether it is on the critical path: it ended last, or was the last that a critical stage waited for. The waits
-        and run times of the critical stages add up to the makespan.
+        Whether it is on the critical path: it ended last, or a critical stage waited for it last. Waits and run times
+        of the critical stages add up to the makespan.
     """
 
     stage: str
@@ -58,24 +58,24 @@ class RunMetrics:
     Parameters
     ----------
     makespan_s
-        From submission of the workflow to the end of its last stage, less the time between an end of the run and its
-        resumption.
+        Seconds from the workflow's submission to the end of its last stage, without the time between an end of the run
+        and its resumption.
     twt_s
-        Total waiting time: the sum of the stages' perceived waits. Parallel stages may wait in parallel, so the sum may
+        Total waiting time: the sum of the stages' perceived waits. Parallel stages may wait in parallel, so it may
         exceed the waiting in the makespan. Waits for cores inside a shared allocation count.
     core_hours
-        Everything that was allocated, overhead included.
+        All allocated core-hours, overhead included.
     overhead_core_hours
-        OH: cores held before they could be used, idle between two stages of a job, or given back unused.
+        OH: core-hours before the cores could be used, idle between two stages of a job, or given back unused.
     hits, misses
         Predictions that turned out accurate or too short, and too long; see `judge`.
     undecided
-        Predictions that a censored observation leaves undecided, such as that of a job which started the moment its
-        dependency was met.
+        Predictions that a censored observation leaves undecided, as for a job that started the moment its dependency
+        was met.
     resubmissions
         How many jobs were submitted again.
     stages
-        Each stage that ran, in the workflow's order.
+        The times of each stage that ran, in the workflow's order.
     too_short
         Hits whose wait was certainly longer than predicted, by more than the grid's spacing.
     """
@@ -110,11 +110,12 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     """Say whether a prediction was too long (*miss*) or not (*hit*); None if that cannot be known.
 
     Section 4.8 of the paper divides predictions into accurate ones and over-predictions, which get resources too early.
-    It has 100 % hits at UPPMAX, where 3.9 h were predicted of waits of 11 h, so a short prediction is no miss. A
+    It reports 100 % hits at UPPMAX, where 3.9 h were predicted for waits of 11 h, so a short prediction is no miss. A
     prediction is accurate if no lower alternative of the paper's grid is nearer to the wait, so the grid's spacing
     causes no miss.
 
-    A prediction above an upper bound is a miss; one not above a lower bound is a hit; all else is undecided.
+    A prediction above an upper bound is a miss; a prediction not above a lower bound is a hit; otherwise it is
+    undecided.
 
     Parameters
     ----------
@@ -137,9 +138,9 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     Parameters
     ----------
     workflow
-        What ran.
+        The workflow that ran.
     records
-        The run's, in any order of kinds, each kind in order of time.
+        Records of the run, in any order of kinds, each kind in order of time.
 
     Raises
     ------
@@ -158,7 +159,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         for r in all_records
         if isinstance(r, StageEnded)
         for name in r.stages
-        if r.time_s >= anew_s.get(name, r.time_s)  # else what it did does not count any more
+        if r.time_s >= anew_s.get(name, r.time_s)  # else it ran again later
     }
     _check_complete(workflow, ends)
     settled = _settled(workflow, ends, began)
@@ -209,12 +210,12 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
 
 
 def _is_too_short(predicted_s: float, observed: Observed) -> bool:
-    """Whether the wait was certainly longer than predicted, by more than the grid is coarse."""
+    """Whether the wait was certainly longer than predicted, by more than the grid's spacing."""
     return observed.bound != "at_most" and _class_of(predicted_s) < _class_of(observed.wait_s)
 
 
 def _class_of(wait_s: float) -> int:
-    """Say which of the paper's alternatives is nearest to a wait."""
+    """Return the index of the paper's alternative that is nearest to a wait."""
     import numpy as np  # noqa: PLC0415 - to look at a run takes none of it
 
     from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest  # noqa: PLC0415 - as above
@@ -223,19 +224,19 @@ def _class_of(wait_s: float) -> int:
 
 
 def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
-    """Return the times between a run's end and its resumption: pairs, in order.
+    """Return the times between a run's end and its resumption, as pairs, in order.
 
-    After a failure other stages and jobs may end a little later; until then the run is not idle.
+    After a failure, other stages and jobs may end a little later; until then the run is not idle.
 
     Parameters
     ----------
     records
-        Of the run.
+        Records of the run.
 
     Returns
     -------
     list of (float, float)
-        From when to when, in seconds on the scheduler's clock.
+        Begin and end of each such time, in seconds on the scheduler's clock.
     """
     all_records = list(records)
     resumed_s = sorted(r.time_s for r in all_records if isinstance(r, RunResumed))
@@ -244,7 +245,7 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
 
 
 def _ran_to_its_end(record: Record) -> bool:
-    """Whether it is of a job that ran and was not cancelled, which may happen long after the run's end."""
+    """Whether the record is about a job that ran and was not cancelled, which may end long after the run."""
     return isinstance(record, Ended) and record.payload_start_s is not None and record.state is not JobState.CANCELLED
 
 
@@ -254,9 +255,9 @@ def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
     Parameters
     ----------
     idle
-        From `idle_times`.
+        The idle times from `idle_times`.
     time_s
-        On the same clock.
+        A time on the same clock.
 
     Examples
     --------
@@ -267,7 +268,7 @@ def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
 
 
 def _check_complete(workflow: Workflow, ends: Mapping[str, float]) -> None:
-    """Raise unless each stage ended, or is one that a run leaves out in which nothing failed."""
+    """Raise unless each stage ended, or is left out because nothing failed."""
     skipped: set[str] = set()
     for name in workflow.order:
         stage = workflow.stages[name]
@@ -279,7 +280,7 @@ def _check_complete(workflow: Workflow, ends: Mapping[str, float]) -> None:
 
 
 def _settled(workflow: Workflow, ends: Mapping[str, float], began_s: float) -> dict[str, float]:
-    """Say of each stage when it ended, or when it was clear that it would not run."""
+    """Return when each stage ended, or when it was certain that it would not run."""
     settled: dict[str, float] = {}
     for name in workflow.order:
         before_s = max((settled[before] for before in workflow.stages[name].after), default=began_s)
@@ -292,7 +293,8 @@ def _parts(
 ) -> dict[str, float]:
     """Return when each predecessor of a stage let it begin; with `when = "any"`, only of those that did.
 
-    For an array that the stage follows element by element, that is no later than when the stage's first element began.
+    For an array that the stage follows element by element, that is not later than the begin of the stage's first
+    element.
     """
     parts: dict[str, float] = {}
     for before in stage.after:
@@ -307,7 +309,7 @@ def _parts(
 
 
 def _may_s(stage: Stage, parts: Mapping[str, float], began_s: float) -> float:
-    """Say when a stage could begin, by when those that it follows had done their part."""
+    """Return when a stage could begin, from when each predecessor let it."""
     return (min if stage.when == "any" else max)(parts.values(), default=began_s)
 
 
@@ -320,9 +322,9 @@ def _could_begin(
     *,
     began_s: float,
 ) -> float:
-    """Return when a stage's predecessors let it begin; a failure counts if its stage completed only later.
+    """Return when a stage's predecessors let it begin; a failure counts if the stage completed before its repair.
 
-    That is so for a stage that cleaned up after a failure, before the run was resumed.
+    This is so for a stage that cleaned up after a failure, before the run was resumed.
     """
     if not stage.is_conditional or could_s <= start_s:
         return could_s
@@ -344,11 +346,11 @@ def _critical_path(
 
 
 def _core_hours_of(job: Ended, records: Sequence[Record]) -> float:
-    """Compute the core-hours that a job held, without cores that it gave back, from its records.
+    """Compute the core-hours of a job from its records, without cores that it gave back.
 
-    A requeued job also held cores before, from each start to the next requeue.
+    A requeued job also used cores before, from each start to the next requeue.
     """
-    if job.ran_s is not None:  # of a job array, each element of which held its own
+    if job.ran_s is not None:  # a job array, each element of which had its own cores
         return core_hours(job.cores, job.ran_s)
     starts = [record.time_s for record in records if isinstance(record, Started)]
     times = [
@@ -372,9 +374,9 @@ def _core_hours_between(cores: int, start_s: float, end_s: float, resized: Itera
 
 
 def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
-    """Core-hours held before the payload began, or the stage for which cores joined another job; all if neither did.
+    """Return the core-hours of jobs before their payload began, or the stage for which their cores joined another job.
 
-    Includes those of a job that was idle between two of its stages.
+    If neither began, all core-hours of the job count. Idle core-hours between two stages of a job count as well.
     """
     others = {r.job_id: (r.runs_in, r.stages) for r in records if isinstance(r, Submitted) and r.runs_in != r.job_id}
     began = {(r.job_id, r.stages): r.time_s for r in records if isinstance(r, StageStarted)}
@@ -389,9 +391,9 @@ def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[
 
 
 def _stood_still(job: Ended, records: Sequence[Record]) -> float:
-    """Core-hours of a job between the end of one of its stages and the start of the next, from its records.
+    """Return the core-hours of a job between the end of one stage and the start of the next, from its records.
 
-    For a requeued job only the time since its last start counts.
+    For a requeued job, only the time since its last start counts.
     """
     total, running, since_s, cores = 0.0, set[str](), None, job.cores
     for record in (record for record in records if job.start_s is None or record.time_s >= job.start_s):

@@ -1,4 +1,4 @@
-"""Observations of queue waits from jobs' times."""
+"""Derives observations of queue waits from jobs' times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asa.waits import QueuedJob, WaitObservation, at_least, at_most, exactly
 
 
 class _Asking(Protocol):
-    """What asks the queue for something: a job, or what one would be."""
+    """A request to the queue: a job, or a possible one."""
 
     @property
     def cores(self) -> int: ...
@@ -22,7 +22,7 @@ class _Asking(Protocol):
 
 
 def queued(asking: _Asking, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
-    """Describe a job as an estimator wants to know it."""
+    """Describe a job for an estimator."""
     partition = asking.partition or capabilities.partition
     return QueuedJob(since_s, asking.cores, asking.walltime_s, user, capabilities.system, partition)
 
@@ -30,13 +30,13 @@ def queued(asking: _Asking, capabilities: Capabilities, since_s: float, user: st
 def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:
     """Return the observation of the queue wait in a job's times; None if there is none, or not yet.
 
-    - A job that nothing kept back: its wait is exactly its start less its submission.
-    - Kept back by a dependency where age does not accrue: it queued only since it was eligible.
-    - Kept back where age accrues: exact if it waited on after it was eligible. If it started that very second, its turn
-      may have come long before: the time since submission is an upper bound.
-    - Cancelled while it was in the queue: a lower bound.
-    - On hold meanwhile: an upper bound.
-    - Requeued after it had started: nothing.
+    - A job that nothing kept back: exactly its start less its submission.
+    - Kept back by a dependency where age does not accrue: the same, from when it became eligible.
+    - Kept back where age accrues: exact if it waited on after it became eligible. If it started that very second, its
+      turn may have come long before: the time since its submission is an upper bound.
+    - Cancelled in the queue: a lower bound.
+    - On hold for a while: an upper bound.
+    - Requeued after it had started: no observation.
     """
     if status.eligible_s is None or status.restarts:
         return None
@@ -57,7 +57,7 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
 
 def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
-    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
+    """Return since when a job queues: its submission; or, where age does not accrue, when it became eligible."""
     if capabilities.age_accrues or status.eligible_s is None:
         return status.submit_s
     return status.eligible_s

@@ -1,6 +1,6 @@
-"""How a payload ended: a word, which a job's script writes together with the exit code.
+"""How a payload ended: its outcome, one word that a job's script writes together with the exit code.
 
-A program may exit with any number. So only the word says what asa's own script text did, and with ``failed`` the exit
+A program may exit with any number. So only the word shows what asa's own script text did; with ``failed``, the exit
 code is the program's. The number is interpreted only if there is no word, as in journals and marks of earlier versions.
 """
 
@@ -12,46 +12,46 @@ from typing import Protocol
 
 
 class JobOutcome(StrEnum):
-    """How what a job ran has ended."""
+    """How a payload ended."""
 
     COMPLETED = "completed"
-    FAILED = "failed"  # with an exit code of its own
-    TASKS_FAILED = "tasks-failed"  # some of a list
-    OUTPUT_MISSING = "output-missing"  # though its command exited with 0
-    OVERTIME = "overtime"  # an element of an array that reached its time limit, taken in turn
-    PART_DONE = "part-done"  # nothing is left to take while other jobs run the rest; of legs, its turn is over
-    UNRECORDED = "unrecorded"  # and that could not be written down
+    FAILED = "failed"  # with the program's own exit code
+    TASKS_FAILED = "tasks-failed"  # some tasks of a list failed
+    OUTPUT_MISSING = "output-missing"  # an output is missing, though the command exited with 0
+    OVERTIME = "overtime"  # an element that takes turns reached its time limit
+    PART_DONE = "part-done"  # no task is left while other jobs run the rest; or, in legs, the leg's turn is over
+    UNRECORDED = "unrecorded"  # the payload ended, but that could not be recorded
     OUT_OF_MEMORY = "out-of-memory"  # one of its processes was killed for lack of memory, whatever its exit code
     STALLED = "stalled"  # two legs in a row made no progress
-    # these say that what its user wants run did not begin
+    # with these, what the user wants run has not begun
     INPUT_MISSING = "input-missing"
-    SETUP_FAILED = "setup-failed"  # its environment: a module, conda, a container, set-up
-    FOLDER_MISSING = "folder-missing"  # that it is to run in
-    UNABLE = "unable"  # what asa needs of the node, as space for temporary files, was not to be had
-    TOO_FEW_CORES = "too-few-cores"  # for its next stage, as after a requeue
-    GAVE_BACK = "gave-back"  # the job began early, and idled for as long as it may
-    UNYIELDING = "unyielding"  # so it did, and the leg before did not end when it was signalled to
-    DUPLICATE = "twin"  # another job of the same token runs it, or did
-    OUTRUN = "outrun"  # another job of the same race began before it, and runs what it was for
+    SETUP_FAILED = "setup-failed"  # of the environment: modules, conda, container or set-up lines
+    FOLDER_MISSING = "folder-missing"  # the work folder is missing
+    UNABLE = "unable"  # the node lacks something that asa needs, such as space for temporary files
+    TOO_FEW_CORES = "too-few-cores"  # fewer than the next stage needs, as after a requeue
+    GAVE_BACK = "gave-back"  # the allocation began early, and idled for as long as it may
+    UNYIELDING = "unyielding"  # the same in a leg, since the leg before did not end when it was signalled
+    DUPLICATE = "twin"  # another job of the same token runs the payload, or did
+    OUTRUN = "outrun"  # another job of the same race began before, and runs the stages
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a job that ends so, for those that see nothing else; of ``failed``, 1 in place of any."""
+        """The exit code of such a job, for those who see only that; 1 for ``failed``, whose real code varies."""
         return _EXIT_CODES.get(self, 1)
 
     @property
     def has_begun(self) -> bool:
-        """Whether what the job's user wants run has begun."""
+        """Whether what the user wants run has begun."""
         return self not in _UNBEGUN
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would end so again, however often it is tried."""
+        """Whether it would end in this way at every attempt."""
         return self in {JobOutcome.SETUP_FAILED, JobOutcome.STALLED}
 
     @property
     def ending(self) -> str:
-        """Words for a shell: the outcome, and the exit code."""
+        """The outcome and the exit code, as words for a shell."""
         return f"{self} {self.exit_code}"
 
 
@@ -111,7 +111,7 @@ _MEANINGS = {
     JobOutcome.OUTRUN: "another job that was to run the same began before it",
 }
 _OF_SHELLS = {NOT_EXECUTABLE: "its command cannot be executed", NOT_FOUND: "its command was not found"}
-_KILLED = 128  # with the signal's number added, as shells report it
+_KILLED = 128  # shells report the signal's number plus this
 _OF_SIGNALS = {
     signal.SIGKILL: ", most often because memory ran out",
     signal.SIGSEGV: ", most often by a bug in the program",
@@ -120,26 +120,26 @@ _OF_SIGNALS = {
 
 
 class HowEnded(Protocol):
-    """The end of a job, a step or elements."""
+    """The end of a job, a step, or elements."""
 
     @property
     def exit_code(self) -> int | None:
-        """Of the payload."""
+        """The exit code of the payload."""
 
     @property
     def outcome(self) -> JobOutcome | None:
-        """How it ended; None if not known."""
+        """The outcome; None if not known."""
 
 
 def outcome_of(end: HowEnded) -> JobOutcome | None:
-    """Say how something ended: by its word, else by its exit code; None if there is neither."""
+    """Return the outcome: the recorded word, else by the exit code; None if there is neither."""
     if end.outcome is not None or end.exit_code is None:
         return end.outcome
     return by_exit_code(end.exit_code)
 
 
 def by_exit_code(exit_code: int) -> JobOutcome:
-    """Interpret an exit code without a word.
+    """Interpret an exit code that was recorded without a word.
 
     Examples
     --------
@@ -150,10 +150,10 @@ def by_exit_code(exit_code: int) -> JobOutcome:
 
 
 def without_mark(exit_code: int) -> JobOutcome:
-    """Say how a job ended whose script wrote no end mark, by the batch system's exit code.
+    """Interpret the batch system's exit code of a job whose script wrote no end mark.
 
-    A script that reaches its end writes none only if it ran nothing, since another job runs the payload, or if it
-    cannot write. Any other number is a program's.
+    A script that reaches its end writes no mark only if it ran nothing, since another job runs the payload, or if it
+    cannot write. Any other code is a program's.
     """
     return by_exit_code(exit_code) if exit_code == 0 or exit_code in _OF_SCRIPTS else JobOutcome.FAILED
 
@@ -173,7 +173,7 @@ def outcome_from(word: str) -> JobOutcome | None:
 
 
 def would_end_so_again(end: HowEnded) -> bool:
-    """Whether what failed would fail again, however often it is tried."""
+    """Whether a failure would recur at every attempt."""
     outcome = outcome_of(end)
     if outcome is JobOutcome.FAILED:
         return end.exit_code in _OF_SHELLS
@@ -181,7 +181,7 @@ def would_end_so_again(end: HowEnded) -> bool:
 
 
 def meaning(exit_code: int | None, outcome: JobOutcome | None = None) -> str:
-    """Say in words how a stage ended; empty if only its command's exit code says that.
+    """Say in words how a stage ended; empty if only its command's own exit code is known.
 
     Examples
     --------

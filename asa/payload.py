@@ -1,6 +1,6 @@
 """The text that a stage's job runs: the user's command, between checks of its inputs and of its outputs.
 
-It is for any POSIX shell, and the same under every backend, alone in a job or as one of several steps.
+It is written for any POSIX shell, and is the same under every backend, alone in a job or as one of several steps.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SHOWN = "#     "
 
 _MAX_SHOWN, _MAX_SHOWN_LETTERS = 20, 400
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
-_LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
-_CHUNKS_A_WORKER = 2  # that the tasks which are left are cut into, for one of them to be taken next
-_MAX_DIVISOR = 2048  # a bag of a million tasks is cut into some 15,000 chunks then
+_LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no argument longer than 128 KiB
+_CHUNKS_A_WORKER = 2  # the remaining tasks are cut into this many chunks per worker, one of which is taken next
+_MAX_DIVISOR = 2048  # at most: a bag of a million tasks then becomes some 15,000 chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Share:
     """The part of a job in running a stage's tasks, alone or with other jobs.
 
     `round`: how often the stage was submitted before.
-    `taker`: identifies this job for ever: letters, digits and ``-``.
-    `jobs`: how many there are at a time; 0 for a job that runs all that is left.
-    `in_doubt`: earlier takers, in whose jobs tasks that exited with 0 may have failed.
+    `taker`: identifies this job among all jobs ever: letters, digits and ``-``.
+    `jobs`: how many jobs run at a time; 0 for a single job that runs all remaining tasks.
+    `in_doubt`: earlier takers in whose jobs tasks that exited with 0 may have failed.
     """
 
     round: int = 0
@@ -67,9 +67,9 @@ def payload_text(
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, prepares the
     environment, runs, and checks the outputs.
 
-    `folder`: a folder, made if needed, for what the next attempt needs: the bag of its tasks.
-    `share`: its part in that bag; by default it runs all of them, for the first time.
-    `turn`: the number of the leg of a stage that continues; None without a folder to record it.
+    `folder`: a folder for records that the next attempt needs, such as the bag of tasks; made if missing.
+    `share`: the job's part in that bag; by default it runs all tasks, for the first time.
+    `turn`: the leg of a stage that continues; None without a folder to record it.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def payload_text(
 
 
 def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
-    """Show a user's lines as comments; of many, the first.
+    """Write a user's lines as comments; if there are many, only the first.
 
     Examples
     --------
@@ -93,15 +93,15 @@ def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
     ['#     sort a', '#     uniq']
     """
     first, rest = list(islice(each := iter(lines), most + 1)), sum(1 for _ in each)
-    if rest:  # of a single one more, the line itself is as short as the word that there is one
+    if rest:  # a line that says that one more follows would be no shorter than that line
         first, rest = first[:most], rest + 1
-    # what ends a line for Python, or is long, is no end of a comment
+    # part of a line, which must not end the comment early
     first = [part[:_MAX_SHOWN_LETTERS] for line in first for part in line.splitlines() or [""]]
     return [SHOWN + line for line in [*first[: most + (not rest)], *([f"... and {rest} more lines"] if rest else [])]]
 
 
 def _beginning(stage: Stage) -> str:
-    """Write whether others may read a payload, and show what its user wants run."""
+    """Write whether others may read the payload's files, and show what the user wants run."""
     if stage.tasks_file:
         lines = [f"each line of {stage.tasks_file}"]
     elif stage.takes_turns:
@@ -119,9 +119,9 @@ def _beginning(stage: Stage) -> str:
 def _of_stage(
     stage: Stage, cores: int, *, folder: str, share: Share, turn: Turn | None = None, is_alone: bool = True
 ) -> str:
-    """Write what a job runs of a stage, except for an array whose elements take turns.
+    """Write what a job runs for a stage, except for an array whose elements take turns.
 
-    `is_alone`: nothing else prints into the same files.
+    `is_alone`: whether nothing else prints into the same files.
     """
     made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
     if stage.array is not None:
@@ -131,7 +131,8 @@ def _of_stage(
     if stage.command and not (
         stage.environment or stage.inputs or stage.outputs or stage.stdout or stage.stderr or legs or stage.preparation
     ):
-        shown_first = _beginning(stage) if stage.array is not None else ""  # before what finds the element's number
+        # before the text that finds the element's number
+        shown_first = _beginning(stage) if stage.array is not None else ""
         return f"{shown_first}{exported(made.exported)}{text(*made.files)}{stage.command}"
     made.exported |= dict(stage.environment)
     made.files.insert(0, "ending")
@@ -155,24 +156,24 @@ def _of_stage(
 
 @dataclass(slots=True)
 class _ShellText:
-    """A text for a shell, as it is put together."""
+    """A text for a shell while it is put together."""
 
     exported: dict[str, object] = field(default_factory=dict)
     values: dict[str, object] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)  # of `asa.job`
+    files: list[str] = field(default_factory=list)  # names of files in `asa.job`
 
     def add(self, *files: str, **values: object) -> None:
-        """Add files, and the values that they need."""
+        """Add files, with the values that they use."""
         self.files += files
         self.values |= values
 
     def whole(self) -> str:
-        """Write it."""
+        """Return the whole text."""
         return f"{text('outcome')}{exported(self.exported)}{head(self.values)}{text(*self.files)}"
 
 
 def _add_what_it_needs(made: _ShellText, stage: Stage, folder: str, share: Share) -> None:
-    """Add what must be there before it runs: its inputs, and its environment."""
+    """Add checks of the inputs, and the set-up of the environment."""
     needed = [*stage.inputs, *([stage.tasks_file] if stage.tasks_file else [])]
     if needed or stage.outputs:
         made.add("need", asa_look_s=math.floor(min(_patience_s(stage), stage.walltime_s / 2)))
@@ -186,7 +187,7 @@ def _add_what_it_needs(made: _ShellText, stage: Stage, folder: str, share: Share
 
 
 def _add_where_it_prints(made: _ShellText, stage: Stage, *, is_alone: bool) -> None:
-    """Add that what it prints is found where its user wants it."""
+    """Add the text that links the user's output files to the job's."""
     made.add(
         "printed",
         asa_is_alone=is_alone,
@@ -197,24 +198,24 @@ def _add_where_it_prints(made: _ShellText, stage: Stage, *, is_alone: bool) -> N
 
 
 def _for_slurm(pattern: str) -> str:
-    """Take out backslashes, with which Slurm replaces nothing in a name."""
+    """Remove backslashes: with one in a name, Slurm replaces no pattern."""
     return pattern.replace("\\", "").replace("%", "%%") if "\\" in pattern else pattern
 
 
 def _patience_s(stage: Stage) -> float:
-    """For how long its files are looked for."""
+    """Return how long to look for the stage's files."""
     return INPUT_PATIENCE_S if stage.input_patience_s is None else stage.input_patience_s
 
 
 def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: Continuation | None) -> None:
-    """Add how a command runs, or a script."""
+    """Add the text that runs a command or a script."""
     made.add("signal", "run")
     if legs is not None:
         made.add(*(["leg-heed"] if legs.warn else []), "leg-watch")
     shown = _where_all_nodes_look(stage, folder)
     cpus_per_task = stage.cpus_per_task
     inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=shown)
-    if stage.array is not None:  # what starts it inside may not pass variables on
+    if stage.array is not None:  # the program that starts it may not pass variables on
         inside += "env $asa_numbers "
     made.values["asa_inside"] = inside.rstrip()
     if not (stage.script or _is_long(stage)):
@@ -228,21 +229,22 @@ def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: 
 
 
 def _shell(stage: Stage) -> str:
-    """Name the shell that a command is for, where it is not this text's own: an image may have no other than sh."""
+    """Name the shell for a command, if it is not that of the job's text: a container may have only sh."""
     return "sh" if stage.preparation is not None and stage.preparation.container else ""
 
 
 def _number_of_array(array: str, folder: str) -> str:
-    """Name the file with the number of the array's job that began first; empty if there is none."""
+    """Name the file with the id of the array's first job; empty if there is none."""
     return f"{folder.rpartition('/')[0]}/.array-{array}" if folder else ""
 
 
 def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
-    """Write how a job takes elements of an array in turn: as tasks, each of which runs what an element's job would run.
+    """Write the text of a job that takes elements of an array in turn: each runs as a task, as in an element's own job.
 
-    Each has a time limit of its own, as there.
+    Each element has a time limit of its own, as in an array.
     """
-    at_once = stage.job_count  # in this job: several where it has other stages, too, and so all that this one needs
+    # in this job; several if it has other stages, too, and so must run all elements of this one
+    at_once = stage.job_count
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
     jobs = at_once * max(share.jobs, 1)
     limit_s = max(math.floor((stage.walltime_s - BETWEEN_TURNS_S) / math.ceil(len(stage.tasks) / jobs)), 1)
@@ -258,7 +260,7 @@ def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """What runs in place of each task if the tasks are elements of an array."""
+    """The text to run in place of each task, if tasks are elements of an array."""
 
     element: str
     limit_s: int
@@ -271,7 +273,7 @@ def _has_tasks(stage: Stage) -> bool:
 def _patterns(paths: Iterable[str], stage: Stage) -> str:
     """Write each path as one word that the shell does not expand too early.
 
-    In paths of an array ``%a`` is the element's number.
+    In paths of an array, ``%a`` stands for the element's number.
     """
     if stage.array is None:
         return " ".join(shlex.quote(_pattern(path)) for path in paths)
@@ -280,7 +282,7 @@ def _patterns(paths: Iterable[str], stage: Stage) -> str:
 
 
 def _pattern(path: str) -> str:
-    """Write a path for `eval`: only what matches stays without quotes."""
+    """Write a path for `eval`: all but its patterns is quoted."""
     parts = _GLOB.split(path)
     text = "".join(part if i % 2 else (shlex.quote(part) if part else "") for i, part in enumerate(parts))
     return f"./{text}" if path.startswith("-") else text
@@ -302,7 +304,7 @@ def _is_long(stage: Stage) -> bool:
 def _add_tasks(
     made: _ShellText, stage: Stage, cores: int, folder: str, share: Share, *, turns: _Turns | None = None
 ) -> None:
-    """Add how a job takes tasks from a bag, as others may too; see `asa.bags`."""
+    """Add the text by which a job takes tasks from a bag, together with others; see `asa.bags`."""
     workers, jobs = max(1, cores // stage.cpus_per_task), max(share.jobs, 1)
     trusted = bool(folder) and is_trusted(Path(folder))
     made.files += ["fixed", "temporary", "bag-passing"] * (not folder)
@@ -319,14 +321,14 @@ def _add_tasks(
         asa_round=share.round,
         asa_taker=share.taker,
         asa_has_others=share.jobs > 0,
-        # elements are taken one by one, tasks several at a time
+        # elements are taken one at a time, tasks several at a time
         asa_divisor=len(stage.tasks) if turns else min(_CHUNKS_A_WORKER * workers * jobs, _MAX_DIVISOR),
     )  # fmt: skip
     made.values["asa_inner"] = _on_node(stage, turns, is_trusted_there=trusted)
 
 
 def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> str:
-    """Write the text that takes tasks on each node of a job, for another shell."""
+    """Return the text, for another shell, that takes tasks on each node of a job."""
     made = _ShellText()
     made.add(
         "ending", "signal", "memory" if stage.out_of_memory == "fail" else "memory-ignored", "run", "interrupted",

@@ -43,10 +43,10 @@ class Preparation:
         Paths to mount in the container, in addition to the folder in which commands run: ``/path`` or
         ``/path:/inside[:ro]``.
     setup
-        Shell lines that run first, once in each job; what they export is there for the command.
+        Shell lines that run first, once in each job; the command sees the variables that they export.
     launcher
-        What starts the command once for each task: ``srun``, ``mpirun`` or ``mpiexec``, with its options. Empty if the
-        command does that itself, or is one process.
+        The program that starts the command once for each task: ``srun``, ``mpirun`` or ``mpiexec``, with its options.
+        Empty if the command does that itself, or is one process.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Preparation:
 
     @property
     def changes_path(self) -> str:
-        """What of it may change where programs are found, in a word; empty if nothing does."""
+        """The first of its parts that may change where programs are found, in a word; empty if none does."""
         said = (
             (bool(self.modules), "modules"),
             (bool(self.conda), "conda"),
@@ -160,11 +160,11 @@ KEYS = tuple(key.name for key in keys_of(Preparation))
 
 
 def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:
-    """Read what a stage says about its environment; None if nothing.
+    """Read a stage's keys about its environment; None if there are none.
 
     `said`: given values of `KEYS`.
     `where`: the stage, for errors.
-    Raises `WorkflowError`: it makes no sense.
+    Raises `WorkflowError`: the values make no sense.
     """
     launcher = str(said.get("launcher") or "").strip()
     made = Preparation(
@@ -185,11 +185,11 @@ def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None
 
 
 def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[dict[str, object], list[str]]:
-    """Return the text before a stage's command that sets up its environment.
+    """Return the text that sets up a stage's environment before its command.
 
-    `preparation`: what is wanted.
-    `looks_only`: whether to run nothing from the places that `preparation` names, and only check that they are there.
-    Returns: the values that the text is given, and its files in `asa.job`; it calls `asa_end`.
+    `preparation`: the environment.
+    `looks_only`: whether to run nothing that `preparation` names, and only check that it exists.
+    Returns: the values that the text uses, and its files in `asa.job`; the text calls `asa_end`.
     """
     values: dict[str, object] = {}
     files = ["prepare-begin"]
@@ -213,11 +213,11 @@ def preparing(preparation: Preparation, *, looks_only: bool = False) -> tuple[di
 
 
 def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, gpus: int, shown: str = "") -> str:
-    """Write what precedes the shell that runs a stage's command; empty, or ending in a space.
+    """Return the words that precede the shell which runs a stage's command; empty, or ending in a space.
 
-    `preparation`: what is wanted; the text from `preparing` has run before.
-    `cores`, `cpus_per_task`, `gpus`: of the stage: as many tasks are launched as fit.
-    `shown`: a folder, by its full path, that is also mounted in a container.
+    `preparation`: the environment; the text from `preparing` has run before.
+    `cores`, `cpus_per_task`, `gpus`: of the stage; as many tasks are launched as fit.
+    `shown`: a folder, by its absolute path, that is also mounted in a container.
     """
     if preparation is None:
         return ""
@@ -243,7 +243,7 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
 
 
 def _bind(folder: str) -> str:
-    """Write the option by which a folder is seen in a container under its own path, as the job's text does of one."""
+    """Return the option that mounts a folder in a container under its own path, as the job's text does."""
     if not re.search("[,:]", folder):
         return shlex.join(["--bind", folder])
     return shlex.join(["--mount", f'type=bind,"source={folder}","destination={folder}"'])

@@ -1,28 +1,30 @@
 r"""Makes text of any origin harmless to a terminal or a page.
 
 Text from batch systems, files and other users' runs may hold characters that move the cursor, hide or colour other
-text, or reverse its direction. All that is shown passes through here: errors as they become text
-(`asa.errors.AsaError`), the command line's output (`asa.cli.terminal`), pages (`asa.report.page`).
+text, or reverse its direction. Everything that is shown passes through here: errors as they become text
+(`asa.errors.AsaError`), the command line's output (`asa.cli.terminal`), and pages (`asa.report.page`).
 """
 
 from __future__ import annotations
 
 import re
 
-_LONE_BYTE = 0xDC00  # + the byte, where a file's name is no UTF-8
-_CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
-_DIRECTION = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"  # with the separators of lines and paragraphs
-_OF_NAMES = "\udc80-\udc9f"  # C1 as a lone byte
+_LONE_BYTE = 0xDC00  # plus the byte: how Python represents a byte of a file's name that is not UTF-8
+_CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except newline and tab, DEL, C1
+# direction characters, and separators of lines and paragraphs
+_DIRECTION = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"
+_OF_NAMES = "\udc80-\udc9f"  # C1 as single bytes in names
 _ACTS = re.compile(f"[{_CONTROL}{_DIRECTION}{_OF_NAMES}]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
-_OF_COLOURS = re.compile(r"[0134]?|2[234]|3[0-79]|9[0-7]|38;5;\d{1,3}|38;2;\d{1,3};\d{1,3};\d{1,3}")  # none that hides
+# only codes that hide nothing
+_OF_COLOURS = re.compile(r"[0134]?|2[234]|3[0-79]|9[0-7]|38;5;\d{1,3}|38;2;\d{1,3};\d{1,3};\d{1,3}")
 _BEGUN = re.compile(r"\x1b(\[[0-9;]{0,20})?\Z")
 _END = "\x1b[0m"
 _BREAKS = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def printable(text: str) -> str:
-    r"""Escape control and direction characters; all others stay, as do newlines and tabs.
+    r"""Escape control and direction characters; newlines, tabs and all other characters stay.
 
     Examples
     --------
@@ -33,9 +35,9 @@ def printable(text: str) -> str:
 
 
 def printable_in_colours(text: str) -> tuple[str, str]:
-    r"""Escape as `printable` does, but keep coloured and bold letters, which end with the text.
+    r"""Escape as `printable` does, but keep colours and bold letters, which end with the text.
 
-    Returns the text, and an incomplete sequence at its end that may become a colour with the next text.
+    Returns the text, and an incomplete sequence at its end that may become a colour together with the next text.
 
     Examples
     --------
@@ -67,7 +69,7 @@ def on_one_line(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    r"""Escape such characters in a JSON document, where they only occur in strings: its values stay the same.
+    r"""Escape such characters in a JSON document as JSON does; its values stay the same.
 
     Examples
     --------
@@ -78,12 +80,12 @@ def printable_json(document: str) -> str:
 
 
 def acts(text: str) -> bool:
-    """Whether a text has characters that `printable` escapes."""
+    """Whether `printable` would escape characters of a text."""
     return _ACTS.search(text) is not None
 
 
 def _colours(codes: str) -> bool:
-    """Whether all that a sequence sets is a colour of letters, bold, slanted or underlined."""
+    """Whether a sequence only sets colours of letters, bold, italics or underlining."""
     return re.fullmatch(f"(?:{_OF_COLOURS.pattern})(?:;(?:{_OF_COLOURS.pattern}))*", codes) is not None
 
 

@@ -1,4 +1,4 @@
-"""What happened in a run: one record for each event.
+"""The events of a run, one record for each.
 
 Metrics are computed from records alone, and a run can be reconstructed from them.
 """
@@ -36,14 +36,14 @@ Outcome = Literal["completed", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Something that happened in a run, at a time on the backend's clock.
+    """An event in a run, at a time on the backend's clock.
 
     Parameters
     ----------
     time_s
-        When, in seconds.
+        Time of the event, in seconds.
     run
-        Its name.
+        Name of the run.
     """
 
     time_s: float
@@ -56,17 +56,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Record):
-    """The workflow was handed over; its makespan counts from here."""
+    """The workflow was submitted; its makespan counts from here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(Record):
-    """A run that had ended is resumed; some stages start from scratch.
+    """An ended run is resumed; some stages start from scratch.
 
     Parameters
     ----------
     anew
-        Those stages.
+        The stages that start from scratch.
     """
 
     anew: tuple[str, ...] = ()
@@ -79,9 +79,9 @@ class Retrying(Record):
     Parameters
     ----------
     stages
-        Those submitted again.
+        The stages that are submitted again.
     job_id
-        The job that failed.
+        The failed job.
     reason
         How it failed.
     """
@@ -98,9 +98,9 @@ class RunEnded(Record):
     Parameters
     ----------
     outcome
-        How.
+        How the run ended.
     reason
-        Why, if it did not complete.
+        Why it did not complete; empty if it did.
     """
 
     outcome: Outcome
@@ -153,21 +153,21 @@ class Submitted(_OfJob):
     Parameters
     ----------
     cores, walltime_s
-        What it asks for.
+        What the job asks for.
     keep
         What keeps it from running too early.
     predicted_wait_s
         The predicted wait; None if there is none.
     resubmission
-        How often the same was submitted before.
+        How often the same stages were submitted before.
     reason
-        Why now.
+        Why the job was submitted at this time.
     joins
-        The job that its cores will join, if any; the stage is then the first that needs them.
+        Id of the job that its cores will join; its stage is then the first that needs them. Empty if it joins none.
     shares
-        Whether several jobs take the tasks of its stage; only the first of them shows when that begins.
+        Whether several jobs take the tasks of its stage; only the first of them shows when the stage begins.
     array
-        The element numbers of a job array, as sbatch takes them.
+        Element numbers of a job array, as sbatch takes them; empty for no array.
     """
 
     cores: int
@@ -182,7 +182,7 @@ class Submitted(_OfJob):
 
     @property
     def runs_in(self) -> str:
-        """The job in which its stages run: itself, or the one that its cores join."""
+        """The job in which its stages run: itself, or the job that its cores join."""
         return self.joins or self.job_id
 
 
@@ -198,7 +198,7 @@ class Resized(_OfJob):
     Parameters
     ----------
     cores
-        That it has from now on.
+        Cores that the job has from now on.
     """
 
     cores: int
@@ -224,7 +224,7 @@ class Cancelled(_OfJob):
     Parameters
     ----------
     reason
-        Why.
+        Why it was cancelled.
     """
 
     reason: str
@@ -237,17 +237,17 @@ class Ended(_OfJob):
     Parameters
     ----------
     state
-        How.
+        The job's final state.
     cores
-        That it asked for.
+        Cores that the job asked for.
     start_s
-        Since when it held resources; None if it never did.
+        When its allocation began; None if it never did.
     payload_start_s
         When its first stage began; None if none ever did.
     reason
         How it failed.
     ran_s
-        Of a job array, the sum of the seconds for which its elements held their cores; None of one job.
+        For a job array, the sum of the seconds for which its elements were allocated cores; None for one job.
     """
 
     state: JobState
@@ -265,7 +265,7 @@ class Observed(_OfJob):
     Parameters
     ----------
     wait_s
-        Seconds.
+        The wait or its bound, in seconds.
     bound
         Whether the observation is exact, or how it is censored.
     predicted_wait_s

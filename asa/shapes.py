@@ -1,6 +1,6 @@
 """The shapes that a stage may ask for, and its run time at each width.
 
-Between two measured widths the run time is interpolated in the logarithms of both. Beyond them it is unknown unless a
+Between two measured widths, the run time is interpolated in the logarithms of both. Beyond them it is unknown, unless a
 model is named, which is fitted to the known run times by least squares on logarithms.
 """
 
@@ -19,21 +19,22 @@ __all__ = ["Moldable", "RunAt", "Scaling", "Shape", "run_time_at", "shapes_of"]
 
 Law = Literal["measured", "amdahl", "downey", "tasks"]
 
-# Standard deviation of the logarithm of a run time, for each doubling of the width away from the nearest measured one.
-# It was 0.10 and 0.16 to 0.20 where one width of a NAS benchmark was left out and predicted from the others.
+# Standard deviation of the logarithm of a run time, per doubling of the width from the nearest measured one. It was
+# 0.10 between and 0.16 to 0.20 beyond measured widths, when widths of NAS benchmarks were left out and predicted from
+# the rest.
 _BETWEEN, _BEYOND = 0.1, 0.2
-_SURE = 2.0  # spreads of its run time that a walltime has room for
-_UNKNOWN_FIT = 0.1  # spread of the logarithm about a model that as many points were fitted to as it has parameters
+_SURE = 2.0  # standard deviations of the run time that a walltime allows for
+_UNKNOWN_FIT = 0.1  # standard deviation of the logarithm about a model fitted to as many points as it has parameters
 _GRID = 24
-_ROUNDS = 4  # each a quarter as wide as the one before
+_ROUNDS = 4  # grids, each a quarter as wide as the one before
 
 
 @dataclass(frozen=True, slots=True)
 class RunAt:
     """How long a stage runs at a width.
 
-    `width`: cores; nodes of a stage that asks for whole nodes.
-    `run_s`: seconds that it is expected to run.
+    `width`: cores; nodes for a stage that asks for whole nodes.
+    `run_s`: expected run time in seconds.
     `spread`: its uncertainty: the standard deviation of the logarithm.
     """
 
@@ -49,11 +50,11 @@ class Scaling:
     `law`: ``measured``: only measured widths, and those between them. ``amdahl``: a part of the work is serial.
     ``downey``: Downey's model of speedup, by the average parallelism and its variance. ``tasks``: equal tasks, as many
     at a time as fit.
-    `parallel`: Amdahl's law: the share of the work that runs in parallel, 0 to 1; fitted if not given.
-    `parallelism`, `variance`: Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; fitted
-    if not given.
-    `tasks`: how many tasks there are; 0 for so many that their number does not matter.
-    `per_task`: cores of each.
+    `parallel`: Amdahl's law: the share of the work that runs in parallel, 0 to 1; by default fitted.
+    `parallelism`, `variance`: Downey's model: the average parallelism, from 1 on, and its variance, from 0 on; by
+    default fitted.
+    `tasks`: the number of tasks; 0 if there are so many that their number does not matter.
+    `per_task`: cores of each task.
     Raises `WorkflowError`: a parameter is invalid, or belongs to another law.
 
     Examples
@@ -89,7 +90,7 @@ class Scaling:
 
     @property
     def min_points(self) -> int:
-        """How many widths must be measured before it says anything of others."""
+        """How many widths must be measured before the law gives run times at others."""
         known = {"amdahl": self.parallel, "downey": self.parallelism, "tasks": 1.0}.get(self.law)
         return 1 if known is not None else {"downey": 3}.get(self.law, 2)
 
@@ -98,10 +99,10 @@ class Scaling:
 class Shape:
     """One request that a stage may make.
 
-    `width`: cores; nodes of a stage that asks for nodes alone.
-    `run_s`: seconds that it is expected to run at this width.
+    `width`: cores; nodes for a stage that asks only for nodes.
+    `run_s`: expected run time at this width, in seconds.
     `walltime_s`: seconds to ask the batch system for.
-    `spread`: uncertainty of its run time: the standard deviation of the logarithm.
+    `spread`: uncertainty of the run time: the standard deviation of the logarithm.
     `partition`: where it is sent; empty for the site's default.
     """
 
@@ -116,12 +117,12 @@ class Shape:
 class Moldable:
     """What a stage may ask for in place of its own shape.
 
-    `widths`: all widths, its own among them; empty for its own only.
-    `run_at`: known run times by width; if not given, the expected run time at its own.
+    `widths`: all widths, including its own; empty for only its own.
+    `run_at`: known run times by width; by default the expected run time at its own.
     `scaling`: the law for widths whose run time is not known.
-    `walltime_at`: walltimes at some widths, in seconds, which also hold between them; by default in proportion to the
-    run times.
-    `partitions`: all partitions, its own among them; empty for its own only.
+    `walltime_at`: walltimes at some widths, in seconds, interpolated between them; by default proportional to run
+    times.
+    `partitions`: all partitions, including its own; empty for only its own.
     """
 
     widths: tuple[int, ...] = ()
@@ -133,7 +134,7 @@ class Moldable:
 
 @lru_cache(maxsize=4096)
 def doubled(first: int, last: int) -> list[int]:
-    """List widths, each twice the previous one, up to the last.
+    """List widths from the first to the last, each twice the one before.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def doubled(first: int, last: int) -> list[int]:
 
 
 def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
-    """Make all shapes of a stage with known run times; `own` is the present one."""
+    """Make all shapes of a stage with known run times; `own` is its present shape."""
     points = moldable.run_at or (RunAt(own.width, own.run_s, own.spread),)
     here = run_time_at(own.width, points, moldable.scaling) or RunAt(own.width, own.run_s, own.spread)
     runs = {
@@ -157,25 +158,25 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
     known = {width: run for width, run in runs.items() if run is not None}
     usual_s = _usual_walltimes(known, moldable)
     factor = own.walltime_s / usual_s[own.width]
-    longer = max(own.run_s / here.run_s, 1.0)  # as after a time-out
+    longer = max(own.run_s / here.run_s, 1.0)  # above 1 after a time-out
     given = {width for width, _ in moldable.walltime_at}
     found = []
     for width, run in known.items():
         run_s, spread, walltime_s = run.run_s * longer, run.spread, usual_s[width] * factor
         if width == own.width:
             run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
-        elif width not in given:  # one that asks for little, and is less sure, does not make others ask for too little
+        elif width not in given:  # a width with a small and less certain walltime must not shorten those of others
             walltime_s = max(walltime_s, run_s)
-        elif longer > 1.0:  # how much longer is not known: it is not assumed to be killed there, too
+        elif longer > 1.0:  # by how much is not known, but the stage must not be killed there, too
             run_s = min(run_s, walltime_s)
         found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
     return tuple(found)
 
 
 def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int, float]:
-    """Compute the walltime of each width, up to a factor that is the same for all.
+    """Compute the walltime of each width, up to a common factor.
 
-    Given walltimes hold at their widths and between them; others are in proportion to the nearest of these.
+    Given walltimes hold at their widths and between them; others are proportional to the nearest of these.
     """
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
     given = {width: one.run_s for width in runs if (one := run_time_at(width, asked)) is not None}
@@ -195,8 +196,8 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
 
     `width`: in the unit of the points.
     `points`: known run times, one for each width.
-    `scaling`: the law; ``measured`` if not given.
-    Returns: the measured time at a measured width; else an interpolated one, or the model's; else None.
+    `scaling`: the law; by default ``measured``.
+    Returns: the measured time at a measured width; else an interpolated one, or the model's; None if there is none.
 
     Examples
     --------
@@ -218,7 +219,7 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
         return None
     speed, misfit = _fitted(points, scaling)
     near = min(points, key=lambda one: abs(math.log(width / one.width)))
-    # what is left of a misfit at the nearest point holds around it, too
+    # the misfit at the nearest point is assumed to hold around it, too
     run_s = near.run_s * speed(near.width) / speed(width)
     away = (_BETWEEN if is_between else _BEYOND) * far if scaling.law != "tasks" else 0.0
     return RunAt(width, run_s, math.hypot(near.spread, misfit, away))
@@ -233,12 +234,12 @@ def _between(width: int, points: Sequence[RunAt], far: float) -> RunAt:
 
 
 Speed = Callable[[float], float]
-_Ranges = Sequence[tuple[float, float]]  # of parameters
+_Ranges = Sequence[tuple[float, float]]  # ranges of parameters
 
 
-@lru_cache(maxsize=1024)  # it is asked for each width
+@lru_cache(maxsize=1024)  # called for each width
 def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
-    """Give the speed at a width, in any unit, and how far the points are off it (standard deviation of logarithms)."""
+    """Return the speed as a function of width, in any unit, and the misfit (standard deviation of logarithms)."""
     if scaling.law == "tasks":
         return _speed_of_tasks(scaling), 0.0
     if scaling.law == "amdahl" and scaling.parallel is not None:
@@ -253,14 +254,14 @@ def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
 
 
 def _misfit(points: Sequence[RunAt], speed: Speed) -> float:
-    """Sum the squared deviations of points from a speed in the logarithm, in any unit."""
+    """Return the sum of squared deviations of points from a speed, in the logarithm and up to its unit."""
     logs = [math.log(one.run_s * speed(one.width)) for one in points]
     mean = sum(logs) / len(logs)
     return sum((log - mean) ** 2 for log in logs)
 
 
 def _least(cost: Callable[..., float], ranges: _Ranges) -> tuple[float, ...]:
-    """Search a grid, and finer ones around the best; O(grid^parameters)."""
+    """Search a grid for the least cost, then finer grids around the best point; O(grid^parameters)."""
     now = list(ranges)
     best: tuple[float, ...] = ()
     for _ in range(_ROUNDS):
@@ -278,7 +279,7 @@ def _amdahl(serial: float) -> Speed:
 
 
 def _downey(parallelism: float, variance: float) -> Speed:
-    """Give the speedup of Downey's model (1997) for low (up to 1) and for high variance."""
+    """Return the speedup of Downey's model (1997), for low (up to 1) and for high variance."""
     a, v = parallelism, variance
 
     def low(n: float) -> float:
@@ -292,7 +293,7 @@ def _downey(parallelism: float, variance: float) -> Speed:
     return low if v <= 1.0 else high
 
 
-# by law, what makes a speed of the logarithms of its parameters, and where these lie; given the widest width
+# by law: how a speed is made from the logarithms of its parameters, and the ranges of these for the widest width
 _FITS: Mapping[str, Callable[[int], tuple[Callable[..., Speed], _Ranges]]] = {
     "amdahl": lambda _: (lambda serial: _amdahl(math.exp(serial)), [(-14.0, 0.0)]),
     "downey": lambda widest: (

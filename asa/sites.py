@@ -11,7 +11,7 @@ A site file is TOML, with the backend and its settings at the top:
     notify = "ann@example.org"  # who is notified of its runs, unless --notify is given
     price = "1 h = 200 core-hours"  # what an hour sooner is worth, unless --price or a strategy says it
 
-    # What `asa doctor` found. It writes this part anew; what is set above wins.
+    # Findings of `asa doctor`, which rewrites this part; settings above take precedence.
     [observed]
     version = "24.11.5"
 
@@ -69,7 +69,7 @@ _PREFACE = "# What `asa doctor` found. It writes this part anew; what is set abo
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
-    """What a site file says.
+    """The content of a site file.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class SiteFile:
     backend
         Name of the backend; empty if not set.
     settings
-        What its user has set for the backend.
+        Settings of the backend by the user.
     observed
-        What `asa doctor` has found; its ``settings`` are defaults for what the user has not set.
+        Findings of `asa doctor`; their ``settings`` are defaults for settings that the user has not set.
     strategy
         Name of the strategy of runs there; empty if not set.
     notify
@@ -105,7 +105,7 @@ class SiteFile:
 
     @property
     def found(self) -> dict[str, Any]:
-        """Settings that were found and that the user has not set."""
+        """Settings that `asa doctor` found and the user has not set."""
         observed_settings = self.observed.get("settings", {})
         return {key: value for key, value in observed_settings.items() if key not in self.settings}
 
@@ -119,14 +119,14 @@ class OpenedSite:
     backend
         Name of its backend.
     facility
-        What was opened.
+        The opened facility.
     settings
-        What it was opened with: `open_facility` with this backend and these settings opens it again. They contain no
-        secret, except what the user has put into `environment`, the variables of jobs.
+        The settings that it was opened with: `open_facility` with this backend and these settings opens it again. They
+        contain no secret, unless the user has put one into `environment`, the variables of jobs.
     file
         The site file, if there is one.
     why
-        Why this one was chosen, if the user named none; else empty.
+        Why this site was chosen, if the user named none; else empty.
     strategy
         Name of the strategy of runs there; empty if not set.
     notify
@@ -152,7 +152,7 @@ class OpenedSite:
 
 
 def sites_folder() -> Path:
-    """Folder of the site files: ``$ASA_SITES``, else ``asa/sites`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    """Return the site files' folder: ``$ASA_SITES``, else ``asa/sites`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
     if own := os.environ.get("ASA_SITES"):
         return Path(own)
     configuration = os.environ.get("XDG_CONFIG_HOME")
@@ -160,12 +160,12 @@ def sites_folder() -> Path:
 
 
 def site_names() -> list[str]:
-    """Names of the sites in the folder."""
+    """Return the names of the sites in the folder."""
     return sorted(file.stem for file in sites_folder().glob("*.toml"))
 
 
 def site_path(site: str) -> Path:
-    """Path of a site's file, which need not exist: in the folder for a name, unchanged for a path.
+    """Return the path of a site's file, which need not exist: a name is looked up in the folder, a path stays as it is.
 
     Examples
     --------
@@ -182,16 +182,16 @@ def read_site(site: str) -> SiteFile:
     Parameters
     ----------
     site
-        Its name or its path.
+        Name or path of the site file.
 
     Raises
     ------
     UnknownNameError
-        There is none of that name.
+        There is no site of that name.
     InputError
-        It cannot be read.
+        The file cannot be read.
     OwnerError
-        Others own it or can change it, though it names commands that are run.
+        Others own the file or can change it; it names commands that asa would run.
     """
     path = site_path(site)
     try:

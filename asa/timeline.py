@@ -1,4 +1,4 @@
-"""What each job of a run did when: kept back, pending, held, running; made from records."""
+"""What each job of a run did over time: kept back, pending, allocated, running; made from records."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Kind = Literal["kept", "pending", "held", "running"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which a job did one thing.
+    """A period in which a job did one thing.
 
     Parameters
     ----------
     kind
-        What it did; see `Kind`.
+        What the job did; see `Kind`.
     begin_s, end_s
-        Since when, until when.
+        Begin and end of the period.
     cores
-        What it asked for, while pending; then what it had.
+        Cores that the job asked for, while pending; after that, cores that it had.
     stage
-        Which ran; empty if none did.
+        The stage that ran; empty if none did.
     """
 
     kind: Kind
@@ -55,31 +55,31 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job.
+    """A job in a timeline.
 
     Parameters
     ----------
     job_id
-        The batch system's.
+        Id of the job in the batch system.
     stages
-        Its stages, in order.
+        Stages of the job, in order.
     cores, walltime_s
-        What it asked for.
+        What the job asked for.
     submit_s
-        When.
+        When it was submitted.
     predicted_start_s
         Its start as predicted at submission, but not before what kept it back had ended; None if nothing was predicted,
         or that end is not known.
     start_s
-        When it started; None if never.
+        When it started; None if it never did.
     spans
-        In order, without gaps.
+        Its periods, in order, without gaps.
     state
         How it ended; ``running`` or ``pending`` if it had not.
     reason
         Why it was submitted at that time, and how it failed.
     joins
-        The job that its cores joined, if any.
+        Id of the job that its cores joined, if any.
     predicted_wait_over_s
         When the predicted wait was over, whether it was kept back then or not; None if none was predicted.
     """
@@ -99,17 +99,17 @@ class Lane:
 
     @property
     def runs_in(self) -> str:
-        """The job in which its stages run: itself, or the one that its cores joined."""
+        """The job in which its stages run: itself, or the job that its cores joined."""
         return self.joins or self.job_id
 
     @property
     def end_s(self) -> float:
-        """When nothing of it is known any more."""
+        """The end of its last known period."""
         return self.spans[-1].end_s if self.spans else self.submit_s
 
     @property
     def belief(self) -> tuple[Literal["start", "end of wait"], float] | None:
-        """What was believed of it, and when that was to be: its start, or no more than the end of its wait."""
+        """What was predicted for it, and for when: its start, or only the end of its wait."""
         if self.predicted_start_s is not None:
             return "start", self.predicted_start_s
         return None if self.predicted_wait_over_s is None else ("end of wait", self.predicted_wait_over_s)
@@ -122,9 +122,9 @@ class Timeline:
     Parameters
     ----------
     run
-        Its name.
+        Name of the run.
     begin_s, end_s
-        When the workflow was submitted, and when it ended, or its last record.
+        When the workflow was submitted, and when it ended; if it has not ended, the time of its last record.
     lanes
         The jobs, in order of submission.
     """
@@ -135,12 +135,12 @@ class Timeline:
     lanes: tuple[Lane, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the timeline as JSON-ready data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Timeline:
-        """Make it of what `as_dict` gave, also by way of JSON."""
+        """Make a timeline from the data that `as_dict` returned."""
         lanes = tuple(
             Lane(**{**lane, "stages": tuple(lane["stages"]), "spans": tuple(Span(**span) for span in lane["spans"])})
             for lane in document["lanes"]
@@ -148,7 +148,7 @@ class Timeline:
         return cls(document["run"], document["begin_s"], document["end_s"], lanes)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give a flat row for each span, as a spreadsheet wants it; times count from the run's begin."""
+        """Return a flat row for each period, for a spreadsheet; times count from the run's begin."""
 
         def since_begin(time_s: float | None) -> float | None:
             return None if time_s is None else time_s - self.begin_s
@@ -172,7 +172,7 @@ class Timeline:
         ]
 
     def trace_events(self) -> dict[str, Any]:
-        """Return it as trace events for Perfetto and browsers' tracing pages: one track for each job.
+        """Return trace events for Perfetto and browsers' tracing pages: one track for each job.
 
         Times are microseconds from the run's beginning.
         """
@@ -220,9 +220,9 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     Parameters
     ----------
     records
-        Of one run, in order; the run need not have ended.
+        Records of one run, in order; the run need not have ended.
     workflow
-        What ran, which shows what each job followed. Without it, time kept back counts as waiting.
+        The workflow that ran, which shows what each job followed. Without it, time kept back counts as waiting.
     age_accrues
         Whether a job gains priority while a dependency keeps it back; if not, its wait begins when it is eligible.
 
@@ -253,7 +253,7 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
 
 
 def _about(asked: Submitted, of_job: Mapping[str, Sequence[Record]]) -> list[Record]:
-    """Give a job's records; of one whose cores join another, with the stages that ran there since."""
+    """Return a job's records; for a job whose cores join another, with those of the stages that ran there since."""
     mine = list(of_job[asked.job_id])
     joined_s = next((r.time_s for r in mine if isinstance(r, Started)), None)
     if not asked.joins or joined_s is None:
@@ -281,7 +281,8 @@ def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  
             case Started():
                 until(r.time_s)
                 kind, start_s, state = "held", r.time_s, "running"
-                if asked.shares and asked.keep is not Keep.AWAIT:  # only the first shows the stage's begin
+                # only the first of the bag's jobs shows when the stage began
+                if asked.shares and asked.keep is not Keep.AWAIT:
                     kind, stage = "running", "+".join(asked.stages)
             case Requeued():
                 until(r.time_s)
@@ -332,7 +333,7 @@ def _wait_over_s(asked: Submitted) -> float | None:
 
 
 def _released_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) -> float | None:
-    """Tell when the last job that a job followed had ended; None if one has not, or did not complete."""
+    """Return when the last predecessor of a job had ended; None if one has not, or did not complete."""
     follows = {b for name in asked.stages if (stage := workflow.stages.get(name)) for b in stage.after}
     released_s = asked.time_s
     for before in follows - set(asked.stages):
@@ -344,13 +345,13 @@ def _released_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) ->
 
 
 def _kept_back(lane: Lane, released_s: float | None, *, age_accrues: bool) -> Lane:
-    """Tell the time for which a dependency kept a job back from the time for which it was in the queue's hands."""
+    """Divide the time before a job's start into time for which a dependency kept it back, and its wait."""
     first, *others = lane.spans or [None]
     if first is None or first.kind != "pending":
         return lane
     if released_s is None:
         return lane if lane.start_s is not None else replace(lane, spans=(replace(first, kind="kept"), *others))
-    cut_s = min(released_s, first.end_s)  # a start may have an earlier time than the report of the end that released it
+    cut_s = min(released_s, first.end_s)  # a start may be earlier than the reported end that released it
     parts = (replace(first, kind="kept", end_s=cut_s), replace(first, begin_s=cut_s))
     free_s = released_s if lane.start_s is None else cut_s
     over_s = lane.predicted_wait_over_s

@@ -1,4 +1,4 @@
-"""Durations in all of Slurm's spellings, memory sizes, core-hours, and what time is worth in these.
+"""Durations in all of Slurm's formats, memory sizes, core-hours, and the price of time in core-hours.
 
 Inside `asa` a duration is a number of seconds, and its name ends in ``_s``; memory is a number of bytes. Only this
 module reads them from text.
@@ -52,7 +52,7 @@ _UNIT_SECONDS = {
 _WITH_UNITS = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
 _TERM = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)\s*+([a-z]+)")
 _SLURM = re.compile(r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<clock>\d+(?::\d+){0,2}))")
-_TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the point
+_TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the decimal point
 _HUMAN_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
 _DAY_S = 86400.0
 _CORE_HOURS = re.compile(r"(\d+(?:\.\d+)?)\s*core[- ]?h(?:ours?)?")
@@ -68,9 +68,9 @@ _MEMORY_EXPONENT = {"k": 1, "": 2, "m": 2, "g": 3, "t": 4, "p": 5}
 def parse_duration(text: str) -> float:
     """Read a duration, written for people or for Slurm, as seconds.
 
-    Slurm's spellings are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
-    ``days-hours:minutes`` and ``days-hours:minutes:seconds``. Numbers with units, as in ``1h30m``, are read too. A bare
-    number is minutes, as in Slurm.
+    Slurm's formats are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
+    ``days-hours:minutes`` and ``days-hours:minutes:seconds``. Numbers with units, as in ``1h30m``, are read as well. A
+    bare number means minutes, as in Slurm.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def format_duration(seconds: float) -> str:
     Parameters
     ----------
     seconds
-        Any; a negative one gets a minus sign.
+        Any number; a negative one gets a minus sign.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def parse_memory(text: str) -> int:
     Raises
     ------
     InputError
-        It is no size.
+        The text is no size.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def parse_storage(text: str) -> int:
     Raises
     ------
     InputError
-        It is no size, or has no unit.
+        The text is no size, or has no unit.
 
     Examples
     --------
@@ -249,14 +249,14 @@ def _bytes(text: str, what: str) -> int:
 
 
 def core_hours(cores: int, seconds: float) -> float:
-    """Compute the core-hours of some cores held for some seconds (equation 1 of the ASA paper).
+    """Compute the core-hours of cores that are allocated for some time (equation 1 of the ASA paper).
 
     Parameters
     ----------
     cores
-        How many.
+        Number of cores.
     seconds
-        For how long.
+        Seconds for which they are allocated.
 
     Examples
     --------
@@ -267,18 +267,18 @@ def core_hours(cores: int, seconds: float) -> float:
 
 
 def parse_price(text: str) -> float:
-    """Read what time is worth in core-hours, as seconds that a core-hour is worth.
+    """Read a price of time, as the seconds that one core-hour is worth.
 
     Parameters
     ----------
     text
-        A time and core-hours that are worth the same to somebody, as in ``1 h = 200 core-hours``, in either order;
-        ``200 core-hours per hour``; or a number of seconds for one core-hour, 0 where core-hours do not count.
+        A time and core-hours of the same worth, as in ``1 h = 200 core-hours``, in either order; ``200 core-hours per
+        hour``; or the seconds that one core-hour is worth, 0 if core-hours do not count.
 
     Raises
     ------
     InputError
-        It is none of these.
+        The text is none of these.
 
     Examples
     --------
@@ -296,7 +296,7 @@ def parse_price(text: str) -> float:
 
 
 def _price_in_words(given: str) -> float:
-    """Give the seconds that a core-hour is worth; nan if the words do not say it, or one side is nothing."""
+    """Return the seconds that a core-hour is worth; nan if the text is no such price, or one side is zero."""
     sides = [side.strip() for side in given.split("=")]
     words = given.replace("/", " / ").split()
     if len(sides) == 1 and len(words) > 2 and words[-2] in _PER:
@@ -316,12 +316,12 @@ def _price_in_words(given: str) -> float:
 
 
 def format_price(price_s: float) -> str:
-    """Write for people how many core-hours an hour sooner is worth.
+    """Write for people how many core-hours one hour is worth.
 
     Parameters
     ----------
     price_s
-        How many seconds a core-hour is worth.
+        Seconds that a core-hour is worth.
 
     Examples
     --------
@@ -336,12 +336,12 @@ def format_price(price_s: float) -> str:
 
 
 def format_core_hours(hours: float) -> str:
-    """Write core-hours to a tenth; less than one, to two digits.
+    """Write core-hours with one decimal; less than one, with two digits.
 
     Parameters
     ----------
     hours
-        How many, from 0 on.
+        Core-hours, from 0 on.
 
     Examples
     --------

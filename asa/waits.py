@@ -1,6 +1,6 @@
-"""Queue waits as values: the waiting job, predictions, observations; and the interface of estimators.
+"""Queue waits as values (the waiting job, predictions, observations), and the interface of estimators.
 
-Estimators, evaluation, the runner and the backends exchange these.
+Estimators, evaluation, the runner and the backends exchange these values.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ __all__ = [
 ]
 
 _END_OF_TIME_S = _MAX_CORES = 1e15
-_FLOOR_S = 10.0  # waits up to so many seconds are all the same
-_MIN_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
-_CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
+_FLOOR_S = 10.0  # shorter waits count as this long
+_MIN_TAIL = 0.8  # at least: p99 is about ten times p90. Forecasts that are too confident are those with thin tails
+# upper bound of any probability: nine quantiles tell no more, and higher claims failed on every log tried
+_CERTAIN = 0.99
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
 AGED = 0.5
@@ -46,9 +47,10 @@ AGED = 0.5
 class WaitObservation:
     """An observation of a queue wait, exact or censored.
 
-    A wait is not always seen from beginning to end. If a dependency kept a job back and it started the moment it was
-    released, its turn had come before: the time since submission is an upper bound. If a job was cancelled in the
-    queue, its time there is a lower bound. Taken as exact, such waits teach errors that reinforce themselves.
+    A wait is not always observed from beginning to end. If a dependency kept a job back and the job started the moment
+    it was released, its turn had come before: the time since submission is an upper bound. If a job was cancelled in
+    the queue, its time there is a lower bound. If such waits counted as exact, estimators would learn errors that
+    reinforce themselves.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class WaitObservation:
 
 
 def exactly(wait_s: float) -> WaitObservation:
-    """Make an exact observation: the wait was seen from beginning to end.
+    """Make an exact observation of a wait.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def exactly(wait_s: float) -> WaitObservation:
 
 
 def at_most(wait_s: float) -> WaitObservation:
-    """Make an upper bound: the job's turn came before it was allowed to start.
+    """Make an upper bound of a wait: the job's turn came before it was allowed to start.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def at_most(wait_s: float) -> WaitObservation:
 
 
 def at_least(wait_s: float) -> WaitObservation:
-    """Make a lower bound: the job was still waiting when it was last seen in the queue.
+    """Make a lower bound of a wait: the job was still waiting when it was last seen in the queue.
 
     Parameters
     ----------
@@ -101,19 +103,19 @@ def at_least(wait_s: float) -> WaitObservation:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A queued job: what is known at its submission, and nothing later.
+    """A queued job, with what is known at its submission.
 
     Parameters
     ----------
     submit_s
-        Since when it queues, on the scheduler's clock. If a dependency or a begin time kept it back: since it is
-        eligible.
+        Since when it queues, on the scheduler's clock: since its submission or, if a dependency or a begin time kept it
+        back, since it is eligible.
     cores, walltime_s
-        What it asks for.
+        What the job asks for.
     user
-        Its owner: any text that distinguishes users, empty if unknown.
+        Owner of the job: any text that distinguishes users; empty if not known.
     system, partition
-        Where it was sent; may be empty.
+        Where the job was sent; may be empty.
     """
 
     submit_s: float
@@ -134,7 +136,7 @@ class QueuedJob:
 
     @property
     def geometry(self) -> JobGeometry:
-        """Its geometry."""
+        """The class of jobs that it belongs to."""
         return JobGeometry.of(
             cores=self.cores, walltime_s=self.walltime_s, system=self.system, partition=self.partition
         )
@@ -142,28 +144,28 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobAhead:
-    """A job of a plan, which is to be submitted now or later, together with others of that plan.
+    """A job of a plan, to be submitted now or later, together with other jobs of that plan.
 
     Parameters
     ----------
     job
-        What it asks for; if `queues` is ``aging`` or ``early``, it is submitted at its `submit_s`.
+        Its request; if `queues` is ``aging`` or ``early``, it is submitted at its `submit_s`.
     now_s
         When the forecast is made, on the scheduler's clock.
     run_s
-        How long its payload runs, in seconds, in each of the futures that are to be sampled, shape (samples,).
+        Run time of its payload in seconds, in each sampled future, shape (samples,).
     after
-        The earlier jobs of the plan whose ends it waits for, by their index.
+        Indices of the earlier jobs of the plan whose ends it waits for.
     queues
-        ``ready``: it is submitted when these have ended, or its age counts only from then. ``aging``: it keeps its
+        ``ready``: it is submitted when these jobs have ended, or its age counts only from then. ``aging``: it keeps its
         position in the queue from its submission on, but does not start before they have ended. ``early``: it may start
-        before, and then holds its cores until they have ended. ``local``: it waits for nothing else, and takes no
-        cores.
+        before they end, and then its cores idle until they have. ``local``: it waits only for them, and takes no cores.
     ready_s
-        In how many seconds its payload can begin at the earliest, in each future, whatever it follows in the plan; None
-        for now.
+        Seconds until its payload can begin at the earliest, in each future, apart from the plan's other jobs; None for
+        0.
     due_s
-        In how many seconds it is expected to be ready, about: by that it is said what is usual at the hour.
+        Seconds until it is expected to be ready, roughly: they give the hour of the day for which usual waits are
+        taken.
     """
 
     job: QueuedJob
@@ -181,21 +183,21 @@ class JobAhead:
 
     @property
     def submit_s(self) -> float:
-        """In how many seconds it may be submitted."""
+        """Seconds until it may be submitted."""
         return max(self.job.submit_s - self.now_s, 0.0) if self.queues in ("aging", "early") else 0.0
 
 
 class QueueEvent(NamedTuple):
-    """Something that a job of any user did.
+    """An event of a job of any user.
 
     Parameters
     ----------
     what
         ``submitted``, with the job; ``started``; ``left`` the queue without having started; or ``ended``.
     key
-        Identifies the job, for as long as the queue is followed.
+        Identifies the job, as long as the queue is followed.
     time_s
-        When, on the scheduler's clock.
+        Time of the event, on the scheduler's clock.
     job
         The job, if it was submitted.
     """
@@ -238,9 +240,9 @@ class WaitForecast(NamedTuple):
         Parameters
         ----------
         level
-            From 0 to 0.99; more counts as 0.99. Below p10 the line goes to 0 s. Above p90 the tail is a Pareto
-            distribution through p80 and p90, floored at 10 s: waits are heavy-tailed, and a straight line would promise
-            too much.
+            From 0 to 0.99; more counts as 0.99. Below p10 the quantile falls linearly to 0 s. Above p90 the tail is a
+            Pareto distribution through p80 and p90, which are at least 10 s: waits are heavy-tailed, and a straight
+            line would promise too much.
         """
         q = self.quantiles_s
         if level <= LEVELS[0]:
@@ -252,7 +254,7 @@ class WaitForecast(NamedTuple):
         return q[after - 1] + share * (q[after] - q[after - 1])
 
     def probability_within(self, wait_s: float) -> float:
-        """Probability that the job starts within so many seconds; the inverse of `at`."""
+        """Return the probability that the job starts within `wait_s` seconds; the inverse of `at`."""
         q = self.quantiles_s
         if wait_s < 0:
             return 0.0
@@ -267,20 +269,20 @@ class WaitForecast(NamedTuple):
 
 
 def _tail(quantiles_s: tuple[float, ...]) -> float:
-    """Say how the wait grows beyond p90, in powers of two, while the probability to exceed it halves."""
+    """Return the powers of two by which the wait grows beyond p90 while the probability to exceed it halves."""
     return max(_MIN_TAIL, math.log2(max(quantiles_s[-1], _FLOOR_S) / max(quantiles_s[-2], _FLOOR_S)))
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an estimator is made for.
+    """The conditions that an estimator is made for.
 
     Parameters
     ----------
     seed
-        Of its random numbers.
+        Seed of its random numbers.
     machine_cores
-        Cores of the machine, 0 where that is not known.
+        Cores of the machine; 0 if not known.
     """
 
     seed: int = 0
@@ -289,32 +291,32 @@ class Surroundings:
 
 @runtime_checkable
 class WaitEstimator(Protocol):
-    """Learns a site's waits from the jobs submitted and started there, and predicts.
+    """Learns a site's waits from jobs that are submitted and start there, and predicts waits.
 
-    Calls come in order of time. `predict` changes nothing, and may be called at any time. `submitted` announces a job
-    that is really submitted, and returns a ticket; pass that to `observe` when something becomes known of the wait, and
-    to `ended` when the job has ended. Many jobs may wait at the same time. State is plain data, which can be stored and
-    shared; an estimator made from another's state continues exactly where that one was.
+    Calls come in order of time. `predict` changes nothing, and may be called at any time. `submitted` reports a job
+    that was really submitted, and returns a ticket; the caller passes that to `observe` when something becomes known of
+    the wait, and to `ended` when the job has ended. Many jobs may wait at the same time. State is plain data, which can
+    be stored and shared; an estimator made from another's state continues exactly where that one was.
     """
 
     def predict(self, job: QueuedJob) -> WaitForecast:
-        """Predict the wait of a job that is submitted now, that is at its `submit_s`."""
+        """Predict the wait of a job that is submitted now, which is its `submit_s`."""
         ...
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on; `forecast` is the one that was acted upon, if there was one."""
+        """Learn that a job waits from now on; `forecast` is the one that the submission was based on, if any."""
         ...
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait; the job waits no longer."""
+        """Learn about a wait; the job no longer waits."""
         ...
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a started job ran for so long. Only a visible queue shows that; many estimators ignore it."""
+        """Learn how long a started job ran. Only a visible queue shows that; many estimators ignore it."""
         ...
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits or runs, and learn nothing from it; it is out of sight. Unknown ones are let pass."""
+        """Forget a waiting or running job that is no longer visible; learn nothing. Ignore unknown tickets."""
         ...
 
     def state(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Waves: the stages of a job that run at the same time inside it, each on cores of its own.
+"""Waves: the stages of a job that run at the same time inside it, each on its own cores.
 
-Stages in one job run one after the other. Small ones, of a single task each, that do not depend on each other run side
-by side, as many as fit on the job's cores of one node. Where jobs get whole nodes, these are all of the node's cores,
-which are paid for anyway. The next wave begins when all stages of the last one have ended.
+Stages in one job run one after the other. Small stages, of a single task each, that do not depend on each other run
+side by side, as many as fit on the job's cores of one node. Where jobs get whole nodes, these are all of the node's
+cores, which are paid for anyway. The next wave begins when all stages of the last one have ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_EACH = (
 OF_EACH = frozenset(_OF_EACH.split())
 """Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""
 _COUNTED = marked("counted")
-_STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # on any number of cores
+_STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # these programs start tasks on any number of cores
 
 
 def is_small(stage: Stage) -> bool:
@@ -53,9 +53,10 @@ def is_small(stage: Stage) -> bool:
 
 
 def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
-    """Return what stages must have in common to run in one job.
+    """Return the values that stages must have in common to run in one job.
 
-    That is all that they ask for except cores and time. Small ones on whole nodes may differ in cores and memory.
+    These are all that the stages ask for except cores and time. Small stages on whole nodes may differ in cores and
+    memory.
     """
     asks = asked(stage)
     if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
@@ -64,13 +65,13 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
 
 
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
-    """Say which stages of a job run at the same time.
+    """Divide the stages of a job into waves, which run at the same time.
 
     O(stages + edges). Stages of equal depth in the graph are put into waves in their order, each into the last wave if
     it fits.
 
     `stages`: those that share the job, in the workflow's order.
-    `site`: gives the size of nodes, and whether they are allocated whole.
+    `site`: has the size of nodes, and whether they are allocated whole.
     Returns: the waves, in order; a stage is alone if nothing can run side by side with it.
 
     Examples
@@ -99,7 +100,7 @@ def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:
 
 
 def _width(stages: Iterable[Stage], site: Capabilities, limits: PartitionLimits) -> int:
-    """Say how many cores of a node stages may share; 0 if their job may have cores of several, or change its width."""
+    """Return how many cores of a node stages may share; 0 if their job spans nodes, or changes its width."""
     node = limits.cores_per_node or site.cores_per_node
     most = max(stage.cores_on(node) for stage in stages)
     if most > node:
@@ -123,22 +124,22 @@ def is_series(waves: Waves) -> bool:
 
 
 def walltime_of(waves: Waves) -> float:
-    """Give the seconds that stages ask for together."""
+    """Return the walltime that waves need, in seconds."""
     return sum(max(stage.walltime_s for stage in wave) for wave in waves)
 
 
 def cores_of(waves: Waves, cores_per_node: int) -> int:
-    """Give the cores that the widest wave needs."""
+    """Return the cores of the widest wave."""
     return max(sum(stage.cores_on(cores_per_node) for stage in wave) for wave in waves)
 
 
 def asked_by(waves: Waves) -> dict[str, Any]:
-    """Give what else a job needs for its waves, by field: of each the most."""
+    """Return what else a job needs for its waves, by field: the maximum over waves."""
     return shared_by(together(wave) for wave in waves)
 
 
 def slots_of(waves: Waves, run_s: dict[str, float]) -> tuple[Slot, ...]:
-    """Place stages inside their job, in the order of waves; `run_s`: how long each runs."""
+    """Return when each stage runs inside its job, in the order of waves; `run_s`: how long each runs."""
     slots: list[Slot] = []
     begin_s = 0.0
     for wave in waves:
