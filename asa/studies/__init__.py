@@ -1,1 +1,1 @@
-"""The laboratory: what is found out by many runs, on simulated centres and real logs; no run of a user needs it."""
+"""The laboratory: studies of many runs on simulated centres and real logs. No run of a user needs it."""

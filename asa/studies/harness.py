@@ -1,4 +1,4 @@
-"""Experiments in cells: each is run in one go, kept as a line of a file, and not run again."""
+"""Experiments in cells, the units of work. Each outcome is kept as a line of a file, so that no cell is run twice."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Workers = Processes | Elsewhere
 
 
 class CellLike(Protocol):
-    """A frozen dataclass of numbers and texts that says all that its outcome hangs on."""
+    """A frozen dataclass of numbers and texts that determine the outcome completely."""
 
     @property
     def code(self) -> str:
-        """What `code_digest` gave: other code's outcome is another cell's."""
+        """The result of `code_digest`: a change of code makes another cell."""
         ...
 
 
@@ -43,33 +43,34 @@ _A = TypeVar("_A")
 
 _OURS = "asa"
 _BEGIN, _CHECK = '{"cell": ', ', "check": "'  # of a line, and of its end
-_LARGE = 4 * 2**20  # bytes of a plug-in's file beyond which its size and its time of change stand for what is in it
+# size of a plug-in's file in bytes from which size and modification time are hashed instead of the content
+_LARGE = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[_C, _T]):
-    """What cells of an experiment are, and what comes of them."""
+    """The cells of an experiment, and their outcomes."""
 
-    run: Callable[[_C], list[_T]]  # runs a cell; must be importable by worker processes
-    # make a cell, and one outcome, of the fields that were kept: their classes, where nothing is nested
+    run: Callable[[_C], list[_T]]  # runs a cell; worker processes must be able to import it
+    # make a cell, and an outcome, from their kept fields: their classes, if nothing is nested
     cell: Callable[..., _C]
     trial: Callable[..., _T]
 
 
 def counted(on_progress: Progress, what: str, of: int) -> Callable[[], None]:
-    """Begin to tell how far something is; what is returned is to be called as each part ends."""
+    """Report progress; the returned function is to be called as each part ends."""
     done = iter(range(1, of + 1))
     on_progress(what, 0, of)
     return lambda: on_progress(what, next(done), of)
 
 
 class How(TypedDict, total=False):
-    """How cells are run; none of it changes what comes of them."""
+    """How cells are run. The outcomes do not depend on it."""
 
-    jobs: int | None  # processes; as many as this machine lets us use, if not given
-    # where, if not in processes of this machine: on workers that see files under the same paths
+    jobs: int | None  # number of processes; by default as many as this machine allows
+    # workers that see files under the same paths, instead of processes of this machine
     elsewhere: Elsewhere | None
-    on_progress: Progress  # called with what is being done, how much of it is done, and of how much
+    on_progress: Progress  # called with the current activity, the number of finished parts, and the number of all
 
 
 def fill(
@@ -81,11 +82,11 @@ def fill(
     elsewhere: Elsewhere | None = None,
     on_progress: Progress = silent,
 ) -> dict[_C, list[_T]]:
-    """Run every cell, in parallel, unless its outcome is kept already; see `How`.
+    """Run every cell whose outcome is not kept already, in parallel; see `How`.
 
-    `kept`: file to which each cell's outcome is added as it ends, a line of JSON each: what was interrupted goes on
-    there. Each line has a checksum: what was damaged since is refused, and never taken for a result.
-    Raises `JournalError`: it cannot be written, as on a full disk; what is in it holds.
+    `kept`: file to which each cell's outcome is appended as it ends, a line of JSON each; an interrupted experiment
+    continues from it. Each line has a checksum, so a damaged one is refused and never used as a result.
+    Raises `JournalError`: the file cannot be written, as on a full disk; its lines stay valid.
     """
     known = _read(kept, kind) if kept is not None else {}
     missing = [cell for cell in cells if cell not in known]
@@ -114,9 +115,9 @@ def run_cells(
 ) -> list[_T]:
     """Run a function of each cell, in parallel; see `How`.
 
-    `shared`: what it takes before the cell, the same for all, which goes to each process once.
-    `on_end`: called with a cell and what was returned, in the order in which they end.
-    Returns: what was returned, in the order of the cells.
+    `shared`: the arguments before the cell, the same for all; they are sent to each process once.
+    `on_end`: called with a cell and its result, in the order in which cells end.
+    Returns: the results, in the order of the cells.
     """
     done: dict[int, _T] = {}
 
@@ -138,14 +139,14 @@ def run_cells(
 
 @contextmanager
 def workers(cells: int, *, jobs: int | None = None, elsewhere: Workers | None = None) -> Iterator[Workers | None]:
-    """Open what so many cells are run on; None for this process itself."""
+    """Open the workers for a number of cells; None for this process itself."""
     processes = min(jobs or available_cores(), max(cells, 1))
     with nullcontext(elsewhere) if elsewhere is not None else pool(processes) as executor:
         yield executor
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Give a digest of what is in some files."""
+    """Return a digest of the content of some files."""
     hasher = hashlib.sha256()
     for file in files:
         with in_words("cannot be read", file, "Check the path, its owner, and its permissions."):
@@ -154,20 +155,20 @@ def digest(files: Iterable[Path]) -> str:
 
 
 def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] = ()) -> str:
-    """Give a digest of all code and data on which an outcome hangs.
+    """Return a digest of all code and data that an outcome depends on.
 
-    That is this package with the data that it ships, such as trained agents; of what is named the sources of those that
-    another distribution installed; and of settings the files that they name.
+    That is this package with its data, such as trained agents; the sources of named plug-ins from other distributions;
+    and the files that settings name.
 
-    `named`: groups of entry points and names in them, such as ``("asa.strategies", "asa")``.
-    `settings`: values that were set; those that are no file's name say themselves what they are.
+    `named`: groups and names of entry points, such as ``("asa.strategies", "asa")``.
+    `settings`: values of settings; those that name no file are not hashed, since they are in the cell.
     """
     digests = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
     digests += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
     return hashlib.sha256(" ".join(filter(None, digests)).encode()).hexdigest()[:16]
 
 
-@cache  # what runs was loaded once, too
+@cache  # loaded code does not change
 def _own_digest() -> str:
     packages = [importlib.import_module(name) for name in (_OURS, f"{_OURS}.backends", f"{_OURS}.workflows")]
     return digest(_files_in(Path(place) for package in packages for place in package.__path__))
@@ -175,7 +176,7 @@ def _own_digest() -> str:
 
 @cache
 def _plug_in_digest(group: str, name: str) -> str:
-    """Give a digest of the distribution that installed a name, and of the package that it leads to; empty for ours."""
+    """Return a digest of the distribution of a name and of the package that it is in; empty for this package."""
     [point, *_] = entry_points(group=group, name=name) or [EntryPoint(name, _OURS, group)]
     package = point.module.partition(".")[0]
     if package == _OURS:
@@ -193,7 +194,7 @@ def _plug_in_digest(group: str, name: str) -> str:
 
 
 def _files_in(places: Iterable[Path]) -> list[Path]:
-    """Give the files of some folders, and such as are named themselves; without what is compiled of them, or hidden."""
+    """Return the files of some folders, and given files, without compiled and hidden ones."""
     found: set[Path] = set()
     for place in places:
         if not place.is_dir():
@@ -207,7 +208,7 @@ def _files_in(places: Iterable[Path]) -> list[Path]:
 
 
 def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
-    """Read what was kept; a last line that was cut off is passed over, and its cell run again."""
+    """Read kept outcomes. A last line that was cut off is skipped; its cell is run again."""
     known: dict[_C, list[_T]] = {}
     if not path.absolute().parent.is_dir():
         raise StateError("cannot be written: no such folder", where=str(path), hint="Make the folder first.")
@@ -233,7 +234,7 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
 
 
 def sealed(text: str) -> str:
-    """Put a checksum at the end of an object of JSON.
+    """Return a JSON object with a checksum at its end.
 
     Examples
     --------
@@ -244,9 +245,9 @@ def sealed(text: str) -> str:
 
 
 def unsealed(text: str) -> str | None:
-    """Take off what `sealed` put there.
+    """Check and remove the checksum that `sealed` appended.
 
-    Returns: what was sealed; None if it was changed since, or never sealed.
+    Returns: the original text; None if it was changed, or never sealed.
     """
     inner, _, rest = text.rpartition(_CHECK)
     inner += "}"

@@ -1,4 +1,4 @@
-"""What a client does to everybody else: their waits compared with those in the same world without it."""
+"""Effects of a client on other users' jobs: their waits compared with those in the same world without it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from asa.backend import Backend
 from asa.errors import InputError
 
-_FOLLOWED = 2  # windows from the client's coming on
-_SHORTEST_S = 10  # a run that is shorter counts as this: the bound of the bounded slowdown
+_FOLLOWED = 2  # in windows, from when the client comes
+_SHORTEST_S = 10  # bound of the bounded slowdown: run time that shorter runs count as
 
 
 class _World(Protocol):
-    """A simulated world that tells of its background's jobs; see `asa.backends.simulated.SimulatedBackend.others`."""
+    """A simulated world that reports its background jobs; see `asa.backends.simulated.SimulatedBackend.others`."""
 
     def others(self) -> Mapping[str, NDArray[np.int64]]: ...
 
@@ -28,37 +28,37 @@ class _World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """What the others met, a row for each of them that waited when the client came or came in the window after it.
+    """Waits and slowdowns of other users' jobs: pending when the client came, or submitted in the window after.
 
-    They are followed for twice the window. Whoever still waits then has waited until then.
+    They are followed for twice the window. A job that is still pending at the end counts as having waited until then.
     """
 
     wait_s: NDArray[np.float64]
-    # bounded slowdowns: wait and run time over run time, where a run of less than 10 s counts as one of 10 s; at least
-    # 1. The run time above is that which came true, where it is over, and the one below the job's own, which is another
-    # only where the scheduler resizes jobs.
+    # bounded slowdowns: wait and run time over run time, where a run time of less than 10 s counts as 10 s; at least 1.
+    # The numerator has the run time that was observed, if the run has ended. The denominator has the job's own run
+    # time; the two differ only if the scheduler resizes jobs
     slowdown: NDArray[np.float64]
-    rows: NDArray[np.intp]  # which of the world's they are
+    rows: NDArray[np.intp]  # indices of these jobs among the world's
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What a client did to them."""
+    """The effect of a client on other users' jobs."""
 
     jobs: int
-    mean_wait_s: float  # theirs in the world without the client
+    mean_wait_s: float  # without the client
     mean_slowdown: float
-    longer_wait_s: float  # by how much these means are larger with it
+    longer_wait_s: float  # by how much these means are larger with the client
     more_slowdown: float
-    waited_more_h: float  # hours by which they waited longer, added up
+    waited_more_h: float  # sum over these jobs, in hours
 
 
 def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = None) -> Lot:
-    """Let a world go on for as long as others are followed, and tell how they fared.
+    """Let a world go on until the other jobs were followed long enough, and return their waits and slowdowns.
 
-    `world`: a simulated one. It may be at a later time already, if the client took so long.
-    `like`: whose jobs count, from the same world without a client; those that wait or come in this one, if not
-    given. With a client one may wait that would have started the moment it came.
+    `world`: a simulated one. Its time may already be later, if the client took so long.
+    `like`: the jobs of the same world without a client; by default those of this world are chosen. With a client a job
+    may be pending that would otherwise have started when the client came.
     """
     if not callable(getattr(world, "others", None)):
         raise InputError("does not tell how other jobs fared", where="the site", hint="Take a simulated one.")
@@ -69,7 +69,7 @@ def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = N
 
 
 def _advance(world: _World, until_s: float) -> None:
-    """Let time pass, whatever the client's jobs do meanwhile."""
+    """Advance the time of a world, whatever the client's jobs do."""
     while (before_s := world.now()) < until_s:
         if not world.wait(until_s) and world.now() == before_s:
             return
@@ -94,10 +94,10 @@ def _lot(
 
 
 def effect_on_others(without: Lot, with_client: Lot) -> Others:
-    """Hold what the others met with a client against what they met without.
+    """Compare waits and slowdowns of other users' jobs with a client to those without it.
 
-    `without`: what they met in the same world, followed alike, without the client.
-    `with_client`: what the same jobs met with it, row by row; see `like` of `lot_of`.
+    `without`: in the same world without the client, followed for the same time.
+    `with_client`: of the same jobs, row by row; see `like` of `lot_of`.
     """
     longer = with_client.wait_s - without.wait_s
     return Others(

@@ -1,4 +1,4 @@
-"""Results as values that JSON has."""
+"""Results as JSON values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def as_plain(value: Any) -> Any:
-    """Make lists of tuples, and None of what is no finite number.
+    """Turn tuples into lists, and numbers that are not finite into None.
 
-    `value`: dictionaries, lists and tuples, in each other at will, of texts, numbers and None.
+    `value`: nested dictionaries, lists and tuples of texts, numbers and None.
 
     Examples
     --------

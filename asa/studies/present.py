@@ -1,4 +1,4 @@
-"""How studies show what they found: tables in a terminal and on a page, figures, numbers as text and as JSON."""
+"""Presents the results of studies: tables in a terminal and on a page, figures, numbers as text and as JSON."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def number(value: float, digits: int | None, sign: Literal["", "+"] = "") -> str:
-    """Write a number, no zero with a sign; what is not known as a hyphen.
+    """Format a number, without a signed zero; unknown numbers become a hyphen.
 
-    `digits`: behind the point; None for seconds, which are written as durations.
+    `digits`: decimals; None for seconds, which are written as durations.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def number(value: float, digits: int | None, sign: Literal["", "+"] = "") -> str
 
 
 def plus_minus(found: Interval, digits: int | None, sign: Literal["", "+"] = "") -> str:
-    """Write a mean and half its interval, if it has one; `digits` as `number` has them.
+    """Format a mean and half its interval, if it has one; `digits` as in `number`.
 
     Examples
     --------
@@ -61,30 +61,30 @@ def plus_minus(found: Interval, digits: int | None, sign: Literal["", "+"] = "")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of an outcome."""
+    """A measure of an outcome."""
 
-    name: str  # of the outcome's field
+    name: str  # name of the outcome's field
     words: str
-    scale: float = 1.0  # what it is multiplied by to be shown, in this unit
+    scale: float = 1.0  # factor that converts the value into this unit
     unit: str = ""
-    digits: int | None = 2  # None for seconds, which are written as durations
-    is_loss: bool = False  # the less of it, the better
+    digits: int | None = 2  # decimals; None for seconds, which are written as durations
+    is_loss: bool = False  # whether less is better
 
     def scaled(self, found: Interval) -> Interval:
-        """Give an interval as it is shown."""
+        """Convert an interval into the unit that is shown."""
         scale = self.scale
         return Interval(scale * found.mean, scale * found.low, scale * found.high, found.freedom)
 
 
 def print_json(document: Any) -> None:
-    """Print a document, in which every number must be finite."""
+    """Print a document, all of whose numbers must be finite."""
     documents.print_json(document, allow_nan=False)
 
 
 def shares_of_best(means: Sequence[Sequence[float]], is_loss: Sequence[bool]) -> NDArray[np.float64]:
-    """Normalise figures as Kiviat diagrams have them: 1 for the best of each column, 0 for the worst.
+    """Normalise measures as in Kiviat diagrams: 1 for the best value of each column, 0 for the worst.
 
-    Of what should be little the reciprocals are taken. Where all are the same, all are best.
+    If less is better, reciprocals are taken. If all values are equal, all are best.
     """
     goods = np.where(is_loss, 1 / np.maximum(means, 1e-9), means)
     spread = np.ptp(goods, axis=0)
@@ -97,7 +97,7 @@ def shares_of_best(means: Sequence[Sequence[float]], is_loss: Sequence[bool]) ->
 
 
 class Row(NamedTuple):
-    """A row with a look of its own; a plain sequence of cells is one without."""
+    """A row with its own style; plain sequences of cells have none."""
 
     cells: Sequence[str | Text]
     style: str = ""
@@ -106,22 +106,22 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table for a terminal: to the left what rows are called, to the right their numbers."""
+    """A table for a terminal: names of rows at the left, their numbers at the right."""
 
     headings: Sequence[str]
     rows: Iterable[Row | Sequence[str | Text]]
     title: str = ""
     title_style: str = "bold"
-    left: Collection[int] = (0,)  # columns that have words
-    wraps: Collection[int] | None = None  # columns whose cells may be broken into lines; all, if not given
-    widths: Sequence[int | None] = ()  # at least so wide
-    is_ruled: bool = True  # whether a line is below the headings
-    is_wide: bool = False  # with space on both sides of each column
-    is_open: bool = False  # without space above and below
-    width: int | None = None  # of all, at least, with space at both sides
+    left: Collection[int] = (0,)  # indices of columns with text
+    wraps: Collection[int] | None = None  # indices of columns whose cells may wrap; by default all
+    widths: Sequence[int | None] = ()  # minimum widths
+    is_ruled: bool = True  # whether there is a line below the headings
+    is_wide: bool = False  # whether each column has space on both sides
+    is_open: bool = False  # whether there is no space above and below
+    width: int | None = None  # minimum width of the table, with space on both sides
 
     def __rich__(self) -> rich.table.Table:
-        """Lay it out."""
+        """Return a rich table."""
         table = rich.table.Table(
             title=self.title or None,
             title_justify="left",
@@ -151,13 +151,13 @@ class Table:
 
 
 def console() -> Console:
-    """Give the terminal, or what stands for it, on which numbers have no colours."""
+    """Return a console on which numbers have no colours."""
     return Console(highlight=False)
 
 
 # ---------------------------------------------------------------------- figures
 
-# distinct to colour-blind eyes
+# distinguishable by colour-blind readers
 _COLOURS: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#999933",
 )  # fmt: skip
@@ -167,31 +167,31 @@ _GREY: Final = "#444444"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a series looks."""
+    """The style of a series."""
 
-    colour: str = ""  # that of its name's place in the figure, if not given
-    dashes: Any = ""  # as matplotlib has them; likewise
+    colour: str = ""  # by default the colour of the name's index in the figure
+    dashes: Any = ""  # as in matplotlib; by default likewise
     hatch: str = ""
     marker: str = ""
     width: float = 1.3
     opacity: float = 1.0
-    is_filled: bool = False  # in a Kiviat diagram
-    is_above: bool = False  # the others
+    is_filled: bool = False  # whether its area is filled in a Kiviat diagram
+    is_above: bool = False  # whether it is drawn above the others
 
 
 @dataclass(frozen=True, slots=True)
 class PlottedSeries:
-    """Numbers of one name."""
+    """A series of numbers with a name."""
 
-    name: str  # as the legend has it, which leaves out what begins with an underscore
+    name: str  # name in the legend, which leaves out names that begin with an underscore
     ys: Sequence[float]
-    xs: Sequence[float] | None = None  # 0, 1, 2, ... if not given
+    xs: Sequence[float] | None = None  # by default 0, 1, 2, ...
     kind: Literal["line", "step", "bar", "point", "area", "area of steps"] = "line"
-    bottoms: Sequence[float] | None = None  # where bars and areas begin, if not at 0
+    bottoms: Sequence[float] | None = None  # lower ends of bars and areas; by default 0
     width: float = 0.8  # of bars
     labels: Sequence[str] = ()  # above bars
-    marked: Sequence[int] | None = None  # the points of a line that have its marker; all, if not given
-    # how far the intervals of points reach, to either side
+    marked: Sequence[int] | None = None  # indices of the points that have the line's marker; by default all
+    # intervals of points: distances to either side
     x_bounds: Sequence[tuple[float, float]] = ()
     y_bounds: Sequence[tuple[float, float]] = ()
 
@@ -202,34 +202,34 @@ class Panel:
 
     series: Sequence[PlottedSeries]
     title: str = ""
-    x: str = ""  # what stands at the axes
+    x: str = ""  # labels of the axes
     y: str = ""
-    names: Sequence[str] = ()  # of the places 0, 1, 2, ... of the lower axis
+    names: Sequence[str] = ()  # names of the positions 0, 1, 2, ... on the lower axis
     x_limits: tuple[float | None, float | None] = (None, None)
     y_limits: tuple[float | None, float | None] = (None, None)
-    level: float | None = None  # where a thin line goes across, and one upwards
+    level: float | None = None  # positions of a thin horizontal line, and of a vertical one
     upright: float | None = None
     spokes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels, row by row."""
+    """Panels, arranged in rows."""
 
     panels: Sequence[Panel]
     size: tuple[float, float]  # inches
-    columns: int = 0  # all in a row, if 0
+    columns: int = 0  # number of columns; 0 for a single row
     title: str = ""
-    x: str = ""  # below all panels
+    x: str = ""  # label below all panels
     looks: Mapping[str, Look] = field(default_factory=dict)  # by name
-    share_x: Literal["none", "all", "row", "col"] = "none"  # as matplotlib has it
+    share_x: Literal["none", "all", "row", "col"] = "none"  # as in matplotlib
     share_y: Literal["none", "all", "row", "col"] = "none"
-    widths: Sequence[float] = ()  # of the columns, beside each other
-    slanted: bool = False  # names of places
+    widths: Sequence[float] = ()  # relative widths of the columns
+    slanted: bool = False  # whether names of positions are slanted
 
 
 def draw(figure: Figure, path: str | Path) -> None:
-    """Draw a figure into a file, whose suffix says of which kind it is."""
+    """Draw a figure into a file; its suffix gives the format."""
     columns = figure.columns or len(figure.panels)
     drawn = new_figure(*figure.size)
     grid = drawn.subplots(
@@ -249,7 +249,7 @@ def draw(figure: Figure, path: str | Path) -> None:
     for axes, panel in panels:
         for one in panel.series:
             (_spoke if panel.spokes else _draw)(axes, one, looks[one.name])
-    for index, (axes, panel) in enumerate(panels):  # only now limits of shared axes are known
+    for index, (axes, panel) in enumerate(panels):  # only now the limits of shared axes are known
         (_web if panel.spokes else _frame)(axes, panel)
         if panel.names:
             slant: dict[str, Any] = {"rotation": 35, "ha": "right"} if figure.slanted else {}
@@ -276,7 +276,7 @@ def draw(figure: Figure, path: str | Path) -> None:
 def side_by_side(
     heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence[str]] | None = None
 ) -> list[PlottedSeries]:
-    """Make series of bars that stand side by side at each place."""
+    """Return series of bars that are next to each other at each position."""
     width = 0.84 / max(len(heights), 1)
     return [
         PlottedSeries(
@@ -292,7 +292,7 @@ def side_by_side(
 
 
 def stacked(bars: Mapping[str, Bar]) -> list[PlottedSeries]:
-    """Make series of bars that consist of the same parts, with their heights written above them."""
+    """Return series of stacked bars with the same parts, and with their heights written above."""
     parts = max((bar.parts for bar in bars.values()), key=len, default=())
     bottoms, series = [0.0] * len(bars), []
     for index, (name, _) in enumerate(parts):

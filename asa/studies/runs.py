@@ -1,4 +1,4 @@
-"""What studies of strategies share: replications at a site, what is taken of each, and the typical one."""
+"""Shared by studies of strategies: replications at a site, the figures of each run, and the typical run."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
-@lru_cache(maxsize=4)  # a log is read once for the cells that follow each other
+@lru_cache(maxsize=4)  # cells that follow each other read a log once
 def simulated(**how: Any) -> Site:
-    """Give a simulated site; see `asa.backends.simulated.SimulatedSite`."""
+    """Return a simulated site; see `asa.backends.simulated.SimulatedSite`."""
     return cast("Site", plugins.load("asa.backends", "simulated")(**how))
 
 
 def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _T]) -> list[_T]:
-    """Run something in the world of each seed, in the order of a log's time: what it learns, the next run knows.
+    """Run a function in the world of each seed, in the order of a log's time; runs learn from earlier ones.
 
-    Returns: what it returned, in the order of the seeds.
+    Returns: the results, in the order of the seeds.
     """
     came = {seed: run(seed, site.open(seed)) for seed in site.in_order(seeds)}
     return [came[seed] for seed in seeds]
@@ -38,30 +38,31 @@ def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known at the beginning of a replication: the same for all who compete in it."""
+    """The knowledge at the beginning of a replication, the same for all competitors."""
 
     site: Site
     seed: int
     history: int
-    sees_queue: bool  # whether its bank is told when jobs end, too
-    bank: bytes  # has learned the past and seen the queue; pickled, which is several times as quick as a deep copy
+    sees_queue: bool  # whether its bank also learns when jobs end
+    # pickled bank that has learned the past and seen the queue; unpickling is several times as fast as a deep copy
+    bank: bytes
 
     def begin(self) -> tuple[Backend, WaitBank]:
-        """Open the world anew, with a bank that follows its queue already, for `run_all` with `is_followed`."""
+        """Return a new world, and a bank that already follows its queue: for `run_all` with `is_followed`."""
         world = self.site.open(self.seed)
-        world.queue_events(self.history, ends=self.sees_queue)  # which the bank knows
+        world.queue_events(self.history, ends=self.sees_queue)  # the bank has these already
         return world, cast("WaitBank", pickle.loads(self.bank))  # noqa: S301 - pickled here
 
 
 def each_knowing(
     site: Site, seeds: Sequence[int], bank: WaitBank, history: int, run: Callable[[Known], _T]
 ) -> list[_T]:
-    """Run something at each seed with what a bank has learned by then, in the order of a log's time.
+    """Run a function at each seed with what a bank has learned by then, in the order of a log's time.
 
-    To learn the past takes longer than most runs do, and so is done once for all that are compared. None of them learns
-    from its own jobs for the next seed.
+    Learning the past takes longer than most runs, so it is done once for all competitors. None of them learns from its
+    own jobs for the next seed.
 
-    Returns: what it returned, in the order of the seeds.
+    Returns: the results, in the order of the seeds.
     """
 
     def knowing(seed: int, world: Backend) -> _T:
@@ -73,7 +74,7 @@ def each_knowing(
 
 
 def put_together(runs: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
-    """Put those of one key together, in order of first appearance."""
+    """Group items by key, in order of first appearance."""
     groups: dict[_K, list[_T]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
@@ -81,7 +82,7 @@ def put_together(runs: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_
 
 
 def refuse_wider(sizes: Iterable[int], machine_cores: int, where: str) -> None:
-    """Refuse peak sizes that a world's machine has not."""
+    """Refuse peak sizes that exceed a world's machine."""
     for size in sizes:
         if size > machine_cores:
             text = f"{size} cores are more than its machine's {machine_cores}"
@@ -89,13 +90,13 @@ def refuse_wider(sizes: Iterable[int], machine_cores: int, where: str) -> None:
 
 
 def figures(workflow: Workflow, run: RunMetrics) -> tuple[float, float, float, float, float]:
-    """Give makespan, core-hours, those unused, and the waits of stages after others, and of all, added up."""
+    """Return makespan, core-hours, unused core-hours, and the sums of waits of dependent stages and of all stages."""
     between_s = sum(stage.perceived_wait_s for stage in run.stages if workflow.stages[stage.stage].after)
     return run.makespan_s, run.core_hours, run.overhead_core_hours, between_s, run.twt_s
 
 
 def completed(workflow: Workflow, result: RunResult, where: str) -> RunMetrics:
-    """Give what a run took and cost, which must have completed."""
+    """Return the metrics of a run; raise if it did not complete."""
     if result.outcome != "completed":
         raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
     return measure(workflow, result.records)
@@ -104,18 +105,18 @@ def completed(workflow: Workflow, result: RunResult, where: str) -> RunMetrics:
 def measured(
     workflow: Workflow, result: RunResult, where: str, *, age_accrues: bool = True
 ) -> tuple[RunMetrics, Timeline]:
-    """Give what a run took and cost, and what its jobs did.
+    """Return the metrics of a run, and what its jobs did.
 
-    `age_accrues`: whether at its site a job gains priority while a dependency keeps it back.
+    `age_accrues`: whether a job at its site gains priority while a dependency holds it.
     """
     metrics = completed(workflow, result, where)
     return metrics, timeline(result.records, workflow, age_accrues=age_accrues)
 
 
 def typical(makespans_s: Mapping[_K, float]) -> _K:
-    """Choose what is in the middle by its makespan, of two the quicker, of equals the first.
+    """Return the key with the median makespan: of two the quicker, of equal ones the first.
 
-    `makespans_s`: each one's makespan in seconds, or a sum of several; at least one.
+    `makespans_s`: makespans in seconds, or sums of several; at least one.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""How strategies did in the same replications of the same worlds: what they took, and what they cost.
+"""Compares strategies that ran in the same replications of the same worlds: their makespans and costs.
 
-There is one kind of average here: the geometric mean of ratios that are paired by replication, over all cells alike.
-Cells of a world share its replications, and so their luck: the 95 % interval is over replications, each world by
-itself. Waits may be 0, of which there is no such mean: of them the sums over all are compared.
+All averages are geometric means of ratios that are paired by replication; all cells have the same weight. The cells of
+a world share its replications, and so their chance effects: the 95 % interval is over replications, separately for each
+world. Waits may be 0, and have no such mean: the sums over all cells are compared.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval, pooled_interval
 
 QUICK_BASE, THRIFTY_BASE = "big-job", "per-stage"
-"""Over whose makespan makespans are, and over whose core-hours and waits the other figures."""
+"""Makespans are relative to the first; core-hours and waits to the second."""
 
 THRIFTY = 0.02
-"""By how much core-hours may be above the least for a strategy to count among the thrifty."""
+"""A strategy is thrifty if its core-hours exceed the smallest by at most this share."""
 
 MARGIN = 0.02
-"""How much less of time or core-hours somebody must take for it to be worth a word; less is a trifle."""
+"""Differences in time or core-hours below this share are ignored."""
 
 _HARDLY_S = 60.0
-"""Mean wait of a run below which there is nothing that another's could sensibly be divided by."""
+"""Mean wait of a run below which another strategy's wait is not divided by it."""
 
 _EQUAL = 1e-9
 
@@ -36,62 +36,63 @@ class RunLike(Protocol):
 
     @property
     def strategy(self) -> str:
-        """Whose."""
+        """Name of the strategy."""
         ...
 
     @property
     def makespan_s(self) -> float:
-        """From handing the workflow over to its end."""
+        """From the submission of the workflow to its end."""
         ...
 
     @property
     def core_hours(self) -> float:
-        """All that was held."""
+        """All allocated core-hours."""
         ...
 
     @property
     def perceived_wait_s(self) -> float:
-        """Waits between stages."""
+        """Sum of the waits between stages."""
         ...
 
     @property
     def total_wait_s(self) -> float:
-        """With that before the first."""
+        """The same, with the wait before the first stage."""
         ...
 
 
 _R = TypeVar("_R", bound=RunLike)
 Cell = tuple[str, Hashable]
-"""A world, and what was run there, such as a workflow and its width."""
+"""A world, and what was run in it, such as a workflow and its width."""
 _RunsByCell = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a strategy did, over all cells in which every strategy ran."""
+    """The results of a strategy, over all cells in which every strategy ran."""
 
     strategy: str
-    makespan: Interval  # its makespan over Big Job's: the geometric mean of paired ratios, and its 95 % interval
+    makespan: Interval  # ratio to Big Job's: geometric mean of paired ratios, and its 95 % interval
     core_hours: Interval
-    # whether it is the quickest, or not significantly slower, paired by replication; of all that are slower this is
-    # right at once with 95 % (Holm)
+    # whether it is the quickest, or not significantly slower, paired by replication; all statements that a strategy is
+    # slower hold together with 95 % (Holm)
     is_as_quick: bool
-    is_thrifty: bool  # whether its core-hours are hardly above the least
-    is_as_quick_of_thrifty: bool  # whether it is the quickest among the thrifty, or not significantly slower
-    # its waits over Per-Stage's, between stages and in all: sums over all cells and replications; nan where
+    is_thrifty: bool  # see `THRIFTY`
+    is_as_quick_of_thrifty: bool  # whether it is the quickest thrifty strategy, or not significantly slower
+    # ratios to Per-Stage's: waits between stages, and all waits, as sums over all cells and replications; nan where
     # Per-Stage's are less than a minute a run
     perceived_wait: float
     total_wait: float
-    # cells in which another strategy took less time, by significantly more than `MARGIN`, and no more core-hours, or
-    # the reverse: all of them are right at once with 95 % (Holm)
+    # number of cells in which another strategy needed significantly less time, by more than `MARGIN`, and no more
+    # core-hours, or the reverse; all these statements hold together with 95 % (Holm)
     dominated: int
     cells: int
 
 
 def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], replication_of: Callable[[_R], int]) -> list[Standing]:
-    """Work out how each strategy did.
+    """Compute the results of each strategy.
 
-    `cell_of`, `replication_of`: where a run belongs: all strategies that ran in a cell have the same replications.
+    `cell_of`, `replication_of`: return the cell and the replication of a run. All strategies of a cell must have the
+    same replications.
     """
     cells: dict[Cell, dict[str, dict[int, _R]]] = {}
     for run in in_all(list(runs), cell_of):
@@ -121,7 +122,7 @@ def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], replication_of:
 
 
 def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
-    """Leave out the cells in which not every strategy ran: averages over others compare what is not alike."""
+    """Leave out the cells in which not every strategy ran, since averages over different cells are not comparable."""
     ran: dict[Cell, set[str]] = {}
     for run in runs:
         ran.setdefault(cell_of(run), set()).add(run.strategy)
@@ -130,9 +131,9 @@ def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
 
 
 def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
-    """Average values of worlds and replications, all alike; with the interval over replications, each world by itself.
+    """Average values over worlds and replications, all with equal weight; the interval is over replications.
 
-    `values`: a world, a replication of it, and a value there; one for each cell of the world.
+    `values`: tuples of a world, a replication of it, and a value; one for each cell of the world.
     """
     worlds: dict[str, dict[int, list[float]]] = {}
     for world, replication, value in values:
@@ -144,9 +145,9 @@ def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
 
 
 def paired(mine: Mapping[int, _R], theirs: Mapping[int, _R], what: str) -> dict[int, float]:
-    """Give the logarithm of a figure's ratio in each replication.
+    """Return the logarithm of a figure's ratio in each replication.
 
-    `mine`, `theirs`: runs of two strategies in one cell, by replication; theirs has every replication of mine.
+    `mine`, `theirs`: runs of two strategies in one cell, by replication. `theirs` has every replication of `mine`.
     """
     return {seed: float(np.log(getattr(run, what) / getattr(theirs[seed], what))) for seed, run in mine.items()}
 
@@ -162,7 +163,7 @@ def _over(cells: _RunsByCell[_R], what: str, name: str, base: str) -> Interval:
 
 
 def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
-    """Give the quickest of some strategies, and all that are not significantly slower."""
+    """Return the quickest of some strategies, and all that are not significantly slower."""
     quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
     others = [name for name in names if name != quickest]
     apart = beyond_chance([_over(cells, "makespan_s", name, quickest) for name in others], ratios=True)
@@ -178,7 +179,7 @@ def _share(cells: _RunsByCell[_R], what: str, name: str) -> float:
 
 
 def _dominated(cells: _RunsByCell[_R], name: str) -> int:
-    """Count the cells in which another is clearly better in one of the two, and not worse in the other."""
+    """Count the cells in which another strategy is clearly better in time or core-hours, and not worse in the other."""
     comparisons: list[tuple[Cell, Interval, Interval]] = []
     for key, cell in cells.items():
         for other in cell.keys() - {name}:

@@ -33,7 +33,7 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 
 
 def of_paper(results: PaperResults) -> RenderableType:
-    """Draw Tables 1 and 2 with every figure compared with the paper's, Figs 5 to 9 as tables, and the verdicts."""
+    """Return Tables 1 and 2 with every figure compared with the paper's, Figs 5 to 9 as tables, and the verdicts."""
     campaign = results.campaign
     parts: list[RenderableType] = [
         Text.assemble(("The ASA paper's evaluation, repeated", "bold"),
@@ -97,7 +97,7 @@ def _percent(deviation: float) -> str:
 
 
 def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Iterator[Table]:
-    """Draw two tables, as one would be too wide for a terminal: waits, and what came of the predictions."""
+    """Yield two tables, since one would be too wide for a terminal: waits, and outcomes of the predictions."""
     mine = [row for row in accuracies if row.workflow == workflow]
     waits = [Row([f"{row.cores:5d}", *(_judged(getattr(row, name), _hours) for name in _WAITS)]) for row in mine]
     yield Table(["Cores", *_WAITS.values()], waits, workflow, wraps=())
@@ -150,7 +150,7 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
                 number(one.resubmissions, 1),
             )
             rows.append((f"{one.cores:5d}", one.strategy, *numbers))
-    return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=(4,))  # the name of a stage
+    return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=(4,))  # name of a stage
 
 
 def _of_claims(claims: Sequence[Claim]) -> Table:
@@ -173,7 +173,7 @@ def _of_verdicts(results: PaperResults) -> Table:
 
 
 def of_schedulers(results: SchedulerResults) -> RenderableType:
-    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others."""
+    """Return a table for each scheduler: time and cost of each strategy, and its effects on other users."""
     campaign = results.campaign
     worlds = ", ".join((*campaign.systems, *(trace.name for trace in campaign.traces)))
     parts: list[RenderableType] = [

@@ -1,4 +1,4 @@
-"""Workflows whose parallel stages, of one width each, might run in several: by an assumed law of run times."""
+"""Lets parallel stages of a single width have several, by an assumed law of run times."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from asa.errors import WorkflowError
 from asa.shapes import Moldable, Scaling
 from asa.workflow import Stage, Workflow
 
-_WIDTHS = 5  # the own one and so many less one that are narrower, each half of the one before
+_WIDTHS = 5  # the stage's own width, and narrower ones, each half of the one before
 
 
 @dataclass(frozen=True, slots=True)
 class AssumedWidths:
-    """A workflow in which stages of one width may have several.
+    """A workflow in which stages of a single width may have several.
 
-    `workflow`: that.
-    `stages`: which stages.
-    `widths`: all widths of the widest of them, the own one first.
-    `unit`: of these: cores or nodes.
-    `law`: by which their run times at other widths follow from the expected one.
+    `workflow`: the workflow.
+    `stages`: names of these stages.
+    `widths`: all widths of the widest of them, its own first.
+    `unit`: of the widths: cores or nodes.
+    `law`: gives run times at other widths from the expected one.
     """
 
     workflow: Workflow
@@ -39,7 +39,7 @@ def assumed_widths(
 ) -> AssumedWidths | None:
     """Let each parallel stage of one width have others; None if no stage can.
 
-    `widths`: the others; by default narrower ones, each half as wide as the one before, down to a sixteenth.
+    `widths`: the other widths; by default narrower ones, each half of the one before, down to a sixteenth.
     `is_possible`: whether the site can run a stage in a shape; shapes that it cannot are left out.
     """
     found = {name: _in_widths(stage, law, widths, is_possible) for name, stage in workflow.stages.items()}
@@ -58,13 +58,13 @@ def assumed_widths(
 
 
 def _in_widths(stage: Stage, law: Scaling, widths: Sequence[int], is_possible: Callable[[Stage], bool]) -> Stage | None:
-    """Let a stage have several widths; None if it has them already, or cannot."""
+    """Return a stage with several widths; None if it has several already, or cannot have them."""
     if stage.moldable is not None or stage.width < 2 or stage.tasks or stage.tasks_file:
         return None
     each = stage.cpus_per_task if stage.nodes is None else 1
     others = widths or [stage.width >> halved for halved in range(1, _WIDTHS)]
     offered = {stage.width, *(one // each * each for one in others)} - {0}
-    with suppress(WorkflowError):  # of one that cannot, as a job array
+    with suppress(WorkflowError):  # raised by stages that cannot, such as job arrays
         every = replace(stage, moldable=Moldable(tuple(sorted(offered)), scaling=law))
         fit = [one.width for one in every.shapes if one.width == stage.width or is_possible(every.shaped(one))]
         return replace(stage, moldable=Moldable(tuple(sorted(fit)), scaling=law)) if len(fit) > 1 else None
@@ -72,10 +72,10 @@ def _in_widths(stage: Stage, law: Scaling, widths: Sequence[int], is_possible: C
 
 
 def usual_laws(workflow: Workflow) -> tuple[Scaling, ...]:
-    """Give the laws that are assumed if none is known, the careful one first.
+    """Return the laws that are assumed if none is known, the most cautious one first.
 
-    Of narrower jobs the careful one is that they take as many times longer as they are narrower. By the other, the
-    widest stage runs half as fast as it would if it scaled perfectly.
+    For narrower jobs the cautious law says that run time grows by the factor by which they are narrower. By the other
+    law, the widest stage runs half as fast as with perfect scaling.
     """
     widest = max((stage.width for stage in workflow.stages.values()), default=1)
     return Scaling("amdahl", parallel=1.0), Scaling("amdahl", parallel=round(1 - 1 / max(widest, 2), 3))

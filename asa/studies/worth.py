@@ -1,4 +1,4 @@
-"""Whether it is worth it to ask ahead of time, by what a workflow's runs in a twin of the site came to."""
+"""Decides whether asking ahead of time is worth it, from runs of a workflow in a twin of the site."""
 
 from __future__ import annotations
 
@@ -21,63 +21,65 @@ from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
 SIMPLE = ("per-stage", "chained", "big-job")
-"""Ways of asking that need no asa."""
+"""Strategies that need no asa."""
 
 OURS = ("asa", "asa-plan")
-"""Ways that it has."""
+"""asa's own strategies."""
 
-_PRICE = 0.8  # of one percent of the makespan, that one percent of the core-hours is worth, as in plans
-_MATTERS = 0.01  # of time and core-hours together, less than which is no difference
-_HARDLY = 0.03  # share of the makespan
-_MOST_FAILED = 0.1  # of a way's runs
-_NAMED = 3  # stages at most whose names are told
-_CHOOSES = "asa-plan"  # among several widths
-_AT_ONE_WIDTH = ("chained", "big-job")  # ways that are tried in other single widths
-_BLOCKS, _A_BLOCK, _FEW_BLOCKS = 20, 5, 10  # of moments in time
+_PRICE = 0.8  # weight of a percent of core-hours relative to a percent of makespan, as in plans
+_MATTERS = 0.01  # smallest difference of the weighted sum of time and core-hours that counts
+_HARDLY = 0.03  # share of the makespan below which waits hardly matter
+_MOST_FAILED = 0.1  # share of a strategy's runs that may fail
+_NAMED = 3  # upper bound of the stages that are named
+_CHOOSES = "asa-plan"  # the strategy that chooses among several widths
+_AT_ONE_WIDTH = ("chained", "big-job")  # strategies that are also tried in other single widths
+_BLOCKS, _A_BLOCK, _FEW_BLOCKS = 20, 5, 10  # numbers of blocks of replications for the intervals
 _WHY_NEXT = "What decides it is how long each next leg waits, which the times above hold."
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWay:
-    """One way of asking compared with another, as shares of that one's figures: below 0 is sooner, or costs less.
+    """A strategy compared with another one, as relative differences: below 0 it is sooner, or costs less.
 
-    They are geometric means over moments, each with its own queue: a few long waits do not outweigh all others.
+    They are geometric means over replications, each with its own queue, so that a few long waits do not dominate.
     """
 
     way: str
     rival: str
     time: Interval
     core_hours: Interval
-    weighed: Interval  # mean logarithm of the time's ratio, and 0.8 of that of the core-hours'
-    is_clear: bool  # that the weighed one is not 0
+    weighed: Interval  # mean logarithm of the ratio of times, plus 0.8 times that of the core-hours
+    is_clear: bool  # whether `weighed` differs significantly from 0
 
 
 @dataclass(frozen=True, slots=True)
 class WidthsVerdict:
-    """What it would change if stages of one width might run in several."""
+    """The effect of allowing several widths for stages that have one."""
 
-    would_decide: bool  # whether the plan is then clearly better than the way to ask without, and than asa's best
-    law: Mapping[str, Any]  # as `scaling` in a workflow file
+    would_decide: bool  # whether the plan is then clearly better than the best strategy without, and than asa's best
+    law: Mapping[str, Any]  # in the form of `scaling` in a workflow file
     stages: tuple[str, ...]
-    widths: tuple[int, ...]  # of the widest of them, the own one first
-    compared: tuple[ComparedWay, ...]  # the plan with these two (or one), and with the best one in a single other width
+    widths: tuple[int, ...]  # those of the widest of these stages, its own first
+    # the plan with these two (or one), and with the best strategy at another single width
+    compared: tuple[ComparedWay, ...]
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorthVerdict:
-    """Whether it is worth it, and by what."""
+    """The answer, with its reasons."""
 
     answer: Literal["yes", "no", "unclear"]
-    way: str  # the way to ask
-    best_simple: str  # of those that need no asa
-    moments: int  # in which all that are compared completed
+    way: str  # the strategy of asa that the answer is about
+    best_simple: str  # best strategy among those that need no asa
+    moments: int  # number of replications in which all compared strategies completed
     sentences: tuple[str, str, str]
-    beside: tuple[ComparedWay, ...]  # each of asa's ways beside each simple one
-    failed: Mapping[str, int]  # ways that are left out, and in how many moments they failed
-    waits: float  # share of the makespan, by `per-stage`, in which a stage waits that could have begun
+    beside: tuple[ComparedWay, ...]  # each of asa's strategies compared with each simple one
+    failed: Mapping[str, int]  # strategies that are left out, with the number of replications in which they failed
+    waits: float  # share of the makespan that stages wait although they could have begun, under `per-stage`
     age_accrues: bool
-    widths: WidthsVerdict | None = None  # of stages of one width; None if that was not asked, or none has a law
+    # for stages of one width; None if several widths were not tried, or no law fits
+    widths: WidthsVerdict | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON-ready data."""
@@ -85,7 +87,7 @@ class WorthVerdict:
 
 
 def at_width(strategy: str, width: int) -> str:
-    """Name a way of asking in which all stages have a single width, as it is asked for.
+    """Return the name of a strategy run with a single width for all stages: as in a command line.
 
     Examples
     --------
@@ -96,9 +98,9 @@ def at_width(strategy: str, width: int) -> str:
 
 
 def best_of(runs: Sequence[CompareRun], others: Sequence[CompareRun]) -> list[CompareRun]:
-    """Choose the best of several ways, in hindsight: by time and core-hours compared with the first of others.
+    """Return the runs of the best of several strategies, in hindsight: by time and core-hours relative to another.
 
-    What fails in more than a tenth of the moments is not chosen.
+    A strategy that fails in more than a tenth of the replications is not chosen.
     """
     first = cells_of(others)[0]
     cells = [cell for cell in cells_of(runs) if _failures(cell) <= _MOST_FAILED * len(cell.runs)]
@@ -107,19 +109,20 @@ def best_of(runs: Sequence[CompareRun], others: Sequence[CompareRun]) -> list[Co
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """What is run at each moment: a workflow as it is, in other single widths, and with several by assumed laws.
+    """The alternatives at each start: a workflow as it is, in other single widths, and with several by assumed laws.
 
-    As a function it gives the workflow of a place, for `asa.studies.compare`, whose numbers of cores are then places.
+    As a function it returns the workflow of an index. `asa.studies.compare` takes these indices as numbers of cores.
     """
 
     workflows: tuple[Workflow, ...]
-    pairs: tuple[tuple[int, str], ...]  # places and strategies
-    names: tuple[str, ...]  # of each pair, as it is asked for
-    groups: tuple[int, ...]  # of each pair: 0 as it is, 1 in another single width, 2 and on by an assumed law
+    pairs: tuple[tuple[int, str], ...]  # indices and strategies
+    names: tuple[str, ...]  # of each pair: the name of the strategy, with its width
+    # of each pair: 0 for the workflow as it is, 1 for another single width, from 2 on for an assumed law
+    groups: tuple[int, ...]
     assumed: tuple[AssumedWidths, ...]
 
     def __call__(self, place: int) -> Workflow:
-        """Give the workflow of a place."""
+        """Return the workflow of an index."""
         return self.workflows[place]
 
     @classmethod
@@ -130,7 +133,7 @@ class Alternatives:
         assumed: Sequence[AssumedWidths],
         is_possible: Callable[[Stage], bool] = lambda _: True,
     ) -> Alternatives:
-        """Choose what is run; `is_possible` says whether the site can run a stage."""
+        """Return the alternatives; `is_possible`: whether the site can run a stage."""
         workflows, pairs, names, groups = [flow], [(0, way) for way in ways], list(ways), [0] * len(ways)
         simple = [way for way in _AT_ONE_WIDTH if way in ways]
 
@@ -157,7 +160,7 @@ class Alternatives:
     def sorted_out(
         self, came: Sequence[CompareRun], cores: int
     ) -> tuple[list[CompareRun], list[tuple[AssumedWidths, list[CompareRun]]]]:
-        """Give the runs to be compared, the best of those in another width among them; and those by each law."""
+        """Return the runs to compare, including the best of those in another width; and the runs by each law."""
         place = {pair: number for number, pair in enumerate(self.pairs)}
         of: dict[int, list[CompareRun]] = {}
         for run in came:
@@ -175,16 +178,16 @@ def judged(
     is_rough: bool = False,
     assumed: Sequence[tuple[AssumedWidths, Sequence[CompareRun]]] = (),
 ) -> WorthVerdict:
-    """Judge by runs of one workflow in one width, whose seeds are moments in the order of time.
+    """Judge runs of one workflow in one width; their seeds are replications in the order of time.
 
-    It is worth it if one of asa's ways is clearly better than every simple one, and not if none of them may be, by what
-    matters. What fails in more than a tenth of the moments is left out; all others are compared in those moments in
-    which all of them completed.
+    It is worth it if one of asa's strategies is clearly better than every simple one. It is not if none of them may be
+    better by an amount that matters. A strategy that fails in more than a tenth of the replications is left out; the
+    others are compared in those replications in which all of them completed.
 
-    `is_rough`: the twin is far from the site, which the first sentence says.
-    `assumed`: what stages of one width might run in, the careful law first, with the runs of the plan among these
-    widths, and then those of ways at a single one.
-    Raises `RunError`: no simple way, or none of asa's, completed in most moments.
+    `is_rough`: whether the twin differs much from the site; the first sentence then says so.
+    `assumed`: widths that stages of one width might have, the most cautious law first. Each comes with the runs of the
+    plan that chooses among these widths, then with those of strategies at a single width.
+    Raises `RunError`: no simple strategy, or none of asa's, completed in most replications.
     """
     cells, failed = _common(cells_of(runs))
     ours, simple = ([cell for cell in cells if _base(cell) in names] for names in (OURS, SIMPLE))
@@ -213,7 +216,7 @@ def judged(
 
 
 def _common(cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, int]]:
-    """Keep ways that complete in most moments, in those in which all of them do; tell how often others failed."""
+    """Keep strategies that mostly complete, in the replications in which all do; return how often the others failed."""
     failures = {cell.strategy: _failures(cell) for cell in cells}
     kept = [cell for cell in cells if failures[cell.strategy] <= _MOST_FAILED * len(cell.runs)]
     failed = {cell.strategy: failures[cell.strategy] for cell in cells if cell not in kept}
@@ -235,7 +238,7 @@ def _base(cell: Cell) -> str:
 def _of_widths(
     way: Cell, hero: Cell, assumed: Sequence[tuple[AssumedWidths, Sequence[CompareRun]]]
 ) -> WidthsVerdict | None:
-    """Say what several widths would change, by the first law by which they would; else by the least careful one."""
+    """Return the effect of several widths by the first law under which they help; else by the least cautious law."""
     found = []
     own = [way] if way is hero else [way, hero]
     for widths, runs in assumed:
@@ -253,7 +256,7 @@ def _of_widths(
 
 
 def written(law: Scaling) -> dict[str, Any]:
-    """Give a law as a workflow file has it, in the key `scaling`."""
+    """Return a law as in a workflow file, under the key `scaling`."""
     if law.law == "downey":
         return {"downey": {"parallelism": law.parallelism, "variance": law.variance}}
     return {law.law: law.parallel}
@@ -268,7 +271,7 @@ def _told_of_widths(
     *,
     decides: bool,
 ) -> str:
-    """Say by which law a choice of widths gains how much, for how many core-hours, and how to write it."""
+    """Return the sentence on a law: how much a choice of widths gains, for how many core-hours, and how to write it."""
     (own, *more), stages, scaling = widths.widths, widths.stages, _toml(written(widths.law))
     who = f"stage {stages[0]}"
     if len(stages) > 1:
@@ -304,20 +307,20 @@ def _told_of_widths(
 
 
 def _times(share: Interval) -> str:
-    """Write by what a time is multiplied, with its interval."""
+    """Format a relative difference as a factor, with its interval."""
     low, high = 1 + share.low, 1 + share.high
     bounds = f" ({low:.2f} to {high:.2f})" if f"{low:.2f}" != f"{high:.2f}" and not math.isnan(low) else ""
     return f"{1 + share.mean:.2f}{bounds}"
 
 
 def _toml(law: Mapping[str, Any]) -> str:
-    """Write a law as a table of TOML."""
+    """Format a law as a table of TOML."""
     parts = (f"{key} = {_toml(one) if isinstance(one, Mapping) else f'{one:g}'}" for key, one in law.items())
     return f"{{ {', '.join(parts)} }}"
 
 
 def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:
-    """Give the logarithms of time and core-hours over a rival's, a row a moment that both ran in."""
+    """Return the logarithms of the ratios of time and core-hours, a row for each replication that both completed."""
     ours, theirs = ({run.seed: run.metrics for run in cell.runs if run.metrics} for cell in (hero, rival))
     both = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
     ratios = [(one.makespan_s / other.makespan_s, one.core_hours / other.core_hours) for one, other in both]
@@ -326,15 +329,15 @@ def _pairs(hero: Cell, rival: Cell) -> NDArray[np.float64]:
 
 
 def _weight(cell: Cell, other: Cell) -> float:
-    """Weigh time and core-hours against another way's, in the mean of their logarithms."""
+    """Return the mean logarithm of time and core-hours relative to another strategy, weighted."""
     pairs = _pairs(cell, other)
     return float(pairs.mean(axis=0) @ (1.0, _PRICE)) if len(pairs) else math.inf
 
 
 def _logs(hero: Cell, rival: Cell) -> tuple[Interval, Interval, Interval]:
-    """Give time, core-hours and both together, as means of logarithms.
+    """Return the mean logarithms of the ratios of time, of core-hours, and of both together.
 
-    Moments that are near in time meet the same queue: intervals are over blocks of such.
+    Replications that are close in time meet the same queue, so intervals are over blocks of them.
     """
     pairs = _pairs(hero, rival)
     blocks = np.array_split(pairs, max(min(len(pairs) // _A_BLOCK, _BLOCKS), min(len(pairs), _FEW_BLOCKS)))
@@ -343,13 +346,13 @@ def _logs(hero: Cell, rival: Cell) -> tuple[Interval, Interval, Interval]:
 
 
 def _share(of_logs: Interval) -> Interval:
-    """Make the share of which one is above another of the mean logarithm."""
+    """Return the relative difference of a mean logarithm."""
     ratio = as_ratio(of_logs)
     return Interval(ratio.mean - 1, ratio.low - 1, ratio.high - 1, ratio.freedom)
 
 
 def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
-    """Compare each way with each rival; all clear differences together are right with 95 %."""
+    """Compare each strategy with each rival; all clear differences hold together with 95 %."""
     pairs = [(one, rival) for one in ours for rival in rivals]
     found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
@@ -360,7 +363,7 @@ def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay
 
 
 def _second(way: Cell, others: Sequence[Cell]) -> str:
-    """Say what a way takes, also compared with others."""
+    """Return the sentence on a strategy's time and core-hours, also compared with others."""
     found = [_logs(way, other) for other in others]
     times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
     claim = claimed(
@@ -374,9 +377,9 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
 
 
 def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "unclear"], str]:
-    """Answer, and name the way of asa's that it is about."""
+    """Return the answer, and the strategy of asa that it is about."""
     of = {way: [one for one in compared if one.way == way] for way in dict.fromkeys(one.way for one in compared)}
-    # by its worst: against the rival that is hardest to beat
+    # by its worst comparison: with the rival that is hardest to beat
     worst = {way: max(one.weighed.mean for one in ones) for way, ones in of.items()}
     better = [way for way, ones in of.items() if all(o.is_clear and o.weighed.mean < -_MATTERS for o in ones)]
     if better:
@@ -384,7 +387,7 @@ def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "uncl
     may = [
         way
         for way, ones in of.items()
-        if all(not o.weighed.low > -3 * _MATTERS for o in ones)  # nan, of one moment, may be anything
+        if all(not o.weighed.low > -3 * _MATTERS for o in ones)  # nan, from a single replication, excludes nothing
     ]
     if may:
         return "unclear", min(may, key=worst.__getitem__)
@@ -405,7 +408,7 @@ def _first(answer: str, hero: Cell, best: Cell, last: ComparedWay) -> str:
 
 
 def _share_of_waits(workflow: Workflow, cells: Sequence[Cell]) -> float:
-    """Say which share of the makespan stages wait that follow others, by Per-Stage; nan where that did not run."""
+    """Return the share of the makespan that dependent stages wait under Per-Stage; nan if that did not run."""
     runs = next((cell.runs for cell in cells if cell.strategy == "per-stage"), ())
     shares = [
         sum(max(stage.perceived_wait_s, 0.0) for stage in run.metrics.stages if workflow.stages[stage.stage].after)
@@ -417,7 +420,7 @@ def _share_of_waits(workflow: Workflow, cells: Sequence[Cell]) -> float:
 
 
 def _why(answer: str, way: Cell, best: Cell, waits: float, *, accrues: bool) -> str:
-    """Say what decides it."""
+    """Return the sentence on the reason."""
     if math.isnan(waits):
         return "How long stages wait is not known: no run with per-stage completed."
     share = f"{100 * waits:.0f} %"

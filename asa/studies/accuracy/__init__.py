@@ -1,4 +1,4 @@
-"""How well estimators predict the waits of a log as it happened: `asa evaluate`."""
+"""Evaluates how well estimators predict the waits of a log, in the order in which it happened: `asa evaluate`."""
 
 from .scores import Score
 from .study import evaluate, installed

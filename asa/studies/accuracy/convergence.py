@@ -1,4 +1,4 @@
-"""Fig. 5: how each sampling policy of Algorithm 1 follows a wait that changes."""
+"""Fig. 5: how each sampling policy of Algorithm 1 follows a changing wait."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _IN_A_ROW = 5
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """How a policy did."""
+    """The results of a policy."""
 
     policy: str
-    predicted_s: tuple[float, ...]  # what it predicted at each iteration of the first seed: a line of Fig. 5.
-    true_s: tuple[float, ...]  # the wait that came true: its stepped line
-    hits_percent: tuple[float, ...]  # share of predictions that were the alternative closest to the truth, by seed
-    # iterations from a change to the first of five such in a row; median of the changes after which there were
+    predicted_s: tuple[float, ...]  # predictions at each iteration of the first seed: a line of Fig. 5
+    true_s: tuple[float, ...]  # the true waits: its stepped line
+    hits_percent: tuple[float, ...]  # by seed: share of predictions that were the alternative closest to the truth
+    # iterations from a change to the first of five such predictions in a row; median over the changes that had these
     found_after: float
-    # share of the changes, down and up, after which there were none until the next, by seed with such changes
+    # by seed: share of the changes, down and up, without such predictions until the next change
     lost_after_drops_percent: tuple[float, ...]
     lost_after_rises_percent: tuple[float, ...]
 
@@ -35,7 +35,7 @@ class Convergence:
 def converge(seeds: Sequence[int]) -> list[Convergence]:
     """Let each policy predict 1000 waits that are drawn anew at 0, 200, 400, 600 and 800 (Section 4.4).
 
-    `seeds`: one course of waits for each, the same for all policies; the first is shown.
+    `seeds`: for each, one sequence of waits, the same for all policies; the first is shown.
     """
     courses = [_true_waits(seed) for seed in seeds]
     return [_of_policy(policy, seeds, courses) for policy in POLICIES]

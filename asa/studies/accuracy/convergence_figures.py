@@ -1,4 +1,4 @@
-"""Fig. 5 of the paper on a page: how each policy of Algorithm 1 follows a wait that changes."""
+"""Fig. 5 of the paper on a page: how each policy of Algorithm 1 follows a changing wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from asa.studies.accuracy.convergence import Convergence
 
 
 def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]:
-    """Draw what each policy predicts, and what came true, for the first course of waits.
+    """Draw each policy's predictions, and the true waits, for the first sequence of waits.
 
-    `convergences`: one a policy, each of which has a figure of its own.
+    `convergences`: one for each policy; each gets its own figure.
     """
     figures = []
     for one in convergences:
@@ -26,7 +26,7 @@ def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]
 
 
 def followed(one: Convergence) -> str:
-    """Say how often a policy was right, and how soon after a change."""
+    """Return a sentence: how often a policy was right, and how soon after a change."""
     hits = sum(one.hits_percent) / max(len(one.hits_percent), 1)
     found = "never" if math.isnan(one.found_after) else f"mostly after {one.found_after:.0f} submissions"
     lost = one.lost_after_drops_percent
@@ -36,6 +36,6 @@ def followed(one: Convergence) -> str:
 
 
 def _thin(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Give the points of a stepped line, without those at which nothing changes."""
+    """Return the points of a stepped line at which it changes."""
     points = [(float(x), y) for x, y in enumerate(values) if not x or y != values[x - 1]]
     return [*points, (float(len(values) - 1), values[-1])]

@@ -1,4 +1,4 @@
-"""The page of an evaluation: who predicts waits best on which log, and whether what is stated of them holds."""
+"""The page of an evaluation: which estimator predicts best on which log, and the coverage of predicted quantiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOLERANCE = 0.05
 
 
 def _within(level: float) -> Callable[[Score], float]:
-    """Coverage of a stated quantile, in percent."""
+    """Return a function for the coverage of a quantile, in percent."""
     return lambda one: 100 * one.coverage_at(level)
 
 
@@ -56,9 +56,9 @@ def accuracy_page(
     oddities: Mapping[str, Mapping[str, int]] | None = None,
     made: Mapping[str, str] | None = None,
 ) -> Page:
-    """Put together the page of an evaluation.
+    """Build the page of an evaluation.
 
-    `convergences`: what Algorithm 1 does with waits that change, as the paper's Fig. 5 has it.
+    `convergences`: results of Algorithm 1 with changing waits, as in the paper's Fig. 5.
     """
     names = short_names(list(dict.fromkeys(score.trace for score in scores)))
     whole = [one for one in scores if not one.geometry and not math.isnan(one.log10_error)]
@@ -99,7 +99,7 @@ def _plain(name: str) -> str:
 
 
 def _ranked(whole: Sequence[Score]) -> list[str]:
-    """Give the estimators, the closest first, by their mean error over all logs; an estimator that failed is last."""
+    """Return the estimators by their mean error over all logs, the best first; those that failed are last."""
     of: dict[str, list[float]] = {}
     for one in whole:
         if one.estimator not in REFERENCES:
@@ -175,7 +175,7 @@ def _factor(one: Score) -> float:
 
 
 def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int) -> str:
-    """Write the least and the largest of some figures, as one where they look equal."""
+    """Format the smallest and the largest of some figures; as one if they look equal."""
     low, high = (f"{edge(map(value, scores)):,.{digits}f}" for edge in (min, max))
     return low if low == high else f"{low} to {high}"
 
@@ -272,7 +272,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
 
 
 def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> PageTable:
-    """Make a table as a terminal has it; what is a range there is words here."""
+    """Return the table of the terminal for a page; ranges become text."""
     shown = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
     marks = {
         (scores.index(one), 1 + index): "best"

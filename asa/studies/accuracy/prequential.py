@@ -1,8 +1,8 @@
-"""A history as estimators of waits live through it: each job in its turn, and never with a look ahead.
+"""Lets estimators live through a history of jobs: each job in its turn, without access to the future.
 
-An estimator predicts a job when it is submitted, and learns its wait when it starts: that is called prequential
-evaluation, here with the delay that waits have by nature. Estimators are handed values of the port
-`asa.waits.WaitEstimator` and nothing else: what one is given holds nothing of the future.
+An estimator predicts a job when it is submitted, and learns its wait when it starts. That is prequential evaluation,
+here with the delay by which waits become known. Estimators get only values of the port `asa.waits.WaitEstimator`, which
+contain nothing of the future.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from asa.history import JobHistory
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitEstimator, WaitObservation, at_least, exactly
 
 MakeEstimator = Callable[[Surroundings], WaitEstimator]
-"""What the entry points of the group ``asa.estimators`` are."""
+"""The type of the entry points in the group ``asa.estimators``."""
 
-_WARMING_UP = 0.05  # share of the loop in which loops are compiled and caches fill; not timed
+_WARMING_UP = 0.05  # share of the events in which code is compiled and caches fill; not timed
 _QUANTILES = len(LEVELS)
 _RECORD = struct.Struct(f"={_QUANTILES + 1}d")
 
@@ -31,20 +31,20 @@ _RECORD = struct.Struct(f"={_QUANTILES + 1}d")
 class Events:
     """A history as the events that estimators live through; made once and shared by all of them.
 
-    The events of a second come in this order: runs end, jobs are submitted, jobs start or leave the queue. So a job
-    that starts in the second of its submission is not known to have done so when it, or another job of that second, is
-    predicted. A run that ends in the second of its own start ends after it.
+    The events of a second are ordered: runs end, jobs are submitted, jobs start or leave the queue. So if a job starts
+    in the second of its submission, this is not known yet when jobs of that second are predicted. A run that ends in
+    the second of its own start ends after it.
 
-    `outcomes`: what becomes known of each: its wait, or a lower bound if it never started.
+    `outcomes`: the observation of each job: its wait, or a lower bound if it never started.
     `known_order`: the jobs that started, in the order in which their waits became known.
-    Raises `InputError`: a wait is negative or endless, or a job asks for no cores or no time.
+    Raises `InputError`: a wait is negative or infinite, or a job asks for no cores or no time.
     """
 
     def __init__(self, history: JobHistory) -> None:
         _refuse_what_cannot_be(history)
         self.history = history
         rows = len(history)
-        users = [*history.users, ""]  # -1, unknown, is the last
+        users = [*history.users, ""]  # -1, unknown, indexes the last
         partitions = [*history.partitions, ""]
         system = history.system
         self.jobs = [
@@ -68,14 +68,14 @@ class Events:
         end_s = known_s[ran] + history.run_s[ran]
         self._times = np.concatenate([history.submit_s, known_s, end_s])
         self._kinds = np.concatenate(
-            [np.full(rows, 1), np.full(rows, 2), np.where(end_s > known_s[ran], 0, 3)]  # see the class
+            [np.full(rows, 1), np.full(rows, 2), np.where(end_s > known_s[ran], 0, 3)]  # see the docstring of the class
         )
         self._codes = np.concatenate([every, every + rows, ran + 2 * rows])
         order = every[np.lexsort((every, known_s))]
         self.known_order = order[history.started[order]]
 
     def events(self, *, ends: bool) -> list[int]:
-        """Events in order: a job's place for its submission, plus n for its start, plus 2 n for its end."""
+        """Return events in order: a job's index for its submission, plus n for its start, plus 2 n for its end."""
         most = len(self._codes) if ends else 2 * len(self.jobs)
         codes = self._codes[:most]
         order: list[int] = codes[np.lexsort((codes, self._kinds[:most], self._times[:most]))].tolist()
@@ -99,26 +99,26 @@ def _refuse_what_cannot_be(history: JobHistory) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """What was predicted of each job of a history when it was submitted."""
+    """The predictions for each job of a history at its submission."""
 
     quantiles_s: NDArray[np.float64]
-    wait_s: NDArray[np.float64]  # the one wait to count on
-    # processor time for predicting and learning a job, in microseconds; that of the loop itself, under one microsecond,
-    # is in it, the first twentieth of the events is not. nan if it was not measured.
+    wait_s: NDArray[np.float64]  # the point prediction
+    # processor time for predicting and learning a job, in microseconds; nan if it was not measured. It includes the
+    # loop itself, under one microsecond, but not the first twentieth of the events
     us_per_job: float = math.nan
 
 
 def prequential(
     history: JobHistory, make: MakeEstimator, *, seed: int = 0, timeline: Events | None = None
 ) -> Forecasts:
-    """Let an estimator live through a history, and keep what it predicted.
+    """Let an estimator live through a history, and return its predictions.
 
-    At each submission it is asked for a forecast and shown the job. When a job starts it learns its wait; when a job
-    leaves the queue unstarted, that its wait would have been at least as long. Ends of runs are passed to estimators
-    whose attribute `sees_queue` is true, and to no others. It never gets the history.
+    At each submission the estimator is asked for a forecast and given the job. When a job starts, it learns the wait;
+    when a job leaves the queue without a start, it learns a lower bound of the wait. The ends of runs are passed only
+    to estimators whose attribute `sees_queue` is true. The estimator never gets the history.
 
-    Raises `InputError`: the history makes no sense, or the estimator's forecasts do not: not nine quantiles,
-    negative, descending, or not finite.
+    Raises `InputError`: the history is inconsistent; or a forecast has not nine quantiles, or some that are negative,
+    descending or not finite.
 
     Examples
     --------
@@ -168,14 +168,14 @@ def prequential(
 
 
 def sees_queue(estimator: WaitEstimator) -> bool:
-    """Whether an estimator asks for the ends of runs."""
+    """Whether an estimator needs the ends of runs."""
     return bool(getattr(estimator, "sees_queue", False))
 
 
 def _live(
     estimator: WaitEstimator, timeline: Events, events: list[int], stated: NDArray[np.float64], tickets: list[int]
 ) -> None:
-    """Tell an estimator these events, and note what it predicts."""
+    """Feed events to an estimator, and record its predictions."""
     predict, submitted, observe = estimator.predict, estimator.submitted, estimator.observe
     jobs, outcomes, run_s = timeline.jobs, timeline.outcomes, timeline.history.run_s
     write, record_bytes = _RECORD.pack_into, _RECORD.size
@@ -195,8 +195,8 @@ def _live(
 
 
 def oracle(history: JobHistory) -> Forecasts:
-    """Return the truth as forecasts: what no estimator can reach, to hold the others against.
+    """Return the true waits as forecasts: a reference that no estimator can reach.
 
-    Returns: of each job all quantiles, and the wait to count on, are its true wait.
+    Returns: for each job, all quantiles and the point prediction are its true wait.
     """
     return Forecasts(np.repeat(history.wait_s[:, np.newaxis], _QUANTILES, axis=1), history.wait_s.copy())

@@ -1,4 +1,4 @@
-"""What predicted waits are worth: figures as pure functions of arrays, and all of them of a history."""
+"""Scores of predicted waits: measures as pure functions of arrays, and all measures of a history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asa.studies.accuracy.prequential import Events, Forecasts
 from asa.studies.plain import as_plain
 from asa.waits import LEVELS
 
-_DELTA = 0.05  # Theorem 1 holds with at least the probability 1 - delta
+_DELTA = 0.05  # Theorem 1 holds with a probability of at least 1 - delta
 _BLOCKS = 10
 _FEWEST_OF_A_BLOCK = 10  # shares of fewer jobs are noise
 _BLOCKS_OF_A_COURSE = 40
@@ -28,9 +28,9 @@ _LEVELS = np.asarray(LEVELS)
 
 
 def log10_errors(predicted_s: ArrayLike, wait_s: ArrayLike) -> NDArray[np.float64]:
-    """Distance of each prediction from its wait in powers of ten, either way; both at least `FLOOR_S`.
+    """Return the distance of each prediction from its wait in powers of ten; both are at least `FLOOR_S`.
 
-    Returns: of the same shape; 0 is right, 1 is ten times too long or too short.
+    Returns: an array of the same shape; 0 is right, 1 is ten times too long or too short.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def _log10(wait_s: ArrayLike) -> NDArray[np.float64]:
 
 
 def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0) -> NDArray[np.bool_]:
-    """Whether each prediction is right up to a factor; both at least `FLOOR_S`.
+    """Whether each prediction is right within a factor; both are at least `FLOOR_S`.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0
 
 
 def within_quantile(quantiles_s: ArrayLike, wait_s: ArrayLike, level: float) -> NDArray[np.bool_]:
-    """Whether each wait is at most the quantile stated for it at one of `LEVELS`, or at most `FLOOR_S`.
+    """Whether each wait is at most its predicted quantile at one of `LEVELS`, or at most `FLOOR_S`.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def within_quantile(quantiles_s: ArrayLike, wait_s: ArrayLike, level: float) -> 
 
 
 def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> NDArray[np.intp]:
-    """Place of the alternative that is closest to each wait, as `asa.estimators.alternatives.nearest` has it.
+    """Return the index of the alternative closest to each wait, as `asa.estimators.alternatives.nearest` does.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> N
 
 
 def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVELS) -> NDArray[np.float64]:
-    """Pinball loss of each forecast, the mean over its levels; least, in the mean, for the true quantiles.
+    """Return the pinball loss of each forecast, averaged over its levels; its mean is smallest for the true quantiles.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVE
 
 
 def block_range(values: NDArray[np.float64], blocks: int = _BLOCKS) -> tuple[float, float]:
-    """Least and largest mean of so many equal blocks, in order: drift that the mean of all would hide.
+    """Return the smallest and largest mean of equal blocks, in order: they show drift that the overall mean hides.
 
     Examples
     --------
@@ -115,15 +115,15 @@ def block_range(values: NDArray[np.float64], blocks: int = _BLOCKS) -> tuple[flo
 def rounds_ended(
     chosen: NDArray[np.intp], lost: NDArray[np.bool_], learner: NDArray[np.intp], learners: int
 ) -> NDArray[np.int64]:
-    """Count the rounds that Algorithm 1's rule ends on these losses: eta(t) of Theorem 1, by learner.
+    """Count the rounds that Algorithm 1's rule ends with these losses: eta(t) of Theorem 1, by learner.
 
-    A round of a learner ends once one alternative has gathered more loss than 1 in it. With losses of 0 or 1, of which
-    only the chosen alternative's is known (lines 4 and 5 of the algorithm), that is when an alternative loses for the
-    second time in the round. This can be counted for anyone's predictions, with the alternative closest to each as
-    the one chosen; for the default policy it is the algorithm's own count. The tuned policy, which replays each wait,
+    A round of a learner ends once the losses of one alternative in it exceed 1. Losses are 0 or 1, and only the chosen
+    alternative's is known (lines 4 and 5 of the algorithm), so this happens when an alternative loses for the second
+    time in the round. This can be counted for the predictions of any estimator, with the alternative closest to each as
+    the chosen one; for the default policy it is the algorithm's own count. The tuned policy, which replays each wait,
     ends more rounds than these.
 
-    `chosen`, `lost`, `learner`: by prediction: its alternative, whether it lost, and whose it was; in the order in
+    `chosen`, `lost`, `learner`: for each prediction its alternative, whether it lost, and its learner; in the order in
     which waits became known.
 
     Examples
@@ -146,11 +146,11 @@ def rounds_ended(
 def regret_bound(
     rounds: ArrayLike, predictions: ArrayLike, alternatives: int = len(PAPER_ALTERNATIVES_S), delta: float = _DELTA
 ) -> NDArray[np.float64]:
-    """Theorem 1's bound on the regret of one learner: ``4 eta + ln m + sqrt(2 t ln(m / delta))``.
+    """Return Theorem 1's bound on the regret of one learner: ``4 eta + ln m + sqrt(2 t ln(m / delta))``.
 
-    `delta`: as the theorem has it, the bound holds with a probability of at least 1 - delta. The proof needs losses
-    of all alternatives, each known at once: under the policy ``default`` it fails (see `Asa`), and delay is not in
-    it.
+    `delta`: by the theorem the bound holds with a probability of at least 1 - delta. The proof requires that the losses
+    of all alternatives are known, and at once: under the policy ``default`` it fails (see `Asa`), and it does not allow
+    for delay.
     """
     t = np.asarray(predictions, dtype=np.float64)
     bound: NDArray[np.float64] = (
@@ -160,7 +160,7 @@ def regret_bound(
 
 
 class Course(NamedTuple):
-    """How figures went over time, as means of up to 40 blocks of equally many jobs."""
+    """Measures over time, as means of up to 40 blocks with equally many jobs."""
 
     day: tuple[float, ...]  # middle of each block, in days since the first submission
     log10_error: tuple[float, ...]
@@ -170,57 +170,58 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well one estimator predicted the waits of one trace, or of one geometry of it; nan is unknown.
+    """The scores of one estimator on one trace, or on one geometry of it; nan for unknown values.
 
-    Jobs that never started are learned from and not scored. Means are over jobs.
+    Estimators learn from jobs that never started, but these are not scored. Means are over jobs.
     """
 
     trace: str
     estimator: str
-    geometry: str = ""  # whose jobs these are, in words; empty for those of the whole trace
+    geometry: str = ""  # description of the geometry; empty for the whole trace
     jobs: int = 0
     # mean distance of the predicted wait from the real one in powers of ten, both at least 10 s
     log10_error: float = math.nan
-    # share whose predicted wait is closest to that of the 53 alternatives that the real wait is closest to
+    # share of predictions whose closest of the 53 alternatives is also the closest to the real wait
     hit_ratio: float = math.nan
     within_2x: float = math.nan  # share predicted within a factor of two, both at least 10 s
-    # shares of jobs that started within the stated p50 and p90, waits up to 10 s being equal: as people read a forecast
+    # shares of jobs that started within the predicted p50 and p90, where waits up to 10 s are equal: as users read a
+    # forecast
     within_p50: float = math.nan
     within_p90: float = math.nan
-    # coverage of the stated p10 ... p90: such shares, but with waits that equal a stated one spread over the levels
-    # that state it, so that the truth has 0.1 ... 0.9 however many are equal; see `asa.estimators.calibration.coverage`
+    # coverage of the predicted p10 ... p90: such shares, but waits that equal a quantile are spread over the levels
+    # with this value, so that the truth has 0.1 ... 0.9 even with many equal waits; see
+    # `asa.estimators.calibration.coverage`
     coverage: tuple[float, ...] = (math.nan,) * _QUANTILES
-    # least and largest coverage of ten blocks of the trace
+    # smallest and largest coverage of ten blocks of the trace
     coverage_p50_range: tuple[float, float] = (math.nan, math.nan)
     coverage_p90_range: tuple[float, float] = (math.nan, math.nan)
-    # mean pinball loss of the nine quantiles, in seconds, and in powers of ten of waits of at least 10 s, which a few
-    # long waits do not rule
+    # mean pinball loss of the nine quantiles, in seconds; and in powers of ten of waits of at least 10 s, which a few
+    # long waits do not dominate
     pinball_s: float = math.nan
     pinball_log10: float = math.nan
-    late_s: float = math.nan  # mean of what a job still waits when it was submitted the predicted wait ahead
+    late_s: float = math.nan  # mean of a job's remaining wait if it is submitted ahead by its predicted wait
     late_share: float = math.nan  # share of jobs that waited longer than predicted
-    # mean of what its cores idle when it started before it was wanted and nothing kept it back, in core-hours
+    # mean core-hours that its cores idle if it then starts before it is needed and nothing holds it back
     idle_core_h: float = math.nan
     # mean, median and 90 % quantile of the distance between predicted and real wait, in seconds
     abs_error_s: float = math.nan
     abs_error_p50_s: float = math.nan
     abs_error_p90_s: float = math.nan
     bias_s: float = math.nan  # mean of predicted less real wait
-    # how many more predictions missed the closest alternative than of the best fixed one, chosen in hindsight for each
-    # geometry; divided by jobs, negative if fewer did
+    # number of predictions that missed the closest alternative, less that of the best fixed alternative, chosen in
+    # hindsight for each geometry; divided by the number of jobs
     regret_per_job: float = math.nan
-    # what Theorem 1 would allow, summed over the geometries, each with its own delta; see `rounds_ended` and
-    # `regret_bound`
+    # bound by Theorem 1, summed over the geometries, each with its own delta; see `rounds_ended` and `regret_bound`
     regret_bound_per_job: float = math.nan
     us_per_job: float = math.nan  # processor time for predicting and learning one job, in microseconds
-    course: Course | None = field(default=None, repr=False)  # its course, of whole traces
+    course: Course | None = field(default=None, repr=False)  # measures over time, for whole traces
 
     def coverage_at(self, level: float) -> float:
-        """Coverage of one of `asa.waits.LEVELS`."""
+        """Return the coverage at one of `asa.waits.LEVELS`."""
         return self.coverage[LEVELS.index(level)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as one flat JSON-ready record; what is unknown is null."""
+        """Return it as a flat JSON-ready record; unknown values are null."""
         record: dict[str, Any] = {}
         for name in (each.name for each in fields(self)):
             value = getattr(self, name)
@@ -242,9 +243,9 @@ def judge(
     by_geometry: bool = False,
     known_order: NDArray[np.intp] | None = None,
 ) -> list[Score]:
-    """Turn forecasts into figures.
+    """Compute the scores of forecasts.
 
-    Returns: the whole trace's, then those of the geometries, the one of most jobs first.
+    Returns: the score of the whole trace, then those of the geometries, the one with most jobs first.
     """
     scored = np.flatnonzero(history.started)
     if not len(scored):
@@ -313,7 +314,7 @@ def judge(
 
 
 def _geometries(history: JobHistory) -> tuple[NDArray[np.intp], list[JobGeometry]]:
-    """Each job's geometry as a place in a list of those that there are."""
+    """Return the geometry of each job as an index into the list of geometries."""
     partitions = np.asarray(history.partition, dtype=np.int64)
     classes = np.stack([size_class(history.cores), walltime_class(history.walltime_s), partitions], axis=1)
     kinds, whose = np.unique(classes, axis=0, return_inverse=True)
@@ -325,7 +326,7 @@ def _geometries(history: JobHistory) -> tuple[NDArray[np.intp], list[JobGeometry
 
 
 def _most_often(learner: NDArray[np.intp], truth: NDArray[np.intp], learners: int) -> NDArray[np.int64]:
-    """How often the best fixed alternative of each learner would have been right."""
+    """Return how often the best fixed alternative of each learner would have been right."""
     width = len(PAPER_ALTERNATIVES_S)
     pairs, counts = np.unique(learner * width + truth, return_counts=True)
     most = np.zeros(learners, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A scheduler's own estimates of when jobs start, read from a file and scored."""
+"""Reads a scheduler's own estimates of starts from a file, and scores them."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _TRUE, _ESTIMATE, _DIFFERENCE = "true_start_time", "estimate_start_time", "diff_
 
 @dataclass(frozen=True, slots=True)
 class StartEstimates:
-    """When a scheduler said that jobs would start, and when they did."""
+    """Starts that a scheduler estimated, compared with the real ones."""
 
-    # estimated less real start by job, in seconds; negative where the job started later than estimated
+    # estimated less real start, by job, in seconds; negative if the job started later than estimated
     error_s: NDArray[np.float64]
-    source: str = ""  # where this is from, for people
-    oddities: dict[str, int] = field(default_factory=dict)  # how many rows each rule touched, by the rule's words
+    source: str = ""  # origin, for people
+    oddities: dict[str, int] = field(default_factory=dict)  # number of rows that each rule affected, by its text
 
     def first(self, jobs: int) -> StartEstimates:
-        """Return those of the first so many jobs."""
+        """Return the estimates of the first jobs."""
         return StartEstimates(self.error_s[:jobs], self.source, self.oddities)
 
 
 def read_start_estimates(path: str | Path) -> StartEstimates | None:
     """Read a CSV file with the columns ``true_start_time`` and ``estimate_start_time``.
 
-    Rules for what is odd, each counted:
+    Irregular rows are treated by these rules, and counted:
 
-    - a time that is missing or cannot be read: the row is left out;
-    - the column ``diff_in_s``, if there is one, is neither their difference nor its amount, to the second: the times
-      are believed.
+    - if a time is missing or cannot be read, the row is left out;
+    - if a column ``diff_in_s`` is neither the difference of the times nor its absolute value, to the second, the times
+      are used.
 
     Raises `TraceError`: one of the two columns is missing, or no row can be used.
 
     Notes
     -----
-    Times without an offset are those of one clock: across a change to summer time they are an hour off.
+    Times without an offset are taken as times of one clock: across a change to summer time they are an hour off.
     """
     file = Path(path)
     with opened(file) as stream:
@@ -64,7 +64,7 @@ def read_start_estimates(path: str | Path) -> StartEstimates | None:
         )
     try:
         rows = csv.DictReader(io.StringIO(content, newline=""), titles, skipinitialspace=True)
-        next(rows, None)  # the titles
+        next(rows, None)  # skip the header
         errors_s, oddities = _start_errors(rows)
     except csv.Error as error:
         raise TraceError(f"is no CSV: {error}", where=str(file), hint="Write it anew.") from error
@@ -94,7 +94,7 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
         try:
             real, estimate = (datetime.fromisoformat((row[name] or "").strip()) for name in (_TRUE, _ESTIMATE))
             error_s = (estimate - real).total_seconds()
-        except (ValueError, TypeError):  # a TypeError is for one time with an offset and one without
+        except (ValueError, TypeError):  # a TypeError arises if only one of the times has an offset
             oddities[left_out] += 1
             continue
         errors_s.append(error_s)
@@ -108,9 +108,9 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
 
 
 def score_start_estimates(estimates: StartEstimates, *, trace: str = "") -> Score:
-    """Score a scheduler's estimates; without times of submission only seconds can be scored.
+    """Score a scheduler's estimates. Without times of submission only measures in seconds are possible.
 
-    `trace`: what the score calls them; where they are from, if not given.
+    `trace`: their name in the score; by default their origin.
 
     Examples
     --------

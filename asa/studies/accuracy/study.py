@@ -1,4 +1,4 @@
-"""How well estimators predict waits: each on every history, in parallel."""
+"""Evaluates each estimator on every history, in parallel."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def installed(
 ) -> dict[str, MakeEstimator]:
     """Find estimators by name.
 
-    `names`: which; if not given, all that are installed but those that see the queue, or lack a package.
-    `on_failure`: called with what went wrong where one cannot be loaded or made; the others are found all the same.
-    Without it the first failure is raised.
+    `names`: by default all installed estimators, except those that see the queue or lack a package.
+    `on_failure`: called with the error if one cannot be loaded or made; the others are still returned. Without it the
+    first failure is raised.
     """
     found: dict[str, MakeEstimator] = {}
     for name in plugins.names("asa.estimators") if names is None else names:
@@ -62,12 +62,12 @@ def evaluate(
 ) -> list[Score]:
     """Evaluate every estimator on every history.
 
-    `estimators`: by name; with more than one process they must be importable. Each history meets a fresh one.
-    `jobs`: processes, each of which takes one estimator on one history after the other; as many as this machine
-    lets us use, if None. Nothing but the time taken depends on it.
-    `on_progress`: called with how many of how many pairs of estimator and history are done.
-    `on_failure`: called with what went wrong where an estimator failed on a history; the others are evaluated all
-    the same. Without it the first failure is raised.
+    `estimators`: by name; with more than one process they must be importable. A new one is made for each history.
+    `jobs`: number of processes; None for as many as this machine allows. Each evaluates pairs of an estimator and a
+    history one after the other. Only the measured time depends on it.
+    `on_progress`: called with the number of finished pairs, and of all.
+    `on_failure`: called with the error if an estimator fails on a history; the others are still evaluated. Without it
+    the first failure is raised.
     Returns: by history and estimator in the order given, the ``oracle`` last: the truth as prediction, for
     reference.
 
@@ -103,7 +103,7 @@ def evaluate(
 
 @contextmanager
 def _blaming(name: str) -> Iterator[None]:
-    """Say which estimator it was that failed; it may be somebody else's."""
+    """Add the name of the estimator to an error; the estimator may be another author's."""
     try:
         yield
     except AsaError as error:
@@ -120,7 +120,7 @@ _ORACLE = "oracle"
 
 
 class _Work:
-    """What there is to evaluate; travels to each process once, where the last trace's events are kept."""
+    """The histories and estimators; sent to each process once, which keeps the events of the last trace."""
 
     def __init__(
         self,
@@ -133,11 +133,11 @@ class _Work:
         self._last: tuple[str, Events] | None = None
 
     def do(self, pair: tuple[str, str]) -> list[Score] | RunError:
-        """Evaluate an estimator on a trace, or give what went wrong with it."""
+        """Evaluate an estimator on a trace; return the error if it fails."""
         trace, name = pair
         history = self.histories[trace]
         if self._last is None or self._last[0] != trace:
-            self._last = None  # room for the next
+            self._last = None  # releases its memory
             self._last = (trace, Events(history))
         timeline = self._last[1]
         try:

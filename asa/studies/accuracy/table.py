@@ -17,36 +17,36 @@ from asa.studies.present import Figure, Look, Panel, PlottedSeries, Row, Table
 from asa.units import format_duration, parse_duration
 from asa.waits import LEVELS
 
-REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
+REFERENCES = ("oracle", "scheduler")  # shown with the estimators, but not ranked
 _HERO = "asa"
 _MAX_GEOMETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreMeasure:
-    """A column: what it shows, and how far that is from perfect where columns have a best."""
+    """A column: its content, and how far a cell is from perfect if the column has a best."""
 
     heading: str
     shown: Callable[[Score], tuple[float, ...]]  # numbers of a cell: one, or the ends of a range
     decimals: int | None = 0  # None for seconds, which are written as durations
-    # how far a number is from perfect; None where none is better than another
+    # distance of a number from perfect; None if no number is better than another
     badness: Callable[[float], float] | None = abs
 
     def values(self, score: Score) -> tuple[float, ...]:
-        """Numbers of a cell as they are shown, so that what looks equal is equally good."""
+        """Return the numbers of a cell as they are shown, so that cells that look equal are equally good."""
         if self.decimals is None:
             return tuple(map(_as_written, self.shown(score)))
         return tuple(round(value, self.decimals) for value in self.shown(score))
 
     def text(self, score: Score) -> str:
-        """Write a cell."""
+        """Format a cell."""
         values = self.values(score)
         if any(map(math.isnan, values)):
             return "-"
         return "-".join(present.number(value, self.decimals) for value in values)
 
     def worst(self, score: Score) -> float:
-        """Say how far a cell is from perfect; nan where that is not known, or nothing is perfect."""
+        """Return how far a cell is from perfect; nan if this is not known or not defined."""
         values = self.values(score)
         if self.badness is None or any(map(math.isnan, values)):
             return math.nan
@@ -54,14 +54,14 @@ class ScoreMeasure:
 
 
 def _as_written(seconds: float) -> float:
-    """Give the seconds that a written duration stands for."""
+    """Return the seconds of a duration after it was formatted."""
     if math.isnan(seconds):
         return seconds
     return math.copysign(parse_duration(format_duration(abs(seconds))), seconds) + 0.0  # no minus before zero
 
 
 def _missing(of: float) -> Callable[[float], float]:
-    """How far a percentage is from what it should be; to the digits that are shown."""
+    """Return a function: how far a percentage is from its target, to the digits that are shown."""
     return lambda value: round(abs(value - of), 6)
 
 
@@ -121,9 +121,9 @@ SECONDS_NOTE = (
 
 
 def render(scores: Sequence[Score]) -> RenderableType:
-    """Draw three tables a trace: how well waits were predicted, predicted quantiles, what relying costs.
+    """Return three tables for each trace: errors of predictions, predicted quantiles, costs of relying on them.
 
-    `scores`: as `asa.studies.accuracy.study.evaluate` returns them. Of geometries the 20 with most jobs are shown.
+    `scores`: from `asa.studies.accuracy.study.evaluate`. Only the 20 geometries with most jobs are shown.
     """
     traces = list(dict.fromkeys(score.trace for score in scores))
     names = short_names(traces)
@@ -148,16 +148,15 @@ def render(scores: Sequence[Score]) -> RenderableType:
 
 
 def short_names(traces: Sequence[str]) -> dict[str, str]:
-    """Names of files without their folders, where that tells them apart."""
+    """Return the names of files without their folders, if these are unique."""
     short = [Path(trace).name or trace for trace in traces]
     return {trace: name if short.count(name) == 1 else trace for trace, name in zip(traces, short, strict=True)}
 
 
 def by_geometry(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
-    """Scores of the whole trace, then of the geometries of most jobs, each under its heading.
+    """Return the scores of the whole trace, then of the geometries with most jobs, each with a heading.
 
-    Returns: a heading and its scores: first those of the whole trace, whose heading is empty, then those of at most
-    20 geometries.
+    Returns: headings with scores: an empty heading for the whole trace, then at most 20 geometries.
     """
     kinds: dict[str, list[Score]] = {}
     for score in scores:
@@ -171,7 +170,7 @@ def by_geometry(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
 def _tables(
     title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns: Sequence[ScoreMeasure]
 ) -> list[Table]:
-    """Draw a table a section, of equally wide columns."""
+    """Yield a table for each section, with columns of equal widths."""
     every = [score for _, group in sections for score in group]
     shown = [c for c in columns if any(not math.isnan(value) for score in every for value in c.values(score))]
     widths = [max(len(column.text(score)) + 1 for score in every) for column in shown]
@@ -195,7 +194,7 @@ def _tables(
 
 
 def best_of(group: Sequence[Score], column: ScoreMeasure) -> list[Score]:
-    """Give those of a group that are best in a column, as it is shown; none if there are no rivals.
+    """Return the best scores of a group in a column, as they are shown; none if there are no rivals.
 
     `group`: scores of one geometry, or of a whole trace; references are no rivals.
     """
@@ -215,14 +214,14 @@ def _cell(score: Score, column: ScoreMeasure, group: Sequence[Score]) -> Text:
 # --- the figure -------------------------------------------------------------------------------------------------------
 
 _LOOKS = {"_band": Look("#d9ead9"), "_shares": Look("#000000", marker="o")}
-_WIDE = 2.0  # of the band, in percent to either side
+_WIDE = 2.0  # half width of the band, in percent
 
 
 def draw(scores: Sequence[Score], path: str | Path) -> None:
-    """Draw for each trace the error and the coverage of p50 and p90 over time, and how p10 ... p90 hold.
+    """Draw for each trace the error and the coverage of p50 and p90 over time, and the coverage of p10 ... p90.
 
-    Lines are means of up to 40 blocks of equally many jobs. Bands show where a coverage should be, its level give or
-    take 2 %. The last panel is of one estimator: ``asa``, or the first if that is not there.
+    Lines are means of up to 40 blocks with equally many jobs. Bands show the target of a coverage: its level plus or
+    minus 2 %. The last panel shows one estimator: ``asa``, or the first without it.
     """
     whole = [score for score in scores if score.course is not None and score.estimator not in REFERENCES]
     if not whole:
@@ -248,7 +247,7 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
 
 
 def _courses(trace: str, scores: Sequence[Score]) -> list[Panel]:
-    """Show the error, and the coverage of p50 and p90, over time."""
+    """Return panels of the error, and of the coverage of p50 and p90, over time."""
     courses = {score.estimator: score.course for score in scores if score.course is not None}
     last = max(course.day[-1] for course in courses.values())
     lowest = min(math.floor(10 * min(course.coverage_p90)) * 10.0 for course in courses.values())
@@ -266,7 +265,7 @@ def _courses(trace: str, scores: Sequence[Score]) -> list[Panel]:
 
 
 def _reliability(score: Score) -> Panel:
-    """Show the shares of waits within each stated quantile."""
+    """Return a panel of the shares of waits within each predicted quantile."""
     shares = PlottedSeries("_shares", [100 * share for share in score.coverage], [100 * level for level in LEVELS])
     band = PlottedSeries("_band", [_WIDE, 100 + _WIDE], [0, 100], kind="area", bottoms=[-_WIDE, 100 - _WIDE])
     title = f"{score.estimator}: p10 ... p90"

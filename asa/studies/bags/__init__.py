@@ -1,1 +1,1 @@
-"""How much sooner the tasks of one stage end if several jobs share them than in one wide job."""
+"""Compares the tasks of a stage in one wide job to the same tasks shared by several jobs."""

@@ -1,4 +1,4 @@
-"""How bags did that several jobs share: over one wide job, and over the number of jobs that was best in hindsight."""
+"""Scores of bags shared by several jobs, relative to one wide job, and to the best number of jobs in hindsight."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from asa.studies.bags.study import BagRun
 from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
 
-_SHOWN = (2, 4, 8, 28)  # numbers of jobs, beside the most
+_SHOWN = (2, 4, 8, 28)  # numbers of jobs that are shown besides the largest
 
 
 @dataclass(frozen=True, slots=True)
 class BagVerdict:
-    """How bags of one size did on one log; ratios are geometric means over starts."""
+    """Scores of bags of one size on one log; ratios are geometric means over starts."""
 
     trace: str
     cores: int  # of all jobs together
     hours: float
-    over_one: dict[int, float]  # by number of jobs, makespan over one job's
+    over_one: dict[int, float]  # ratio of the makespan to that of one job, by number of jobs
     best: int  # number of jobs that was best over all starts, in hindsight
-    taken_over_one: Interval  # of the number that asa takes of a range: the most that share the cores evenly
+    taken_over_one: Interval  # for the number that asa takes from a range: the largest that shares the cores evenly
     taken_over_best: Interval
-    core_hours: float  # its over one job's: of sums over starts
-    others_wait_s: Interval  # by how many seconds the mean wait of others is longer than with the one job
+    core_hours: float  # ratio of its core-hours to those of one job, of sums over starts
+    others_wait_s: Interval  # by how many seconds the mean wait of other jobs is longer than with one job
 
 
 def judged(runs: Sequence[BagRun]) -> list[BagVerdict]:
-    """Judge each size on each log."""
+    """Score each size on each log."""
     return [_verdict(of) for of in put_together(runs, lambda run: (run.trace, run.hours)).values()]
 
 
@@ -64,17 +64,17 @@ def _verdict(runs: Sequence[BagRun]) -> BagVerdict:
 
 @dataclass(frozen=True, slots=True)
 class BagVerdicts:
-    """All that was found: for a terminal, and as JSON-ready data."""
+    """All results, for a terminal and as JSON-ready data."""
 
     runs: Sequence[BagRun]
     starts: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Give every figure, and every run."""
+        """Return every score, and every run."""
         return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
 
     def __rich__(self) -> Group:
-        """Lay it out."""
+        """Return tables for a terminal."""
         headings = (*map(str, _SHOWN), "Most", "Over best", "Core-h", "Others")
         rows: list[Row] = []
         for trace, of in put_together(judged(self.runs), lambda one: one.trace).items():

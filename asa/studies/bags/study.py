@@ -1,8 +1,8 @@
-"""What `asa experiment bags` runs: on real logs the tasks of one stage as one wide job, and as several that share them.
+"""The runs of `asa experiment bags`: on real logs the tasks of one stage in one wide job, and in several jobs.
 
-All ways meet the same queues, and hold the same cores together. Which number of jobs was best over all starts is known
-in hindsight only; what asa takes of a range is the most. Tasks are so many, and so small compared with their jobs, that
-their work is treated as a fluid: what ends with a job's walltime is no more than one task a core.
+All variants meet the same queues, and hold the same number of cores together. The number of jobs that is best over all
+starts is known only in hindsight; from a range, asa takes the largest number. Tasks are so many, and so small compared
+with their jobs, that their work is treated as a fluid: the end of a job's walltime loses at most one task per core.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from asa.studies.runs import completed, one_by_one, simulated
 from asa.workflow import Stage, Workflow
 
 SIZES = (112, 56)
-"""Cores of all jobs together: the first that the machine has."""
+"""Cores of all jobs together; the first one that the machine has is used."""
 
 COUNTS = (1, 2, 4, 8, 16, 28, 56, 112)
-"""Jobs that share the tasks, where they share the cores evenly."""
+"""Numbers of jobs that share the tasks, if they can share the cores evenly."""
 
 _STRATEGY = "per-stage"
-_WINDOW_S = 43_200.0  # others that come up to so much later are followed
-_SAFETY = 1.25  # of the walltime, over how long all cores together take
+_WINDOW_S = 43_200.0  # window after the client's coming: other jobs submitted in it are followed
+_SAFETY = 1.25  # factor of the walltime on the time that all cores together need
 _TASKS_A_CORE = 20
 _LONGEST_H = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class BagCell:
-    """What is run in one go: bags of one size on one log."""
+    """A unit of work: bags of one size on one log."""
 
     trace: str
-    hours: float  # that all cores together take
+    hours: float  # time that all cores together need
     starts: int
-    log: str  # digests of the log, and of all code
+    log: str  # digest of the log; `code`: of all code
     code: str
 
 
@@ -56,19 +56,19 @@ class BagRun:
     start: int
     makespan_s: float
     core_hours: float
-    longer_wait_s: float  # by how much the others' mean wait is longer than in the same world without it
+    longer_wait_s: float  # by how much the other jobs' mean wait is longer than in the same world without the bag
 
 
 @dataclass(frozen=True, slots=True)
 class BagQuestion:
-    """What to find out."""
+    """The parameters of the study."""
 
     traces: tuple[Path, ...]
     hours: tuple[float, ...] = (1.0, 12.0)
     starts: int = 40
 
     def cells(self) -> list[BagCell]:
-        """Give all that is to be run."""
+        """Return all units of work."""
         if self.starts < 2 or not self.traces or not self.hours:
             raise InputError("there is nothing to compare", hint="Give a log, hours above 0, and at least two starts.")
         if not all(0 < one <= _LONGEST_H for one in self.hours):
@@ -83,7 +83,7 @@ class BagQuestion:
 
 
 def bag(hours: float, cores: int, jobs: int) -> Workflow:
-    """Make a workflow that is a bag alone."""
+    """Return a workflow that consists of one bag."""
     run_s, tasks = 3600 * hours, ("true",) * (_TASKS_A_CORE * cores)
     stage = Stage("bag", cores=cores, walltime_s=_SAFETY * run_s, expected_run_s=run_s, tasks=tasks, jobs=(jobs, jobs))
     return Workflow("bag", [stage])
@@ -99,7 +99,7 @@ def _cores(site: Site, trace: str) -> int:
 
 
 def compare_ways(question: BagQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[BagRun]:
-    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    """Run every cell whose runs are not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, BagCell, BagRun), kept, **how)
     return [run for runs in outcomes.values() for run in runs]
 
@@ -111,7 +111,7 @@ def run_cell(cell: BagCell) -> list[BagRun]:
     site.prepare(range(cell.starts))
 
     def runs(seed: int, alone: object) -> Sequence[BagRun]:
-        del alone  # each has a world of its own
+        del alone  # each gets its own world
         world = site.open(seed)
         without = lot_of(world, world.now(), _WINDOW_S)
         return [_run(cell, site, seed, jobs, without) for jobs in counts]

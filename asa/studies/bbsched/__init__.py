@@ -1,1 +1,1 @@
-"""BBSched's methods compared over workloads, and with the paper's figures: `asa bbsched`."""
+"""BBSched's methods compared on workloads, and with the paper's figures: `asa bbsched`."""

@@ -1,4 +1,4 @@
-"""``asa bbsched``: methods compared over workloads, and with the paper's figures; solvers measured on real windows."""
+"""``asa bbsched``: compares methods on workloads, and with the paper's figures; measures solvers on real windows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_WINDOW = 1000
 _MAX_JOBS = 1_000_000
 _MAX_SEEDS = 1000
 _BUFFER_TB = 500
-_THETA_NODES = (4360, 4392)  # of the log of 2022, and of the paper
+_THETA_NODES = (4360, 4392)  # in the log of 2022, and in the paper
 
 app = typer.Typer(
     help="""Schedule by BBSched: choose jobs from the front of the queue that use several resources well together.
@@ -200,7 +200,7 @@ def gd(
     if not met:
         raise _no_windows()
     problems = fullest(met)
-    Genetic(0).solve(problems[0])  # which compiles
+    Genetic(0).solve(problems[0])  # compiles the code first
     curve = gd_curve(problems)
     facts = {"workload": of.name, "window": window, "windows": len(met), "measured": len(problems)}
     if output is Output.JSON:
@@ -259,7 +259,7 @@ def bench(
 
 
 def _workload_names(text: str | None, theta: Path | None, option: str = "--workloads") -> list[str]:
-    """Read names of workloads, of which Theta's need a log."""
+    """Parse names of workloads; those of Theta need a log."""
     from asa.studies.bbsched.workloads import NAMES
 
     names = list(NAMES) if text is None else known_names(text, NAMES, option)
@@ -280,7 +280,7 @@ def _workload_names(text: str | None, theta: Path | None, option: str = "--workl
 def _load(
     names: Sequence[str], theta: Path | None, days: int | None, seed: int, buffer_tb: int | None
 ) -> dict[str, Workload]:
-    """Make workloads, Theta's with so much burst buffer."""
+    """Make workloads; those of Theta with the given burst buffer."""
     from asa.backends.bbsched.system import System
     from asa.studies.bbsched.workloads import BUFFER, load_workloads
 
@@ -300,7 +300,7 @@ def _load(
 
 
 def _say_whose(workloads: Iterable[Workload]) -> None:
-    """Say so if the log is not Theta's."""
+    """Print a note if the log is not Theta's."""
     from asa.backends.bbsched.system import NODES
 
     theirs = {one.system.pools[NODES] for one in workloads if one.name.startswith("theta")}
@@ -312,7 +312,7 @@ def _say_whose(workloads: Iterable[Workload]) -> None:
 
 
 def _no_windows() -> InputError:
-    """Say that a scheduler with so few jobs meets no window in which it has to choose."""
+    """Return the error for a scheduler with so few jobs that no window leaves a choice."""
     return InputError("nothing is to be decided among so few jobs", where="--jobs", hint="Give more of them.")
 
 

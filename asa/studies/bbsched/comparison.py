@@ -1,4 +1,4 @@
-"""Methods compared over workloads: how well they use the machine, and how long jobs wait (Sections 4.2 and 4.4)."""
+"""Compares methods on workloads: usage of the machine, and waits of jobs (Sections 4.2 and 4.4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
 
     workload: str
     method: str
-    window: int = 20  # jobs that are looked at together
+    window: int = 20  # number of jobs in a window
     solver: str = "exact"
     starvation_bound: int = 50
     seed: int = 0
@@ -40,9 +40,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class WaitsOfPart:
-    """How long some of the jobs waited: those of `least` to `most` of something."""
+    """The waits of a part of the jobs: those with `least` to `most` of some quantity."""
 
-    least: int  # of nodes, of GB of burst buffer, or of seconds; `most` is None for no end
+    least: int  # in nodes, GB of burst buffer, or seconds; `most` is None without an upper bound
     most: int | None
     jobs: int
     average_wait_s: float
@@ -50,41 +50,41 @@ class WaitsOfPart:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOutcome:
-    """What became of a workload.
+    """The outcome of a workload.
 
-    Usages are of what there is over the time that is measured; jobs are those that were submitted in it.
+    Usages are shares of the machine during the measured time; jobs are those submitted in it.
     """
 
     case: Case
-    nodes: int  # how much the machine has
+    nodes: int  # size of the machine
     burst_buffer_gb: int
     jobs: int
-    node_usage: float  # shares; SSD only where jobs ask for it
+    node_usage: float  # shares of the machine; SSD only if jobs ask for it
     burst_buffer_usage: float
     ssd_usage: float | None
-    wasted_ssd: float | None  # SSD of the nodes of running jobs that these did not ask for, as a share of all SSD
+    wasted_ssd: float | None  # SSD on the nodes of running jobs that they did not ask for, as a share of all SSD
     average_wait_s: float
     longest_wait_s: int
-    # response time over run time, of jobs that are no accidents (`asa.studies.bbsched.workloads.is_normal`)
+    # response time over run time, without jobs that failed early (`asa.studies.bbsched.workloads.is_normal`)
     average_slowdown: float
-    # waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11)
+    # waits by size, request (GB) or run time (s), for parts that have jobs (Figs 9 to 11)
     by_nodes: tuple[WaitsOfPart, ...]
     by_burst_buffer: tuple[WaitsOfPart, ...]
     by_run: tuple[WaitsOfPart, ...]
-    decisions: int  # how often the method was asked, and how often its answer was the best found rather than the best
+    decisions: int  # number of decisions, and of those whose answer is the best found but not proved optimal
     inexact: int
-    decision_s: float  # how long a decision takes, in the mean and at most
+    decision_s: float  # mean and largest time of a decision
     worst_decision_s: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON has it: the case's fields beside the others."""
+        """Return it as JSON-ready data, with the fields of the case."""
         fields = asdict(self)
         case: dict[str, Any] = fields.pop("case")
         return case | fields
 
 
 class _Timed:
-    """A method, and how long it takes."""
+    """A method, with the times of its decisions."""
 
     def __init__(self, method: Any) -> None:
         self._method = method
@@ -99,13 +99,13 @@ class _Timed:
 
 
 def methods_for(workload: Workload) -> tuple[str, ...]:
-    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5."""
+    """Return the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5."""
     left_out = ("weighted-cpu", "weighted-bb") if workload.system.per_node else ("constrained-ssd",)
     return tuple(name for name in METHODS if name not in left_out)
 
 
 def run_case(workload: Workload, case: Case) -> ComparedOutcome:
-    """Schedule a workload, and measure.
+    """Schedule a workload, and measure the outcome.
 
     Raises `InputError`: the method or solver is unknown, the window or bound is less than 1, or there is no job to
     measure.
@@ -162,11 +162,11 @@ def compare(
     processes: int = 1,
     on_done: Callable[[ComparedOutcome], None] = lambda _outcome: None,
 ) -> list[ComparedOutcome]:
-    """Run cases, side by side.
+    """Run cases in parallel.
 
-    Returns: in the order of the cases; but for the times of decisions the same for any number of processes.
-    Raises `InputError`: a workload has no job to measure, which is found out before anything is run; or see
-    `run_case`.
+    Returns: outcomes in the order of the cases. Except for the times of decisions they do not depend on the number of
+    processes.
+    Raises `InputError`: a workload has no job to measure, which is checked before any run; see also `run_case`.
     """
     wanted = list(cases)
     for workload in workloads.values():
@@ -188,7 +188,7 @@ def _refuse_empty(workload: Workload) -> None:
 
 
 def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Integers:
-    """Say for how long of a time each job runs."""
+    """Return how long each job runs within a time interval."""
     within: Integers = np.maximum(np.minimum(end, end_s) - np.maximum(start, begin_s), 0)
     return within
 
@@ -196,7 +196,7 @@ def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Intege
 def _parts(
     values: Integers, wait: Integers, counts: NDArray[np.bool_], edges: Sequence[int]
 ) -> tuple[WaitsOfPart, ...]:
-    """Average waits of jobs between edges, where there are any."""
+    """Average the waits of jobs in each part between edges that has jobs."""
     parts = []
     for least, after in zip(edges, [*edges[1:], math.inf], strict=True):
         some = counts & (values >= least) & (values < after)

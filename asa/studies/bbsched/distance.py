@@ -1,4 +1,4 @@
-"""How far solutions are from the true front, and what more generations and larger populations do about it (Fig. 4)."""
+"""The distance of solutions from the exact front, by number of generations and size of the population (Fig. 4)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from asa.errors import InputError
 
 
 def generational_distance(found: ArrayLike, true: ArrayLike, whole: ArrayLike = 1) -> float:
-    """Average the distances of solutions from those of the true front that are nearest (Section 3.2.3).
+    """Return the mean distance of solutions from their nearest solutions on the exact front (Section 3.2.3).
 
-    `whole`: what each objective is divided by first: as `System.totals`, to compare shares of the machine.
+    `whole`: divisor of each objective, such as `System.totals` for shares of the machine.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def generational_distance(found: ArrayLike, true: ArrayLike, whole: ArrayLike = 
 
 
 class Distance(NamedTuple):
-    """How far the genetic algorithm's solutions are from the true ones, on average, and how long it takes.
+    """The mean distance of the genetic algorithm's solutions from the exact ones, and the time that it takes.
 
     Distances are of shares of the machine.
     """
@@ -51,7 +51,7 @@ def gd_curve(
 ) -> list[Distance]:
     """Measure distance and time over generations, for some sizes of the population.
 
-    `problems`: over which both are averaged. Those too hard for an exact solution are left out.
+    `problems`: both are averaged over these. Those too hard for an exact solution are left out.
     """
     exact = Exact()
     fronts = [(problem, front) for problem in problems if (front := exact.solve(problem)).is_exact]

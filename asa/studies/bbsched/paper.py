@@ -1,4 +1,4 @@
-"""What the paper's text and its Table 3 report; what only its pictures show is not here."""
+"""The figures in the paper's text and Table 3. Those that only its pictures show are not here."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from .tables import By
 
 WINDOW = 20
-"""Jobs that are looked at together, where the paper does not say otherwise."""
+"""Size of the window, unless the paper says otherwise."""
 
 FIGURES = {
-    # workload, method, measure: by the size of the window. Those of BBSched are Table 3.
+    # by workload, method and measure: the value for each window size; those of BBSched are from Table 3
     ("cori-s4", "baseline", "average_wait_s"): {WINDOW: 19 * 3600.0},
     ("cori-s4", "bbsched", "node_usage"): {10: 0.6018, 20: 0.6490, 50: 0.6506},
     ("cori-s4", "bbsched", "burst_buffer_usage"): {10: 0.9253, 20: 0.9474, 50: 0.9465},
@@ -25,8 +25,8 @@ FIGURES = {
 }
 
 CHANGES = {
-    # workload, method, measure: percent more than with the baseline. Of usages the paper does not say whether it means
-    # percent or points.
+    # by workload, method and measure: change from the baseline in percent; for usages the paper does not say whether it
+    # means percent or points
     ("cori-s1", "constrained-cpu", "node_usage"): 0.18,
     ("cori-s1", "constrained-cpu", "burst_buffer_usage"): -1.33,
     ("cori-s4", "bbsched", "node_usage"): 16.28,
@@ -41,7 +41,7 @@ CHANGES = {
 }
 
 PART_CHANGES: Final[Mapping[tuple[str, By, int, str], float]] = {
-    # of Theta-S4, method, breakdown, least, in words: percent that such jobs wait more than with the baseline
+    # method, breakdown, lower bound, text: change of the wait of such jobs from the baseline in percent, on Theta-S4
     ("bbsched", "by_nodes", 1, "1-8 nodes"): -48.29,
     ("bbsched", "by_nodes", 1024, "1024- nodes"): -31.59,
     ("constrained-cpu", "by_burst_buffer", 0, "no burst buffer"): -32.43,
@@ -49,4 +49,4 @@ PART_CHANGES: Final[Mapping[tuple[str, By, int, str], float]] = {
 }
 
 BEST = {"node_usage": 7, "burst_buffer_usage": 10, "average_wait_s": 10}
-"""On how many of ten workloads BBSched is best."""
+"""On how many of the ten workloads BBSched is best, by measure."""

@@ -1,4 +1,4 @@
-"""Figures 4, 8 to 11, 13 and 14 of the paper, drawn from what was measured."""
+"""Figures 4, 8 to 11, 13 and 14 of the paper, from our results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .tables import (
     values,
 )
 
-# Families of methods share a colour, and differ in their lines and hatches.
+# related methods share a colour, and differ in lines and hatches
 STYLES: Final = {
     "baseline": Look("#000000", (0, (4, 2))),
     "weighted": Look("#0072b2"),
@@ -41,7 +41,7 @@ STYLES: Final = {
 
 
 def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
-    """Draw Figures 8 to 11, 13 and 14 of each machine into a folder; give their names."""
+    """Draw Figures 8 to 11, 13 and 14 for each machine into a folder; return their names."""
     grid = shown(outcomes)
     figures = {}
     for machine in machines(grid):
@@ -59,10 +59,10 @@ def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
 
 
 def _kiviats(grid: Grid, measures: Sequence[Measure]) -> Figure:
-    """Show how methods do in all measures, a panel for each workload (Figs 13 and 14).
+    """Draw methods by all measures, a panel for each workload (Figs 13 and 14).
 
-    Each axis is from the worst method in the centre to the best, as the paper has it; its ends are written beside it,
-    as they may be near each other.
+    As in the paper, each axis runs from the worst method in the centre to the best. Its ends are labelled, since they
+    may be close to each other.
     """
     panels = [
         Panel(
@@ -122,7 +122,7 @@ def draw_curve(curve: Sequence[Distance], path: Path) -> None:
 
 
 def _axis(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure) -> str:
-    """Name an axis, and what is at its ends: first the worst, then the best."""
+    """Return the label of an axis: its name, and the values of the worst and the best method."""
     means = [values(some, measure.name).mean() * measure.scale for some in methods.values()]
     ends = sorted(means, reverse=measure.is_loss)
     digits = 0 if measure.digits is not None and ends[0] >= 100 else measure.digits

@@ -1,4 +1,4 @@
-"""What ``asa bbsched`` prints: tables that fit the terminal, with the paper's figures where its text has them."""
+"""The output of ``asa bbsched``: tables that fit the terminal, with the figures that the paper's text has."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BREAKDOWNS: Mapping[By, str] = {
 
 
 def print_comparison(outcomes: Sequence[ComparedOutcome]) -> None:
-    """Print how methods do on workloads, and what the paper says of that."""
+    """Print the results of methods on workloads, and what the paper says about these."""
     out = console()
     grid = shown(outcomes)
     for title, measures in (("Section 4", MEASURES), ("Section 5", SSD_MEASURES)):
@@ -114,7 +114,7 @@ def _estimates(
     best: Sequence[Collection[str]] = (),
     papers: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Row]:
-    """Write estimates by method and column; where there is no room for intervals, the largest of each column."""
+    """Format estimates by method and column. If intervals do not fit, only the largest of each column is given."""
     has_room = out.width >= _WIDE
     rows = []
     for method, estimates in found.items():
@@ -132,7 +132,7 @@ def _estimates(
 
 
 def _papers(grid: Grid, measure: Measure) -> dict[str, list[str]]:
-    """Give the paper's figures by method, of those that its text has."""
+    """Return the figures in the paper's text, by method."""
     found = {}
     for method in methods_of(grid):
         papers = [
@@ -243,7 +243,7 @@ def _print_notes(out: Console, outcomes: Sequence[ComparedOutcome]) -> None:
 
 
 def print_curve(curve: Sequence[Distance], facts: Mapping[str, Any]) -> None:
-    """Print how near the genetic algorithm comes (Fig. 4)."""
+    """Print how close the genetic algorithm comes to the exact front (Fig. 4)."""
     populations = dict.fromkeys(point.population for point in curve)
     rows = []
     for generations in dict.fromkeys(point.generations for point in curve):
@@ -262,7 +262,7 @@ def print_curve(curve: Sequence[Distance], facts: Mapping[str, Any]) -> None:
 
 
 def print_timings(timings: Sequence[Timing], name: str) -> None:
-    """Print how long decisions take on a workload."""
+    """Print the times of decisions on a workload."""
     deciders = {(one.name, one.window): one for one in DECIDERS}
     rows = []
     for one in timings:
@@ -290,7 +290,7 @@ def _put(
     *,
     left: Collection[int] = (0,),
 ) -> None:
-    """Print a table, with a title that may be wider; the first column has no heading."""
+    """Print a table with a title that may be wider; the first column has no heading."""
     out.print(f"\n{title}", style="bold")
     out.print(Table(["", *headings], rows, left=left, wraps=(), is_open=True))
 
@@ -304,7 +304,7 @@ def _starred(text: str, *, is_best: bool) -> Text:
 
 
 def _counted(grid: Grid) -> str:
-    """Say how many jobs are measured of a workload."""
+    """Return how many jobs of each workload are measured."""
     counts = [one.jobs for one in flat(grid)]
     least, most = min(counts), max(counts)
     return f"{least:,} jobs" if least == most else f"{least:,} to {most:,} jobs"

@@ -1,4 +1,4 @@
-"""What outcomes say of methods: means over seeds, who is best where, and how far the others are from that."""
+"""Summaries of methods: means over seeds, the best method of each measure, and the distances of the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WAIT = Measure("average_wait_s", "average wait", digits=None, is_loss=True)
 _SLOWDOWN = Measure("average_slowdown", "average slowdown", is_loss=True)
 
 MEASURES: Final = (_NODES, _BUFFER, _WAIT, _SLOWDOWN)
-"""What the paper compares."""
+"""The measures that the paper compares."""
 SSD_MEASURES: Final = (
     _NODES,
     _BUFFER,
@@ -39,14 +39,14 @@ SSD_MEASURES: Final = (
     _WAIT,
     _SLOWDOWN,
 )
-"""What it compares where jobs ask for SSD, too."""
+"""The measures that it compares if jobs ask for SSD, too."""
 
 
 class Rank(StrEnum):
     """How a method stands among others.
 
-    Tied is who is within 1 % of the best. Close is who is not, but for whom the seeds do not tell: the 95 % interval
-    of its distance from the best, seed by seed, has 0 in it.
+    A method is tied if it is within 1 % of the best. It is close if it is not, but the difference is not significant:
+    the 95 % interval of its distance from the best, paired by seed, contains 0.
     """
 
     BEST = "best"
@@ -58,7 +58,7 @@ class Rank(StrEnum):
 def arrange(
     outcomes: Iterable[ComparedOutcome], window: int, solver: str
 ) -> dict[str, dict[str, list[ComparedOutcome]]]:
-    """Put outcomes of one size of the window and one solver side by side: a `Grid`."""
+    """Arrange outcomes of one window size and one solver into a `Grid`."""
     grid: dict[str, dict[str, list[ComparedOutcome]]] = {}
     for one in outcomes:
         if (one.case.window, one.case.solver) == (window, solver):
@@ -70,12 +70,12 @@ def arrange(
 
 
 def values(outcomes: Sequence[ComparedOutcome], measure: str) -> NDArray[np.float64]:
-    """Give a figure of each of some outcomes."""
+    """Return a measure of each outcome."""
     return np.array([getattr(one, measure) for one in outcomes], dtype=np.float64)
 
 
 def change(outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], measure: str) -> Interval:
-    """Say by how many percent a figure is more than with the baseline, seed by seed; nan where that has none."""
+    """Return the change of a measure from the baseline in percent, paired by seed; nan if the baseline's is 0."""
     ours, theirs = values(outcomes, measure), values(baseline, measure)
     if not theirs.all():
         return Interval(math.nan, math.nan, math.nan)
@@ -83,7 +83,7 @@ def change(outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutco
 
 
 def standings(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure) -> dict[str, Rank]:
-    """Say how each method stands on a workload."""
+    """Return the rank of each method on a workload."""
     found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
     means = {method: float(some.mean()) for method, some in found.items()}
     leader = (min if measure.is_loss else max)(means, key=means.__getitem__)
@@ -102,7 +102,7 @@ def standings(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure
 
 
 def breakdown(outcomes: Sequence[ComparedOutcome], by: By) -> list[WaitsOfPart]:
-    """Average waits of jobs of some size, request or run time over the jobs of all seeds."""
+    """Average the waits of jobs by size, request or run time, over the jobs of all seeds."""
     parts: dict[int, list[WaitsOfPart]] = {}
     for one in outcomes:
         for part in getattr(one, by):
@@ -118,7 +118,7 @@ def breakdown(outcomes: Sequence[ComparedOutcome], by: By) -> list[WaitsOfPart]:
 def part_change(
     outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], by: By, least: int
 ) -> float | None:
-    """Say by how many percent some jobs wait longer than with the baseline; None if there are none, or none waits."""
+    """Return the change of some jobs' wait from the baseline in percent; None if it is not defined."""
     ours, theirs = (
         [part.average_wait_s for part in breakdown(some, by) if part.least == least] for some in (outcomes, baseline)
     )
@@ -126,7 +126,7 @@ def part_change(
 
 
 def label(by: By, part: WaitsOfPart) -> str:
-    """Name some of the jobs: of some nodes, some TB of burst buffer, or some run time."""
+    """Return a label for a part of the jobs: a range of nodes, of TB of burst buffer, or of run times."""
     if by == "by_nodes":
         return f"{part.least}-{'' if part.most is None else part.most}"
     if by == "by_burst_buffer":
@@ -145,13 +145,13 @@ def _time(edge_s: int | None) -> str:
 def kiviat(
     methods: Mapping[str, Sequence[ComparedOutcome]], measures: Sequence[Measure]
 ) -> dict[str, NDArray[np.float64]]:
-    """Normalise figures as the paper's Kiviat graphs do, see `asa.studies.present.shares_of_best`."""
+    """Normalise measures as in the paper's Kiviat graphs; see `asa.studies.present.shares_of_best`."""
     means = [[float(values(some, one.name).mean()) for one in measures] for some in methods.values()]
     return dict(zip(methods, shares_of_best(means, [one.is_loss for one in measures]), strict=True))
 
 
 def area(shares: NDArray[np.float64]) -> float:
-    """Give the area of a polygon in a Kiviat graph, as a share of the whole."""
+    """Return the area of a polygon in a Kiviat graph, as a share of the largest possible."""
     return float((shares * np.roll(shares, -1)).mean())
 
 
@@ -159,41 +159,41 @@ def area(shares: NDArray[np.float64]) -> float:
 
 
 def shown(outcomes: Sequence[ComparedOutcome]) -> Grid:
-    """Give outcomes of one size of the window and one solver: of the paper's window if there is one, or the first."""
+    """Return outcomes of one window size and one solver: of the paper's window if it is there, else of the first."""
     windows = windows_of(outcomes)
     return arrange(outcomes, WINDOW if WINDOW in windows else windows[0], solvers_of(outcomes)[0])
 
 
 def windows_of(outcomes: Sequence[ComparedOutcome]) -> list[int]:
-    """List the sizes of windows, in order of appearance."""
+    """Return the window sizes, in order of appearance."""
     return list(dict.fromkeys(one.case.window for one in outcomes))
 
 
 def solvers_of(outcomes: Sequence[ComparedOutcome]) -> list[str]:
-    """List the solvers, in order of appearance."""
+    """Return the solvers, in order of appearance."""
     return list(dict.fromkeys(one.case.solver for one in outcomes))
 
 
 def machines(grid: Grid) -> list[str]:
-    """List the machines whose workloads these are."""
+    """Return the machines of the workloads."""
     return list(dict.fromkeys(name.split("-")[0] for name in grid))
 
 
 def of_machine(grid: Grid, machine: str) -> Grid:
-    """Give the workloads of one machine."""
+    """Return the workloads of one machine."""
     return {name: methods for name, methods in grid.items() if name.startswith(machine)}
 
 
 def methods_of(grid: Grid) -> list[str]:
-    """Name the methods of workloads that have the same."""
+    """Return the methods, which all the workloads share."""
     return list(next(iter(grid.values())))
 
 
 def flat(grid: Grid) -> list[ComparedOutcome]:
-    """Give all outcomes."""
+    """Return all outcomes as a list."""
     return [one for methods in grid.values() for some in methods.values() for one in some]
 
 
 def has_ssd(methods: Mapping[str, Sequence[ComparedOutcome]]) -> bool:
-    """Say whether jobs of a workload ask for SSD."""
+    """Whether jobs of a workload ask for SSD."""
     return next(iter(methods.values()))[0].ssd_usage is not None

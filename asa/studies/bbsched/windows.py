@@ -1,4 +1,4 @@
-"""Windows that a scheduler meets, recorded while it schedules, and how long decisions about them take."""
+"""Records the windows that a scheduler meets, and times decisions about them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """A solver, the size of windows that it is timed on, and how long it may take."""
+    """A solver, the window size for which it is timed, and how long it may take."""
 
     name: str
-    solver: Solver  # what finds fronts for BBSched
-    window: int  # jobs that are looked at together
-    median_s: float | None = None  # what a decision may take, half of them and all but one of a hundred
+    solver: Solver  # computes fronts for BBSched
+    window: int  # number of jobs in a window
+    median_s: float | None = None  # upper bounds of a decision: for half of them, and for 99 of 100
     p99_s: float | None = None
-    paper_s: float | None = None  # what it takes in the paper, at most
+    paper_s: float | None = None  # upper bound in the paper
 
 
 DECIDERS: Final = (
@@ -45,20 +45,21 @@ DECIDERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long decisions took."""
+    """Times of decisions."""
 
     solver: str
     window: int
-    which: Literal["all", "fullest"]  # all windows that a scheduler met, or the `fullest` of them
+    which: Literal["all", "fullest"]  # all windows that a scheduler met, or the quarter in which most jobs fit
     windows: int
-    median_s: float  # of windows: each was decided several times, and the fastest counts, as other processes disturb
+    # over windows; each was decided several times and the fastest counts, since other processes disturb
+    median_s: float
     p99_s: float
     worst_s: float
-    exact: float  # the share of decisions that are known to be right
+    exact: float  # share of decisions that are known to be optimal
 
 
 class _Recorder:
-    """BBSched, and what it was asked."""
+    """BBSched, with a record of its windows."""
 
     def __init__(self) -> None:
         self._method = BBSched()
@@ -71,9 +72,9 @@ class _Recorder:
 
 
 def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[WindowProblem]:
-    """Schedule the first jobs of a workload with BBSched, and give what it had to decide, in order.
+    """Schedule the first jobs of a workload with BBSched, and return the windows that it had to decide, in order.
 
-    `jobs`: how many; the paper's are 1000 of Theta's, too (Figs 2 and 4).
+    `jobs`: number of jobs; the paper, too, takes 1000 of Theta's (Figs 2 and 4).
     """
     whole, recorder = workload.table, _Recorder()
     table = JobTable(*(column[:jobs] for column in (whole.submit, whole.run, whole.request, whole.cores)))
@@ -85,7 +86,7 @@ def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Wind
 
 
 def fullest(problems: Sequence[WindowProblem]) -> list[WindowProblem]:
-    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy."""
+    """Return the quarter of the windows in which most jobs fit; most windows that a scheduler meets are easy."""
     ordered = sorted(problems, key=lambda problem: -len(problem.jobs))
     return ordered[: max(len(ordered) // 4, 1)]
 
@@ -93,15 +94,15 @@ def fullest(problems: Sequence[WindowProblem]) -> list[WindowProblem]:
 def time_decisions(
     decider: Decider, problems: Iterable[WindowProblem], which: Literal["all", "fullest"] = "all"
 ) -> Timing:
-    """Decide about windows, and measure how long that takes.
+    """Decide about windows, and measure the time.
 
-    `problems`: the windows, each of which is decided about several times; the quickest counts.
+    `problems`: the windows. Each is decided several times, and the fastest counts.
     """
     method = BBSched(decider.solver)
     measured: list[tuple[float, bool]] = []
     for problem in problems:
         if not measured:
-            method.select(problem.window, problem.free)  # which compiles
+            method.select(problem.window, problem.free)  # compiles the code first
         taken = []
         for _ in range(_TRIES):
             begin = time.perf_counter()

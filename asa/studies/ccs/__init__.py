@@ -1,1 +1,1 @@
-"""OpenCCS's plans, how fast they are made and what they are worth: `asa ccs`."""
+"""OpenCCS's plans: their speed, and the accuracy of their starts: `asa ccs`."""

@@ -1,4 +1,4 @@
-"""How fast the planner is, on a cluster and with jobs like the paper's, and in the paper's figures (Section 6)."""
+"""Measures the speed of the planner, on a cluster and with jobs like the paper's, as in its figures (Section 6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from asa.backends.openccs.system import oculus
 from asa.core.documents import read_json
 
 _MIX = (
-    # cores, share of jobs, hours: Example 3's walltimes over their accuracy, which is what was asked for
+    # cores, share of jobs, hours: walltimes, which are Example 3's run times divided by their accuracy
     (16, 0.400, 24),
     (32, 0.068, 63),
     (1024, 0.002, 29),
@@ -31,52 +31,52 @@ _MIX = (
     (512, 0.001, 26),
     (1, 0.3955, 5),
 )
-"""Jobs by cores, as in Example 3; of the one-core jobs, most of which come as arrays, a part."""
+"""Jobs by cores, as in Example 3; of the one-core jobs, most of which come as arrays, only a part."""
 _LONGER = 2
-"""Times as long as that, so that 10,000 jobs fill the eight to ten weeks that the paper's plan has."""
+"""Factor on the walltimes, so that 10,000 jobs fill the eight to ten weeks of the paper's plan."""
 _SPLITS = (1, 2, 4, 8, 16)
 _PER_NODE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerFigure:
-    """What was measured, and what the paper has for it, on 8 pinned threads of C."""
+    """A measured value, and the paper's, which used 8 pinned threads of C."""
 
     what: str
-    value: float  # of one process, on one core
+    value: float  # with one process, on one core
     unit: str
-    papers: float | None  # its figure, None where it has none
+    papers: float | None  # the paper's; None if it has none
     more_is_better: bool = True
 
     @property
     def times_papers(self) -> float | None:
-        """How many times better than the paper's."""
+        """By what factor it is better than the paper's."""
         if self.papers is None or not self.value:
             return None
         return self.value / self.papers if self.more_is_better else self.papers / self.value
 
 
 class Effort(NamedTuple):
-    """What it takes to find a place in a plan of so many jobs, whose cores' vector has so many slots."""
+    """The time to place a request into a plan with a number of jobs, whose cores' vector has a number of slots."""
 
     jobs: int
     slots: int
-    plan_us: float  # microseconds to find a place
+    plan_us: float  # microseconds to place a request
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """All that was measured."""
+    """All measured values."""
 
     figures: tuple[PlannerFigure, ...]
-    slots: int  # slots of the cores' vector, and how long the plan is, with 10,000 jobs in it
+    slots: int  # slots of the cores' vector and length of the plan, with 10,000 jobs in it
     weeks: float
-    # plans of more and more jobs, which grow longer: jobs, slots, and microseconds to plan a request
+    # plans with more and more jobs, which become longer: jobs, slots, and microseconds to place a request
     longer: tuple[Effort, ...]
-    flat: tuple[Effort, ...]  # plans of the same work in more and more, smaller jobs: likewise
+    flat: tuple[Effort, ...]  # the same for plans with equal work in more and more, smaller jobs
 
     def as_json(self) -> str:
-        """Write it as JSON."""
+        """Return it as JSON."""
         return json.dumps(
             {
                 "figures": [asdict(one) | {"times_papers": one.times_papers} for one in self.figures],
@@ -90,9 +90,9 @@ class Speed:
 
 
 def requests(seed: int, split: int = 1) -> Iterator[ResourceRequest]:
-    """Draw requests like those of the paper's Example 3, without end; walltimes are round numbers, as people's are.
+    """Yield requests like those of the paper's Example 3, without end; walltimes are round numbers, as users give them.
 
-    Each is split into so many of as long, with as many cores in all.
+    `split`: each request is divided into so many of the same length, with the same number of cores in total.
     """
     rng = random.Random(seed)
     cores, shares, hours = zip(*_MIX, strict=True)
@@ -112,7 +112,7 @@ def requests(seed: int, split: int = 1) -> Iterator[ResourceRequest]:
 
 
 def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> RequestPlan:
-    """Make a plan of so many jobs; what can start at once runs."""
+    """Return a plan with a number of jobs; those that can start at once run."""
     plan = RequestPlan(oculus(), on_entry=entries.append if entries is not None else None)
     for request, _ in zip(requests(seed), range(jobs), strict=False):
         plan.submit(request, now=0)
@@ -122,8 +122,8 @@ def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> R
 
 
 def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
-    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000."""
-    filled(50)  # compiles
+    """Measure everything; takes about a minute. `jobs`: number in the plan; the paper has 10,000."""
+    filled(50)  # compiles the code first
     figures: list[PlannerFigure] = []
     on_progress("filling the plan")
     plan, longer = _growing(jobs)
@@ -163,7 +163,7 @@ def _timed(act: Callable[[], object]) -> float:
 
 
 def _growing(jobs: int) -> tuple[RequestPlan, tuple[Effort, ...]]:
-    """Fill a plan, and see on the way what it takes to find a place for some requests."""
+    """Fill a plan, and measure meanwhile how long it takes to place some requests."""
     plan, source = RequestPlan(oculus()), requests(1)
     efforts = []
     for step in sorted({jobs // 20, jobs // 10, jobs // 5, 2 * jobs // 5, 3 * jobs // 5, 4 * jobs // 5, jobs}):
@@ -188,7 +188,7 @@ def _split(jobs: int) -> Iterator[Effort]:
 
 
 def _work(jobs: int) -> int:
-    """Add up core-seconds."""
+    """Return the sum of core-seconds."""
     drawn = (request for request, _ in zip(requests(1), range(jobs), strict=False))
     return sum(request.job_set()["ncpus"] * (request.walltime_s or 0) for request in drawn)
 
@@ -200,7 +200,7 @@ def _effort(plan: RequestPlan) -> Effort:
 
 
 def _backfills(plan: RequestPlan) -> float:
-    """Let three of the running jobs end early, one after the other, and look for better places each time."""
+    """End three of the running jobs early, one after the other, and replan each time; return the time."""
     running = [job for job in plan.jobs.values() if job.phase is JobPhase.RUNNING]
     looked, seconds = 0, 0.0
     for number, job in enumerate(running[::10][:3]):
@@ -213,7 +213,7 @@ def _backfills(plan: RequestPlan) -> float:
 
 
 def _submissions(plan: RequestPlan, many: int = 1000) -> float:
-    """Submit best-effort jobs of chunks of two cores for two minutes, as the paper does, and the usual mix, in turn."""
+    """Submit best-effort jobs with chunks of two cores, as in the paper, and jobs of the usual mix, in turn."""
     small = ResourceRequest.parse("rset=4:ncpus=2,walltime=120s")
     source = requests(7)
     mixed = [next(source) if number % 2 else small for number in range(many)]

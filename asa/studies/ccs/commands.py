@@ -1,4 +1,4 @@
-"""``asa ccs``: a plan of what a file asks for, as a table and as a picture, and why a job is not earlier in it."""
+"""``asa ccs``: shows a plan of requests in a file, as a table and a picture, and why a job does not start earlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planned starts are worth: how far from them jobs really start, on a log of requests and real run times."""
+"""Measures how far real starts are from planned ones, on a log with requests and real run times."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from asa.backends.openccs.core import OpenCcsCore
 from asa.backends.simulated.swf import Trace, write_swf
 from asa.backends.simulated.table import NEVER
 
-_FLOOR_S = 10.0  # shorter waits are taken to be as long, where they are compared by ratio
+_FLOOR_S = 10.0  # shorter waits count as this in ratios
 _CLASSES_S = (0, 600, 3600, 4 * 3600, 24 * 3600)
 
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Jobs that were promised about the same wait when they came."""
+    """Jobs that were promised about the same wait at submission."""
 
-    above_s: int | None  # they were promised a longer wait than this, and at most the next class's; None for all jobs
+    above_s: int | None  # lower bound of the promised wait; the upper one is the next class's. None for all jobs
     jobs: int
-    planned_s: float  # medians of the wait that they were promised, and of the one that they had
+    planned_s: float  # medians of the promised wait, and of the real one
     real_s: float
-    kept: float  # shares that started as planned, and after at least half the wait that they were promised
+    kept: float  # shares that started as planned, and that waited at least half the promised time
     within_2x: float
     early_s: float  # mean of how much earlier they started
-    log10_error: float  # mean ratio between the two, as a logarithm; waits below 10 s count as 10 s
+    log10_error: float  # mean absolute logarithm of the ratio between the two; waits below 10 s count as 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far real starts are from planned ones."""
+    """Distances of real starts from planned ones."""
 
-    classes: tuple[Class, ...]  # by the wait that was promised; the first one is all jobs
-    later: int  # jobs that started later than they were promised: none, unless the plan is wrong
+    classes: tuple[Class, ...]  # by promised wait; the first one is all jobs
+    later: int  # number of jobs that started later than promised; it is 0 unless the plan is wrong
 
 
 def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
-    """Let OpenCCS run a log."""
+    """Simulate OpenCCS on a log."""
     core = OpenCcsCore(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0, most=most)
     core.run(NEVER - 1)
     return core
 
 
 def drift(log: Trace, *, most: int | None = None, to: Path | None = None) -> Drift:
-    """Measure how planned starts drift.
+    """Measure how far real starts are from planned ones.
 
-    `most`: look at so many of those that wait when one ends early; at all if not given.
-    `to`: write the log as it would have been, with its waits, for `asa evaluate` to compare learned waits on.
+    `most`: upper bound of the pending jobs that are replanned when a job ends early; by default none.
+    `to`: file for the simulated log with its waits, on which `asa evaluate` can compare learned waits.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""``asa ccs bench`` and ``asa ccs drift``: how fast the planner is, and what planned starts are worth."""
+"""``asa ccs bench`` and ``asa ccs drift``: the speed of the planner, and the accuracy of planned starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan's picture."""
+"""The picture of a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DAY_S = 86_400
 _MAX_ROWS = 64
 _MAX_TICKS = 9
 _TICKS_S = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 4 * 3600, 8 * 3600, _DAY_S, 2 * _DAY_S, 7 * _DAY_S)
-_COLOURS = (  # distinct to colour-blind eyes
+_COLOURS = (  # distinguishable by colour-blind readers
     "#0072b2",
     "#e69f00",
     "#009e73",
@@ -45,7 +45,7 @@ _LETTER_PT, _LINE_PT = 0.62 * _FONT_PT, 1.15 * _FONT_PT
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A piece of what a job holds: from when to when, and from where to where at each of its times but the last."""
+    """A part of a job's allocation: its times, and the lower and upper edge at each time but the last."""
 
     job: CcsJob
     times: NDArray[np.int64]
@@ -53,13 +53,13 @@ class _Block:
     high: NDArray[np.float64]
 
     def outline(self) -> NDArray[np.float64]:
-        """Give its corners."""
+        """Return its corners."""
         times = np.repeat(self.times, 2)[1:-1].astype(np.float64)
         above, below = np.repeat(self.high, 2), np.repeat(self.low, 2)
         return np.column_stack((np.concatenate((times, times[::-1])), np.concatenate((above, below[::-1]))))
 
     def widest(self) -> tuple[float, float, float, float]:
-        """Give the left, right, lower and upper edge of its longest piece that does not change."""
+        """Return left, right, lower and upper edge of its longest part of constant height."""
         steps = np.flatnonzero(np.concatenate(([True], np.diff(self.low) != 0, [True])))
         at = int(np.argmax(np.diff(self.times[steps])))
         first, last = steps[at], steps[at + 1]
@@ -67,9 +67,9 @@ class _Block:
 
 
 def draw_plan(plan: RequestPlan, path: str | Path, *, now: int, title: str) -> None:
-    """Draw which cores each job holds from when to when.
+    """Draw which cores each job holds when.
 
-    Each row is a node. Of a system of more than 64 nodes, or of one, the jobs' cores are stacked.
+    Each row is a node. For systems of one node, or of more than 64, the jobs' cores are stacked.
     """
     system = plan.system
     many = len(system.nodes)
@@ -104,10 +104,10 @@ def draw_plan(plan: RequestPlan, path: str | Path, *, now: int, title: str) -> N
 
 
 def _on_nodes(jobs: Sequence[CcsJob], system: CcsSystem, resource: str) -> Iterator[_Block]:
-    """Give each job so many of a node's items as it holds, the first that are free."""
+    """Yield blocks in which each job gets the first free items of its nodes."""
     column, width = system.resources.index(resource), len(system.resources)
     items = system.items()[:, column].tolist()
-    first = np.concatenate(([0], np.cumsum(items)))  # of a node's items among all
+    first = np.concatenate(([0], np.cumsum(items)))  # index of each node's first item
     height = np.repeat([1.0 / max(many, 1) if len(items) > 1 else 1.0 for many in items], items)
     low = np.concatenate([node + np.arange(many) * height[first[node] :][:1] for node, many in enumerate(items)])
     free_from = np.full(len(low), np.iinfo(np.int64).min)
@@ -128,7 +128,7 @@ def _on_nodes(jobs: Sequence[CcsJob], system: CcsSystem, resource: str) -> Itera
 
 
 def _stacked(jobs: Sequence[CcsJob], resource: str) -> Iterator[_Block]:
-    """Put what jobs hold at a time on each other, what ends last at the bottom."""
+    """Yield blocks in which jobs are stacked at each time, those that end last at the bottom."""
     placements = [job.placement for job in jobs if job.placement is not None]
     times = np.unique([time for placement in placements for time in (placement.start, placement.end)])
     level = np.zeros(len(times))
@@ -155,7 +155,7 @@ def _label_rows(panel: Axes, plan: RequestPlan) -> None:
 
 
 def _label_items(panel: Axes, items: int, blocks: Sequence[_Block], resource: str) -> None:
-    """Write how many items are in use; of a system that is nearly empty not all are drawn."""
+    """Label the axis of items; of a nearly empty system only a part is drawn."""
     most = max((float(block.high.max()) for block in blocks), default=0.0)
     what = "cores" if resource == "ncpus" else resource
     panel.set_ylim(0, 1.03 * items if most > items / 2 else 1.2 * most or items)
@@ -165,7 +165,7 @@ def _label_items(panel: Axes, items: int, blocks: Sequence[_Block], resource: st
 
 
 def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
-    """Write times as people do, at moments that are round for them."""
+    """Put ticks at round times."""
     span = until - since
     step = next((tick for tick in _TICKS_S if span / tick <= _MAX_TICKS), _TICKS_S[-1])
     step *= math.ceil(span / step / _MAX_TICKS)
@@ -183,7 +183,7 @@ def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
 
 
 def _coloured(jobs: Sequence[CcsJob]) -> dict[str, str]:
-    """Give each job a colour, those of an array the same one."""
+    """Return a colour for each job; jobs of an array share one."""
     requests = {job.id: job.id.partition("[")[0] for job in jobs}
     places = {name: index for index, name in enumerate(dict.fromkeys(requests.values()))}
     return {name: _COLOURS[places[request] % len(_COLOURS)] for name, request in requests.items()}
@@ -204,16 +204,16 @@ def _draw(panel: Axes, blocks: Sequence[_Block], colours: Mapping[str, str]) -> 
 
 
 def _name(panel: Axes, blocks: Sequence[_Block], colours: Mapping[str, str], now: int) -> None:
-    """Write the names of jobs into those blocks that have room for them, each once."""
+    """Write the names of jobs into blocks with enough space, each name once."""
     figure = panel.get_figure(root=True)
     assert figure is not None
-    figure.draw_without_rendering()  # only then it is known how much room there is
+    figure.draw_without_rendering()  # the space is known only after drawing
     box, (left, right), (bottom, top) = panel.get_window_extent(), panel.get_xlim(), panel.get_ylim()
     across, up = box.width * 72 / figure.dpi / (right - left), box.height * 72 / figure.dpi / abs(top - bottom)
     named: dict[str, tuple[float, float, float, bool]] = {}
     for block in blocks:
         begin, end, low, high = block.widest()
-        if begin < now < end:  # not across the line
+        if begin < now < end:  # not across the line of the present
             begin, end = (now, end) if end - now >= now - begin else (begin, now)
         name, width_pt, height_pt = block.job.id, (end - begin) * across, (high - low) * up
         letters_pt = _LETTER_PT * (len(name) + 1)

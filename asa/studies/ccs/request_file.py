@@ -1,4 +1,4 @@
-"""What `asa ccs` is given: a file of requests, a line each, or a log; and the plan that is made of it."""
+"""The input of `asa ccs`, a file of requests or a log; and the plan that is made from it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ STYLES = {
     "waiting": "yellow",
     "refused": "bold red",
 }
-"""How a job is shown, by where it stands."""
+"""Styles of jobs by their phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRequest:
-    """A request, who asks, and when."""
+    """A request, its owner, and its time."""
 
-    at_s: int  # seconds since 1970, or from 0 on
+    at_s: int  # seconds since 1970, or from 0
     user: str
     group: str
     name: str
@@ -52,7 +52,7 @@ class AskedRequest:
 
 @dataclass(frozen=True, slots=True)
 class GivenRequest:
-    """What is to be planned, on what, and within which limits."""
+    """The requests to plan, the system, and its limits."""
 
     system: CcsSystem
     asked: Sequence[AskedRequest]
@@ -63,9 +63,9 @@ class GivenRequest:
 def read_given(
     file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None
 ) -> GivenRequest:
-    """Read what is to be planned: a file of requests, or a log with the jobs to take of it, and its cores.
+    """Read a file of requests; or a log, of which some jobs are taken.
 
-    `log`: its path, how many of its jobs, and the machine's cores; the path None for a file.
+    `log`: its path (None to read a file of requests), the number of jobs to take, and the machine's cores.
     """
     trace, jobs, cores = log
     bounds = load_limits(limits) if limits is not None else ((), ())
@@ -120,7 +120,7 @@ def _lines(file: Path, kinds: Mapping[str, RequestKind]) -> list[AskedRequest]:
 def _line(
     line: str, kinds: Mapping[str, RequestKind], before: Sequence[AskedRequest], lines: Mapping[str, int]
 ) -> AskedRequest:
-    """Read who asks for what, and when."""
+    """Read a line: owner, time and request."""
     whole = Piece.of(line, PointedError)
     at_s, start = before[-1].at_s if before else 0, 0
     if at := _AT.match(line):
@@ -157,7 +157,7 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[CcsSystem, list[Aske
     first = slice(min(jobs, len(table)))
     ids = log.job_ids[first].tolist()
     names = ids if len(set(ids)) == len(ids) else range(1, len(ids) + 1)
-    # a log's clock begins with it, or is that of 1970 already
+    # whether the log's clock begins with the log, or counts from 1970
     begins_s = max(log.clock_s, 0) if table.submit[0] < IN_1973_S else 0
     columns = (table.submit, table.request, table.cores, log.users, log.groups)
     asked = [
@@ -177,12 +177,12 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[CcsSystem, list[Aske
 
 
 def last_moment(given: str | None, asked: Sequence[AskedRequest]) -> int:
-    """Tell at which time the plan is looked at: the one given, or when the last request comes."""
+    """Return the time at which the plan is shown: the given one, or that of the last request."""
     return max(one.at_s for one in asked) if given is None else moment_of(given, "--now", None)
 
 
 def moment_of(text: str, option: str, now: int | None) -> int:
-    """Read a time; where now is known, also one from now on.
+    """Read a time; if `now` is known, also a duration from then.
 
     `text`: a time as `moment` reads it; where now is known, also a duration from then.
     """
@@ -202,10 +202,10 @@ def moment_of(text: str, option: str, now: int | None) -> int:
 
 
 class MadeRequest:
-    """A plan of what was asked for, as it is at a time.
+    """A plan of the requests, as it is at a given time.
 
-    Jobs end when their time is over. If a job is named until which to plan, and it is refused, the plan is as it was
-    then.
+    Jobs end when their time is over. `until`: name of the last job to plan; if it is refused, the plan is as it was at
+    its submission.
     """
 
     def __init__(self, given: GivenRequest, now: int, *, until: str = "") -> None:
@@ -231,7 +231,7 @@ class MadeRequest:
         self._step(self.now)
 
     def _let_pass(self, now: int) -> None:
-        """Let jobs end in turn: who has reached a limit may have room then."""
+        """End jobs in order, so that jobs that were at a limit may start."""
         there = (JobPhase.PLANNED, JobPhase.RUNNING)
         while True:
             jobs = self.plan.jobs.values()
@@ -243,7 +243,7 @@ class MadeRequest:
             self.plan.backfill(now=at_s)
 
     def _step(self, now: int) -> None:
-        """Let jobs begin and end whose time it is."""
+        """Begin and end the jobs that are due."""
         for job in self.plan.due(now):
             self.plan.begin(job.id, now=job.start_s or 0)
         for job in list(self.plan.jobs.values()):
@@ -252,21 +252,21 @@ class MadeRequest:
 
     @property
     def jobs(self) -> list[CcsJob]:
-        """All jobs in order of their starts; those without come last."""
+        """All jobs in order of their starts; those without a start come last."""
         planned = sorted(self.plan.jobs.values(), key=lambda job: (job.start_s is None, job.start_s or 0))
         return [*planned, *self.refused.values()]
 
     def state(self, job: CcsJob) -> str:
-        """Say how a job stands."""
+        """Return the state of a job."""
         return "refused" if job.id in self.refused else job.phase.value
 
     def cores(self, job: CcsJob) -> int:
-        """Tell how many cores a job has, or asks for."""
+        """Return the cores that a job has, or asks for."""
         totals = job.placement.totals if job.placement is not None else job.request.job_set()
         return totals.get("ncpus", 0)
 
     def job_as_dict(self, job: CcsJob) -> dict[str, Any]:
-        """Tell of a job."""
+        """Return a job as JSON-ready data."""
         placement = job.placement
         return {
             "job": job.id,
@@ -283,7 +283,7 @@ class MadeRequest:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Tell of the whole plan."""
+        """Return the plan as JSON-ready data."""
         system = self.plan.system
         return {
             "schema": SCHEMA,
@@ -295,7 +295,7 @@ class MadeRequest:
         }
 
     def title(self) -> str:
-        """Say in a line what this is."""
+        """Title in one line."""
         counts = Counter(map(self.state, self.jobs))
         jobs = ", ".join(f"{counts[state]:,} {state}" for state in STYLES if counts[state]) or "nobody has come yet"
         now = clock(self.now, self.now)
@@ -303,7 +303,7 @@ class MadeRequest:
         return f"{self.plan.system.name} at {day}{now}{' UTC' if day else ''}: {jobs}"
 
     def size(self) -> str:
-        """Say how large the system is, and how long there is work for it."""
+        """Sentence on the size of the system, and the length of the plan."""
         system, used = self.plan.system, self.plan.cluster.used
         nodes = f"{len(system.nodes):,} node{'' if len(system.nodes) == 1 else 's'}"
         text = ", ".join([nodes, *(amount(name, vector.most, system.kinds) for name, vector in used.items())])

@@ -1,1 +1,1 @@
-"""Choices of widths by forecasts, held against the truth: `asa evaluate --choices`."""
+"""Compares choices of widths by forecasts with the truth: `asa evaluate --choices`."""

@@ -1,4 +1,4 @@
-"""What `asa evaluate --choices` runs, found by its entry point."""
+"""The study of `asa evaluate --choices`, which finds it by its entry point."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def evaluate(
     histories
         Logs with run times, by name.
     estimators
-        What makes each estimator, by name.
+        Functions that make the estimators, by name.
     times
-        At so many times of each log each program is put into the queue.
+        Number of times of each log at which each program is put into the queue.
     seed
-        Draws the times.
+        Seed for drawing the times.
     jobs
-        Processes; as many as this machine lets us use, if None.
+        Number of processes; None for as many as this machine allows.
     on_progress
-        Called with what is done, how much of it is done, and of how much.
+        Called with the current activity, the number of finished parts, and the number of all.
 
     Returns
     -------
     Choices
-        What can be printed, and given as JSON.
+        The results, which can be printed and converted to JSON.
     """
     return Choices(choices(histories, estimators, times=times, seed=seed, jobs=jobs, on_progress=on_progress), times)

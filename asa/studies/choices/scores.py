@@ -1,4 +1,4 @@
-"""How good choices of widths were: what they cost over the best, and how sure estimators could be of them."""
+"""Scores of choices of widths: their cost relative to the best, and the accuracy of probabilities."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ALL = "all logs"
 
 @dataclass(frozen=True, slots=True)
 class ChoiceScore:
-    """How good an estimator's choices were, on one log or on several; ratios are geometric means."""
+    """Scores of an estimator's choices, on one log or on several; ratios are geometric means."""
 
     trace: str
     estimator: str
     choices: int
-    over_best: Interval  # time to the end over that of the best width of each time, in hindsight
-    over_fixed: Interval  # over that of the width that is best for all times of the log, in hindsight
+    over_best: Interval  # time to the end relative to the best width of each time, in hindsight
+    over_fixed: Interval  # relative to the single width that is best for all times of the log, in hindsight
     fixed_over_best: float
-    closed: Interval  # share of the gap between these two that is closed
+    closed: Interval  # share of the gap between these two references that is closed
     brier: float  # mean squared error of the probability that one width ends before another
 
 
 def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
-    """Say how good choices were: a row for each log and estimator; and over all logs, if there are several."""
+    """Score choices: a row for each log and estimator; and over all logs, if there are several."""
     traces, names = (list(dict.fromkeys(getattr(one, of) for one in found)) for of in ("trace", "estimator"))
     rows = [
         _judged(trace, name, [[one for one in found if (one.trace, one.estimator) == (trace, name)]])
@@ -50,13 +50,13 @@ def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
 
 
 def by_program(found: Sequence[ChosenWidth]) -> list[tuple[str, ChoiceScore]]:
-    """Judge the choices of each program by itself, on each log."""
+    """Score the choices for each program separately, on each log."""
     return [(one.program, _judged(one.trace, one.estimator, [[one]])) for one in found]
 
 
 def _judged(trace: str, name: str, logs: Sequence[Sequence[ChosenWidth]]) -> ChoiceScore:
-    """Judge choices on logs that count alike; the interval is over the times at which all programs were put in."""
-    # by time: logarithm of what was chosen, of the best fixed width, and of the best
+    """Score choices on logs with equal weight; the interval is over the times at which programs were put in."""
+    # by time: logarithms for the choice, the best fixed width, and the best width
     gaps = np.mean([np.mean([_logs(one) for one in log], axis=0) for log in logs], axis=0)
     sure = np.concatenate([one.probabilities.ravel() for log in logs for one in log])
     came_true = np.concatenate([one.came_true.ravel() for log in logs for one in log])
@@ -73,14 +73,14 @@ def _judged(trace: str, name: str, logs: Sequence[Sequence[ChosenWidth]]) -> Cho
 
 
 def _logs(one: ChosenWidth) -> NDArray[np.float64]:
-    """Give, by time, the logarithm of the time to the end: of the chosen, of the best fixed width, and of the best."""
+    """Return by time the logarithm of the time to the end: of the choice, the best fixed width, and the best width."""
     logs = np.log(one.took_s)
     fixed = logs[:, int(np.argmin(logs.mean(axis=0)))]
     return np.stack([logs[np.arange(len(logs)), one.places], fixed, logs.min(axis=1)], axis=1)
 
 
 def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:
-    """Say how often what was said to be so probable came true: by estimator, in tenths of probability."""
+    """Return how often predictions with some probability came true: by estimator, in tenths of probability."""
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(one.estimator for one in found):
         said = np.concatenate([one.probabilities.ravel() for one in found if one.estimator == name])
@@ -101,13 +101,13 @@ def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """All that was found of choices: for a terminal, and as JSON-ready data."""
+    """All results on choices, for a terminal and as JSON-ready data."""
 
     found: Sequence[ChosenWidth]
     times: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Give every figure: by log and estimator, by program, and how often what was said to be probable came true."""
+        """Return every score: by log and estimator, by program, and the calibration of probabilities."""
         return {
             "choices": [asdict(one) for one in judged(self.found)],
             "by_program": [{"program": program, **asdict(one)} for program, one in by_program(self.found)],
@@ -115,7 +115,7 @@ class Choices:
         }
 
     def __rich__(self) -> Group:
-        """Lay it out."""
+        """Return tables for a terminal."""
         programs = len({one.program for one in self.found})
         text = (
             f"At {self.times} times of each log, whose jobs are scheduled by EASY backfilling, each of {programs} "
@@ -128,7 +128,7 @@ class Choices:
 
 
 def _table(choices: Sequence[ChoiceScore]) -> Table:
-    """Lay out how good choices were."""
+    """Return the table of scores."""
     rows: list[Row] = []
     for index, one in enumerate(choices):
         if index == 0 or one.trace != choices[index - 1].trace:
@@ -145,7 +145,7 @@ def _table(choices: Sequence[ChoiceScore]) -> Table:
 
 
 def _calibration(sure: Sequence[dict[str, Any]]) -> Table:
-    """Lay out what became of what was said to be so probable."""
+    """Return the table of calibration."""
     names = list(dict.fromkeys(row["estimator"] for row in sure))
     came_true = {(row["tenth"], row["estimator"]): f"{100 * row['came_true']:.0f}" for row in sure}
     return Table(

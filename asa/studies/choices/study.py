@@ -1,7 +1,7 @@
-"""How well estimators choose: which width of a job is the first to end, by their forecasts, and which really is.
+"""Evaluates choices by estimators: the width of a job that ends first by their forecasts, and the one that really does.
 
-At times of a log the job is really put into the simulated queue, once in each width, from the same state: that gives
-the truth. Each estimator has lived through the same queue until then, and chooses by its forecasts of all widths.
+At some times of a log the job is really put into the simulated queue, once in each width, from the same state: this
+gives the truth. Each estimator has lived through the same queue until then, and chooses by its forecasts of all widths.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ from asa.waits import QueuedJob, Surroundings, WaitEstimator
 from asa.workflows.paper import TABLE_1
 
 _WIDTHS = (7, 14, 28, 56, 112)
-_ASKED = 2  # times the run time: the walltime that is asked for
-_FROM, _TO = 0.15, 0.95  # shares of the jobs between which jobs are put in: before, estimators learn
+_ASKED = 2  # ratio of walltime to run time
+# shares of the log's jobs between which programs are put in; estimators learn from those before
+_FROM, _TO = 0.15, 0.95
 _WHO = "~chooser"
 _MIN_S = 60
 
-_LASTS_S = 4 * 3600.0  # of a benchmark, which is repeated so often in one job, at the fewest cores
+_LASTS_S = 4 * 3600.0  # run time of a benchmark at the fewest cores: it is repeated within one job
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenWidth:
-    """How an estimator chose the width of one program on one log."""
+    """The choices of an estimator for one program on one log."""
 
     trace: str
     program: str
     estimator: str
     widths: tuple[int, ...]
-    # seconds until each width ended, shape (times, widths), and the place of the one that was chosen
+    # seconds until each width ended, shape (times, widths), and the index of the chosen one
     took_s: NDArray[np.float64]
     places: NDArray[np.intp]
-    # of each pair of widths, at each time: how probable it was said to be that the narrower ends first, and whether
+    # for each pair of widths and each time: the predicted probability that the narrower one ends first, and whether it
+    # did
     probabilities: NDArray[np.float64]
     came_true: NDArray[np.bool_]
 
 
 def programs(machine_cores: int) -> dict[str, dict[int, int]]:
-    """Give programs whose width is to be chosen: their run times in seconds by cores, where there is a choice.
+    """Return programs with a choice of widths: their run times in seconds by cores.
 
-    Amdahl's law with 90 and 99 % parallel, as 2 and as 16 hours on 7 cores; benchmarks; the paper's workflows as one
-    job each.
+    These are: Amdahl's law with parallel shares of 90 and 99 %, with 2 and 16 hours on 7 cores; benchmarks; the paper's
+    workflows as one job each.
     """
     found: dict[str, dict[int, float]] = {}
     for share in (0.9, 0.99):
@@ -85,8 +87,8 @@ def choices(
     """Have every estimator choose widths on every log.
 
     `histories`: logs with run times, whose jobs are scheduled anew by EASY backfilling.
-    `times`: at so many times of each log each program is put into the queue, drawn by the seed.
-    `jobs`: processes; as many as this machine lets us use, if None.
+    `times`: number of times of each log, drawn by the seed, at which each program is put into the queue.
+    `jobs`: number of processes; None for as many as this machine allows.
     Returns: by log, estimator and program.
     Raises `TraceError`: a log has no run times, or no jobs.
     """
@@ -103,7 +105,7 @@ _World = tuple[JobHistory, int]
 
 
 def _table(trace: str, history: JobHistory) -> _World:
-    """Take the jobs of a log that ran, and the size of its machine."""
+    """Return the jobs of a log that ran, and the size of its machine."""
     ran = history.started & (history.run_s > 0)
     cores = history.machine_cores or int(history.cores.max(initial=0))
     if ran.sum() < 2 or not cores:
@@ -175,7 +177,7 @@ def _times(history: JobHistory, times: int, seed: int) -> NDArray[np.int64]:
 def _truth(
     history: JobHistory, cores: int, at_s: NDArray[np.int64], offered: Mapping[str, Mapping[int, int]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Put each program in each width into the queue as it is at each time; say in how many seconds it ends."""
+    """Put each program in each width into the queue at each time; return the seconds until it ends."""
     columns = (history.submit_s, history.run_s, history.walltime_s, history.cores)
     engine = Engine(cores, JobTable(*(column.astype(np.int64) for column in columns)))
     took = {program: np.empty((len(at_s), len(by_cores))) for program, by_cores in offered.items()}
@@ -193,7 +195,7 @@ def _truth(
 
 
 def _live_until(estimator: WaitEstimator, history: JobHistory, at_s: NDArray[np.int64]) -> Iterator[float]:
-    """Let an estimator live through the queue, and stop at each time."""
+    """Let an estimator live through the queue, and yield at each time."""
     timeline = Events(history)
     rows, due = len(timeline.jobs), at_s.astype(float).tolist()[::-1]
     known_s = history.submit_s + history.wait_s

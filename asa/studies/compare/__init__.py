@@ -1,1 +1,1 @@
-"""Ways of asking compared, on a simulated queue: `asa compare`."""
+"""Compares strategies on a simulated queue: `asa compare`."""

@@ -1,4 +1,4 @@
-"""Makespans as a picture; matplotlib is loaded when it is drawn."""
+"""Makespans as a figure. Matplotlib is imported only for drawing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from asa.studies.present import Figure, Look, Panel, draw, stacked
 
 
 def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
-    """Say what the mean makespan consists of: the waits and run times of the stages that it hung on.
+    """Return the parts of mean makespans: waits and run times of the stages on the critical path.
 
-    Returns: by size, then by strategy. Of a graph with branches it is each run's critical path, so that a bar is as
-    high as the mean makespan.
+    Returns: by size, then by strategy. The critical path is that of each run, so a bar is as high as the mean makespan.
     """
     groups: dict[str, dict[str, Bar]] = {}
     for (cores, strategy), members in group(runs).items():
@@ -30,7 +29,7 @@ def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
 
 
 def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
-    """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked."""
+    """Draw a bar for each core count and strategy, as in Fig. 6: mean waits and run times of stages, stacked."""
     groups = makespans_by_stage(runs)
     strategies = list(dict.fromkeys(strategy for bars in groups.values() for strategy in bars))
     if not any(bar.parts for bars in groups.values() for bar in bars.values()):

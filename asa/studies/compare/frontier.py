@@ -1,4 +1,4 @@
-"""What time costs in a comparison: means than which none is better in both, and what an hour sooner costs there."""
+"""The price of time in a comparison: the means that no other beats in both time and core-hours."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from asa.studies.compare.study import CompareRun
 from asa.units import format_price
 
 CHOOSES, IN_OWN_SHAPES = "asa-plan", "asa-plan:shapes=own"
-"""Where stages have several shapes: who chooses among them, and the same plans without."""
+"""The strategy that chooses among shapes, and the same one with each stage's own shape."""
 
 AT_PRICE = f"{CHOOSES}:price="
-"""Who chooses at a price, which follows."""
+"""Prefix of the strategy that chooses at a price; the price follows."""
 
-_ENOUGH = 10  # runs of which 9 in 10 can be told
+_ENOUGH = 10  # number of runs needed for a 90 % quantile
 
 
 def price_s_of(strategy: str) -> float | None:
-    """Say how many seconds a core-hour is worth to asa-plan by its name; None where that names no price, or is another.
+    """Return how many seconds a core-hour is worth to asa-plan according to its name; None without a price.
 
     Examples
     --------
@@ -36,19 +36,18 @@ def price_s_of(strategy: str) -> float | None:
         return None
     try:
         return load_strategy(strategy).price_s
-    except InputError:  # of runs that were kept, by a version that knows more
+    except InputError:  # a kept run of a version that accepts more
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One strategy at one core count: its runs and the interval of each column."""
+    """One strategy at one core count: its runs, and the interval of each column."""
 
     cores: int
     strategy: str
-    runs: tuple[CompareRun, ...]  # one a seed, failed ones too
-    # over the runs that completed, by `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours` and `hit_ratio`; the
-    # last is in percent
+    runs: tuple[CompareRun, ...]  # one for each seed, including failed ones
+    # over the completed runs: of `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours`, and `hit_ratio` in percent
     intervals: dict[str, Interval]
 
     @property
@@ -58,7 +57,7 @@ class Cell:
 
     @property
     def is_choice(self) -> bool:
-        """Whether it is what asa-plan chose, at a price or at the usual one."""
+        """Whether it is the choice of asa-plan, at a given price or at the usual one."""
         return self.strategy == CHOOSES or price_s_of(self.strategy) is not None
 
 
@@ -67,12 +66,12 @@ class CellOnFrontier:
     """A cell on the frontier."""
 
     cell: Cell
-    p90_s: float  # nan of few runs
+    p90_s: float  # nan if there are too few runs
     hour_sooner: float | None  # core-hours for each hour by which it is sooner than the row before; None for the first
 
 
 def frontier_rows(cells: Sequence[Cell]) -> list[CellOnFrontier]:
-    """Give the cells than which none is as quick and as cheap on average, by core-hours."""
+    """Return the cells that no other beats in both mean time and mean core-hours, by core-hours."""
     best = [cells[index] for index in unbeaten([cell.point for cell in cells])]
     costs = hour_costs([cell.point for cell in best])
     return [CellOnFrontier(cell, _p90_s(cell), cost) for cell, cost in zip(best, costs, strict=True)]
@@ -84,12 +83,12 @@ def _p90_s(cell: Cell) -> float:
 
 
 def named(cell: Cell, cells: Sequence[Cell]) -> str:
-    """Name a cell; with its cores where they differ."""
+    """Return the name of a cell, with its cores if these differ between cells."""
     return f"{cell.strategy}, {cell.cores} cores" if len({one.cores for one in cells}) > 1 else cell.strategy
 
 
 def about_prices(cells: Sequence[Cell]) -> Iterator[str]:
-    """Say for each price that was given which cell costs least, and how much more that costs which was chosen at it."""
+    """Yield a sentence for each given price: the cheapest cell at it, and the excess cost of the plan chosen at it."""
     known = [cell for cell in cells if not any(map(math.isnan, cell.point))]
     for strategy in dict.fromkeys(cell.strategy for cell in known):
         if (price_s := price_s_of(strategy)) is None:

@@ -1,4 +1,4 @@
-"""What `asa compare` found, as a file: its page, a trace and a spreadsheet can be made of it later."""
+"""The results of `asa compare` as a file, from which a page, a trace and a spreadsheet can be made later."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 class KeptComparison:
     """A comparison of one workflow on one system."""
 
-    asa_comparison: Literal[1]  # version of what is kept
-    of: str  # by which command: its page takes the place of an earlier one of the same
+    asa_comparison: Literal[1]  # version of the format
+    of: str  # the command; its page replaces an earlier one of the same command
     made: dict[str, str]  # how it was made, for the foot of a page
-    notes: tuple[str, ...]  # what is to be known of the system
-    runs: tuple[CompareRun, ...]  # all runs; of each strategy and core count the first has its timeline
+    notes: tuple[str, ...]  # facts about the system
+    runs: tuple[CompareRun, ...]  # all runs; the first of each strategy and core count has its timeline
 
     @classmethod
     def read(cls, file: Path) -> KeptComparison:
-        """Read it.
+        """Read a file.
 
-        Raises `InputError`: the file cannot be read, was damaged or changed, or holds something else; or its
-        runs are no comparison.
+        Raises `InputError`: the file cannot be read, was damaged or changed, or has another content; or its runs cannot
+        be compared.
         """
         where = str(file)
         look_at(file)
@@ -55,11 +55,11 @@ class KeptComparison:
         return comparison
 
     def text(self) -> str:
-        """Write it as JSON, with a checksum at its end."""
+        """Return it as JSON, with a checksum at the end."""
         return sealed(_adapter().dump_json(self, indent=1).decode()) + "\n"
 
     def flaw(self) -> str:
-        """Say what keeps the runs from being held against each other, as it goes on after a file's name; else empty."""
+        """Why the runs cannot be compared, to follow the file's name; empty if they can."""
         if not self.runs:
             return "has no runs"
         if len({(run.workflow, run.system, run.age_accrues) for run in self.runs}) > 1:
@@ -80,16 +80,16 @@ class KeptComparison:
 
     @property
     def name(self) -> str:
-        """What its page is called."""
+        """Name of its page."""
         first = self.runs[0]
         return f"compare-{first.workflow}-{first.system}"
 
     def page(self) -> Page:
-        """Put its page together."""
+        """Build its page."""
         return comparison_page(self.runs, notes=self.notes, made=self.made)
 
     def trace_events(self) -> dict[str, Any]:
-        """Give what jobs did as trace events: a process for each strategy and core count, a track for each job."""
+        """Return trace events: a process for each strategy and core count, a track for each job."""
         events: list[dict[str, Any]] = []
         for process, (run, trace) in enumerate(self._of_timelines("trace_events"), start=1):
             mine = [{**event, "pid": process} for event in trace["traceEvents"]]
@@ -100,7 +100,7 @@ class KeptComparison:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give a flat row for each thing that a job did, as a spreadsheet wants it."""
+        """Return a flat row for each span of a job, for a spreadsheet."""
         return [
             {"workflow": run.workflow, "peak_cores": run.cores, "strategy": run.strategy, "seed": run.seed, **row}
             for run, own_rows in self._of_timelines("rows")
@@ -112,7 +112,7 @@ class KeptComparison:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether all numbers in it are."""
+    """Whether all numbers in a value are finite."""
     if isinstance(value, Mapping):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list | tuple):
@@ -121,6 +121,6 @@ def _is_finite(value: Any) -> bool:
 
 
 def _adapter() -> TypeAdapter[KeptComparison]:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - takes its time
+    from pydantic import TypeAdapter  # noqa: PLC0415 - takes long
 
     return TypeAdapter(KeptComparison)

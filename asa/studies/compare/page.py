@@ -1,4 +1,4 @@
-"""The page of `asa compare`: what each way of asking took and cost at each size, and what its jobs did in one run."""
+"""The page of `asa compare`: time and cost of each strategy at each size, and what its jobs did in one run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _METHODS = (
 def comparison_page(
     runs: Sequence[CompareRun], *, notes: Sequence[str] = (), made: Mapping[str, str] | None = None
 ) -> Page:
-    """Put together the page of a comparison."""
+    """Build the page of a comparison."""
     cells = cells_of(runs)
     counts = list(dict.fromkeys(cell.cores for cell in cells))
     first = runs[0]
@@ -108,7 +108,7 @@ def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
 
 
 def _prices(cells: Sequence[Cell]) -> list[Part]:
-    """Show what an hour sooner costs, and what that means for prices that were given."""
+    """Return tables of what an hour sooner costs, and of given prices."""
     found = frontier_rows(cells)
     if len(found) < 2:
         return [Text(said)] if (said := tuple(about_prices(cells))) else []

@@ -1,8 +1,8 @@
-"""What `asa compare` runs: strategies x core counts x seeds over equal worlds, in parallel.
+"""The runs of `asa compare`: strategies x core counts x seeds over equal worlds, in parallel.
 
-All that is compared in a replication begins it with the same knowledge: what the estimator has learned of everybody's
-past jobs there. Without such a past, a strategy's replications follow each other, as in the ASA paper, and its
-estimator learns from its own jobs alone.
+All alternatives begin a replication with the same knowledge: what the estimator has learned from past jobs of all users
+there. Without such a past, a strategy's replications follow each other, as in the ASA paper, and its estimator learns
+only from its own jobs.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _FIGURES = ("twt_s", "makespan_s", "execution_s", "core_hours", "overhead_core_h
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What to compare."""
+    """The parameters of a comparison."""
 
-    # gives the workflow of a peak core count; must be importable by worker processes
+    # returns the workflow of a peak core count; worker processes must be able to import it
     make_workflow: Callable[[int], Workflow]
-    site: Site  # where; the same seed gives every strategy the same world
+    site: Site  # with the same seed, every strategy gets the same world
     cores: tuple[int, ...]
     strategies: tuple[str, ...]
-    seeds: tuple[int, ...]  # one run of each strategy and core count for each
-    estimator: str = "asa"  # name of the one that predicts for strategies that learn
-    # everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only, over the
-    # seeds in their order
+    seeds: tuple[int, ...]  # for each, a run of each strategy and core count
+    estimator: str = "asa"  # name of the estimator for strategies that learn
+    # number of latest past jobs of all users that it learns before each run; 0 to learn only from its own jobs, over
+    # the seeds in order
     history: int = 2000
-    # standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected
+    # standard deviation of the logarithm of a stage's real over its expected run time; 0 for expected run times
     spread: float = 0.0
-    only: tuple[tuple[int, str], ...] = ()  # core counts and strategies, where not every pair is to be run
+    only: tuple[tuple[int, str], ...] = ()  # pairs of core counts and strategies to run; by default all
 
     @property
     def pairs(self) -> tuple[tuple[int, str], ...]:
-        """Core counts and strategies that are run."""
+        """Pairs of core counts and strategies to run."""
         return self.only or tuple((cores, strategy) for cores in self.cores for strategy in self.strategies)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is assumed, what is to be known of the site, and of what stages ask for and it does not look at."""
+        """Notes: what is assumed, facts about the site, and requests of stages that are ignored."""
         stages = self.make_workflow(self.cores[0]).stages.values()
         asked = {
             one.name: [stage.name for stage in stages if getattr(stage, one.field)]
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def assumed(self) -> str:
-        """What is assumed of stages that do not say how long they run; empty if all do."""
+        """Note on the assumed run times of stages without expected ones; empty if all have one."""
         stages = self.make_workflow(self.cores[0]).stages.values()
         unknown = [one.name for one in stages if one.expected_run_s is None and one.moldable is None and not one.local]
         if not unknown:
@@ -83,10 +83,10 @@ class Comparison:
         )
 
     def check(self) -> None:
-        """Refuse what cannot be run, before anything is simulated.
+        """Refuse impossible comparisons before anything is simulated.
 
-        Raises `InputError`: nothing to compare, a strategy that is unknown or needs what the site lacks, or a
-        workflow wider than it.
+        Raises `InputError`: there is nothing to compare, a strategy is unknown or needs an ability that the site lacks,
+        or a workflow is wider than the site.
         """
         if not self.seeds:
             raise InputError("there are no runs to compare", where="--seeds", hint="Ask for at least one.")
@@ -118,18 +118,18 @@ class Comparison:
 class CompareRun:
     """One run of a comparison."""
 
-    workflow: str  # what ran where, how wide, asked for how, in which replication
+    workflow: str  # workflow, system, cores, strategy and replication of the run
     system: str
     cores: int
     strategy: str
     seed: int
-    age_accrues: bool  # by which rule of age
-    metrics: RunMetrics | None  # what it cost; None if it failed
+    age_accrues: bool  # the rule of age
+    metrics: RunMetrics | None  # None if the run failed
     reason: str = ""
-    timeline: Timeline | None = None  # what its jobs did, of the first run of each strategy and core count
+    timeline: Timeline | None = None  # what its jobs did; only for the first run of each strategy and core count
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the run as one flat JSON-ready record, but for its timeline; what a failed run has not is null."""
+        """Return the run as a flat JSON-ready record, without its timeline; values that a failed run lacks are null."""
         m = self.metrics
         return {
             "workflow": self.workflow,
@@ -146,15 +146,15 @@ class CompareRun:
 
 
 def workflow_maker(name: str) -> Callable[[int], Workflow]:
-    """Return the installed workflow of a name, as a function of its peak cores."""
+    """Return the installed workflow with a name, as a function of its peak cores."""
     return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
 
 
 def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     """Run every strategy at every core count on every seed.
 
-    Replications run in parallel; without a past to learn, strategies and core counts do, for the seeds of each share an
-    estimator, as in the paper (Section 4.3).
+    Replications run in parallel. Without a past to learn, strategies and core counts run in parallel, since the seeds
+    of each share an estimator, as in the paper (Section 4.3).
     """
     comparison.check()
     chains = [(strategy, cores) for cores, strategy in comparison.pairs]
@@ -172,7 +172,7 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
 
 
 def _replication(comparison: Comparison, seed: int) -> list[CompareRun]:
-    """Run every strategy at every core count on one seed, each with what is known there."""
+    """Run every strategy at every core count on one seed, each with the same knowledge."""
     bank = _bank(comparison, seed)
 
     def run_all_of(known: Known) -> list[CompareRun]:
@@ -202,7 +202,7 @@ def _bank(comparison: Comparison, seed: int) -> WaitBank:
 def _run(
     comparison: Comparison, strategy: str, cores: int, seed: int, at: tuple[Backend, WaitBank], *, is_followed: bool
 ) -> CompareRun:
-    """Run a workflow once, in a world with what is known there; `is_followed` is `run_all`'s."""
+    """Run a workflow once, in a world with the given knowledge; `is_followed` as in `run_all`."""
     world, bank = at
     workflow, capabilities = comparison.make_workflow(cores), comparison.site.capabilities
     run = Run(
@@ -227,7 +227,7 @@ def _run(
 
 
 def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, float]:
-    """Draw what each stage really takes: log-normal around the expectation, within the walltime; one draw a seed."""
+    """Draw real run times of stages, one for each seed: log-normal around the expected ones, within walltimes."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 2])))
     factors = np.exp(spread * rng.standard_normal(len(workflow.stages)))
     return {
@@ -237,5 +237,5 @@ def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, f
 
 
 def group(runs: Iterable[CompareRun]) -> dict[tuple[int, str], list[CompareRun]]:
-    """Sort runs into cells by (cores, strategy), in order of first appearance."""
+    """Group runs into cells by (cores, strategy), in order of first appearance."""
     return put_together(runs, lambda run: (run.cores, run.strategy))

@@ -1,4 +1,4 @@
-"""The tables of `asa compare` for a terminal, and a sentence that says what each means; its page is beside this."""
+"""The tables of `asa compare` for a terminal, each with a sentence on its meaning; `page` has those of the page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from asa.studies.paper.verdicts import average_above_best
 from asa.studies.present import Row, Table, number
 from asa.units import format_duration
 
-_HEROES = (CHOOSES, "asa")  # of whom the sentence is
+_HEROES = (CHOOSES, "asa")  # the strategies that the sentence is about; the first that ran
 _RIVALS = ("big-job", "per-stage", "asa", "chained", IN_OWN_SHAPES)
 _SAME_TIME, _SAME_COST = 0.0005, 0.005
 
 _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int | None]] = {
-    # key: heading, value, smaller is better, decimals; None for seconds, which are written as durations
+    # key: heading, value, whether smaller is better, decimals; None for seconds, which are written as durations
     "twt_s": ("Waiting", lambda m: m.twt_s, True, None),
     "makespan_s": ("Makespan", lambda m: m.makespan_s, True, None),
     "core_hours": ("Core-h", lambda m: m.core_hours, True, 1),
@@ -51,10 +51,10 @@ def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
 
 
 def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
-    """How far each strategy is above the best of each core count, averaged over the counts, as below Table 1.
+    """Return by how much each strategy exceeds the best of each core count, averaged over the counts, as below Table 1.
 
-    Returns: by strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where
-    the best is 0, to which nothing can be compared.
+    Returns: by strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan if the
+    best is 0.
     """
     averages: dict[str, dict[str, float]] = {cell.strategy: {} for cell in cells}
     for key in ("twt_s", "makespan_s", "core_hours"):
@@ -67,7 +67,7 @@ def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
 
 
 def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
-    """Draw one table a core count, each with its sentence, and the normalised averages."""
+    """Return a table for each core count, with a sentence, and the normalised averages."""
     cells = cells_of(runs)
     first = runs[0]
     rule = f"jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency"
@@ -164,7 +164,7 @@ def _value(interval: Interval, decimals: int | None, *, best: bool) -> Text:
 
 
 def _frontier(cells: Sequence[Cell]) -> list[RenderableType]:
-    """Show the means than which none is better in both, what was chosen, and what each given price says of them."""
+    """Return tables of the means that no other beats in both, of the choice, and of each given price."""
     found = frontier_rows(cells)
     if len(cells) < 2 or not found:
         return []
@@ -208,7 +208,7 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
 
 
 def about_shapes(cells: Sequence[Cell]) -> str:
-    """Say who chooses shapes, where that is compared; else empty."""
+    """Return a sentence on which strategy chooses shapes, if one does; else an empty text."""
     names = {cell.strategy for cell in cells}
     if not {CHOOSES, IN_OWN_SHAPES} <= names:
         return ""
@@ -219,9 +219,9 @@ def about_shapes(cells: Sequence[Cell]) -> str:
 
 
 def sentence(cells: Sequence[Cell]) -> str:
-    """Say what one core count's table means: against Big Job first; what is not significant is called that.
+    """Return a sentence on the table of one core count: compared with Big Job first, with what is not significant.
 
-    All that is claimed of pairs of runs, of time and of core-hours, is right at once with 95 % (Holm).
+    All its claims on time and core-hours of pairs hold together with 95 % (Holm).
     """
     by_name = {cell.strategy: cell for cell in cells if not math.isnan(cell.intervals["makespan_s"].mean)}
     if not by_name:
@@ -236,18 +236,18 @@ def sentence(cells: Sequence[Cell]) -> str:
 
 
 def against(hero: Cell, rivals: Sequence[Cell]) -> str:
-    """Say when one finishes compared with others, at least one, and for how many core-hours; see `sentence`."""
+    """Return a text: how much sooner one strategy ends than others, and for how many core-hours; see `sentence`."""
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
     return claimed([rival.strategy for rival in rivals], times, costs, beyond_chance([*times, *costs]))
 
 
 def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[Interval], clear: Sequence[bool]) -> str:
-    """Say when something finishes compared with each rival, and for how many core-hours.
+    """Return a text: how much sooner a strategy ends than each rival, and for how many core-hours.
 
-    `times`, `costs`: by how much it is above each rival's, as a share of that.
-    `clear`: whether that is significant, of the times and then of the costs.
+    `times`, `costs`: relative differences from each rival.
+    `clear`: whether these are significant, first for the times, then for the costs.
     """
-    claims: dict[tuple[str, str], list[str]] = {}  # what is said of several alike is said once
+    claims: dict[tuple[str, str], list[str]] = {}  # equal claims about several rivals are merged
     for index, rival in enumerate(rivals):
         words = _when(times[index], is_clear=clear[index]), _for(costs[index], is_clear=clear[len(rivals) + index])
         claims.setdefault(words, []).append(rival)
@@ -261,7 +261,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _when(time: Interval, *, is_clear: bool) -> str:
-    """Say how much sooner than another it is, whose name is left open."""
+    """Return how much sooner it ends, to be followed by the name of the other."""
     way = "later" if time.mean > 0 else "sooner"
     if math.isnan(time.low):
         return f"{_percent(time)} {way} than {{}} (one run)"
@@ -273,7 +273,7 @@ def _when(time: Interval, *, is_clear: bool) -> str:
 
 
 def _for(cost: Interval, *, is_clear: bool) -> str:
-    """Say for how many core-hours more or fewer than another's that is."""
+    """Return for how many more or fewer core-hours."""
     if abs(cost.mean) < _SAME_COST:
         return "for the same core-hours"
     if not is_clear and not math.isnan(cost.low):
@@ -282,7 +282,7 @@ def _for(cost: Interval, *, is_clear: bool) -> str:
 
 
 def _over(hero: Cell, rival: Cell, what: str) -> Interval:
-    """Give how far the mean of a figure is above another's, as a share of that, over the seeds that both ran."""
+    """Return the relative difference of a mean from another strategy's, over the seeds that both completed."""
     ours, theirs = ({run.seed: getattr(run.metrics, what) for run in c.runs if run.metrics} for c in (hero, rival))
     pairs = np.array([(ours[seed], theirs[seed]) for seed in ours if seed in theirs])
     if not len(pairs):
@@ -291,7 +291,7 @@ def _over(hero: Cell, rival: Cell, what: str) -> Interval:
 
 
 def _percent(ratio: Interval) -> str:
-    """Write a share without its sign, with its interval where that is wider than what is written."""
+    """Format a share without its sign, with its interval if that is wider than the precision shown."""
     size = 100 * abs(ratio.mean)
     if math.isnan(ratio.low):
         return f"{_short_percent(size)} %"

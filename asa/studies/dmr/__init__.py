@@ -1,1 +1,1 @@
-"""What malleable jobs are worth, compared with the DMR paper's figures: `asa dmr`."""
+"""The benefit of malleable jobs, compared with the DMR paper's figures: `asa dmr`."""

@@ -1,16 +1,17 @@
-"""A cluster whose running jobs ask whether to resize: what becomes of each job of a workload.
+"""Simulates a cluster whose running jobs ask whether to resize, and records each job of a workload.
 
-Time is seconds, as real numbers. At a moment, what was scheduled first happens first. The queue is gone through
-whenever a job came, nodes came back, or a resizer job came or went: by priority, starting what fits. Of those that do
-not fit the first gets a reservation, the earliest time at which it fits by what running jobs asked for, if that is not
-too far ahead; a later one overtakes it if it ends before, or takes only nodes that are left over then (EASY
-backfilling).
+Times are seconds, as real numbers. Of events at the same time, the one that was scheduled first happens first. The
+queue is scheduled whenever a job was submitted, nodes were freed, or a resizer job came or went: by priority, starting
+jobs that fit. The first that does not fit gets a reservation: the earliest time at which it fits according to the
+walltimes of running jobs, if that is not too far ahead. A later job overtakes it if it ends before, or takes only nodes
+that are left over then (EASY backfilling).
 
-Resizer jobs are first, as a job stands still for each; then who was promoted by a shrink; then the others, by Slurm's
-multifactor priority.
+Resizer jobs come first, since a job stands still for each; then jobs that a shrink has promoted; then the others, by
+Slurm's multifactor priority.
 
-A job checks at the end of an iteration, unless it is the last or the check is inhibited. Asynchronously it does what
-was answered at its check before; if that was nothing, what is true now is answered for its next (section 5.1).
+A job checks at the end of an iteration, unless it is the last or the check is inhibited. An asynchronous check carries
+out the answer of the check before. If that was to do nothing, a new answer is computed for the next check (section
+5.1).
 """
 
 from __future__ import annotations
@@ -29,60 +30,61 @@ from asa.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How Slurm goes through the queue."""
+    """How Slurm schedules the queue."""
 
-    # weights, in the multifactor priority, of the weeks since a job came, and of its share of the nodes
+    # weights in the multifactor priority: of the weeks since submission, and of the job's share of the nodes
     age: float = 1000.0
     size: float = 1000.0
-    # backfilling looks so far ahead: a job whose reservation would be later has none, and is overtaken by all that
-    # fits. A day, as by default (`bf_window`). Jobs that ask for no time are taken to last a year, so that those that
-    # wait for them have none.
+    # time that backfilling looks ahead: a job whose reservation would be later has none, and all jobs that fit overtake
+    # it. A day is Slurm's default (`bf_window`). Jobs without a walltime are assumed to last a year, so that jobs that
+    # wait for them have no reservation
     window_s: float = 86400.0
-    depth: int = 100  # so many jobs are looked at: 100, as by default (`bf_max_job_test`)
+    depth: int = 100  # number of jobs that are considered; 100 is Slurm's default (`bf_max_job_test`)
 
     def rank(self, job: MalleableJob, nodes: int) -> float:
-        """Work out where a job stands: lower is earlier. All grow old alike, so that this does not change."""
+        """Return a job's rank; lower is earlier. It is constant, since the age of all jobs grows equally."""
         return self.age * job.submit_s / (7 * 86400) - self.size * job.nodes / nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What a check came to."""
+    """The result of a check."""
 
     action: Action
-    nodes: int  # what the job was to have then
+    nodes: int  # nodes that the job was to have then
     at_s: float
     lasted_s: float  # for how long the job stood still
-    done: bool = True  # whether it was done: an expansion may time out
+    done: bool = True  # whether it was carried out; an expansion may time out
 
 
 @dataclass(slots=True)
 class JobRecord:
-    """What became of a job."""
+    """The record of a job."""
 
     job: MalleableJob
     start_s: float = 0.0
     end_s: float = 0.0
-    sizes: list[tuple[float, int]] = field(default_factory=list)  # from when on it held how many nodes
-    # seconds that it computed, by the nodes that it did so on
+    # the times of changes, each with the number of nodes from then on
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+    # seconds of computing, by number of nodes
     computed_s: dict[int, float] = field(default_factory=dict)
-    paused_s: float = 0.0  # seconds that it stood still, for its checks
-    resizes: list[Resize] = field(default_factory=list)  # what its checks came to, but for those that came to nothing
-    checks: int = 0  # how many came to nothing
+    paused_s: float = 0.0  # seconds that it stood still for checks
+    resizes: list[Resize] = field(default_factory=list)  # results of its checks, except those that did nothing
+    checks: int = 0  # number of checks that did nothing
 
     @property
     def wait_s(self) -> float:
-        """From its submission to its start."""
+        """Seconds from submission to start."""
         return self.start_s - self.job.submit_s
 
     @property
     def run_s(self) -> float:
-        """From its start to its end."""
+        """Seconds from start to end."""
         return self.end_s - self.start_s
 
     @property
     def node_s(self) -> float:
-        """Node-seconds that it held."""
+        """Allocated node-seconds."""
         ends = [*(since for since, _ in self.sizes[1:]), self.end_s]
         return sum(nodes * (until - since) for (since, nodes), until in zip(self.sizes, ends, strict=True))
 
@@ -90,10 +92,10 @@ class JobRecord:
 @dataclass(slots=True)
 class _SimulatedProgram:
     record: JobRecord
-    checked_s: float  # when a check was last answered; the inhibitor counts from then
-    done: int = 0  # iterations
-    answer: PolicyAnswer | None = None  # of the check before
-    returns: int = 0  # nodes that it was asked to give back, and still has
+    checked_s: float  # time of the last check; the inhibitor counts from it
+    done: int = 0  # finished iterations
+    answer: PolicyAnswer | None = None  # of the previous check
+    returns: int = 0  # nodes that it was asked to give back and still has
 
     @property
     def nodes(self) -> int:
@@ -118,13 +120,13 @@ class MalleableCluster:
         self._costs = costs or Costs()
         self._scheduling = scheduling or Scheduling()
         self._asynchronous = asynchronous
-        self._queue: list[tuple[float, int]] = []  # by rank
+        self._queue: list[tuple[float, int]] = []  # jobs with their ranks
         self._promoted: list[int] = []
         self._resizers: dict[int, Resizer] = {}  # by the job that each is for
         self._order: list[MalleableJob] = []
         self._needs: list[int] = []
         self._running: dict[int, _SimulatedProgram] = {}
-        self._ends: list[tuple[float, int]] = []  # of running jobs, by what they asked for
+        self._ends: list[tuple[float, int]] = []  # of running jobs, by their walltimes
         self._events: list[tuple[float, int, str, int, int]] = []
         self._scheduled = 0
         for job in sorted(jobs, key=lambda job: (job.submit_s, job.id)):
@@ -137,7 +139,7 @@ class MalleableCluster:
             self._at(job.submit_s, "submit", job.id)
 
     def run(self) -> list[JobRecord]:
-        """Run until all jobs have ended, and give their records as the jobs were given."""
+        """Run until all jobs have ended; return their records in the order of the given jobs."""
         doing = {
             "submit": self._submit,
             "point": self._point,
@@ -163,14 +165,14 @@ class MalleableCluster:
     # --- the queue ---
 
     def _sort(self) -> None:
-        """Put the jobs that wait in their order."""
+        """Sort the pending jobs."""
         others = (number for _, number in self._queue if number not in self._promoted)
         self._order = [self.records[number].job for number in (*self._promoted, *others)]
         self._needs = [job.starts_on()[-1] for job in self._order]
 
     def _schedule(self) -> None:
-        """Go through the queue."""
-        reserved: tuple[float, int] | None = None  # from when on, and the nodes that are left over then
+        """Start the jobs that fit."""
+        reserved: tuple[float, int] | None = None  # its time, and the nodes that are left over then
         for resizer in list(self._resizers.values()):
             if resizer.nodes <= self.ledger.free:
                 self._expand(resizer)
@@ -190,7 +192,7 @@ class MalleableCluster:
                 self._start(job, size)
 
     def _reservation(self, nodes: int) -> tuple[float, int] | None:
-        """Find when so many nodes are free by what running jobs asked for, and how many are left over then."""
+        """Return when so many nodes are free according to walltimes, and how many are left over; None if too late."""
         free = self.ledger.free
         for end_s, number in self._ends:
             if end_s > self.now_s + self._scheduling.window_s:
@@ -216,7 +218,7 @@ class MalleableCluster:
     # --- a running job ---
 
     def _compute(self, run: _SimulatedProgram, pause_s: float = 0.0) -> None:
-        """Go on after a pause, to the next check or to the end."""
+        """Continue after a pause, until the next check or the end."""
         run.record.paused_s += pause_s
         job = run.record.job
         application = job.application
@@ -227,7 +229,7 @@ class MalleableCluster:
         self._at(self.now_s + pause_s + left * iteration_s, "point", job.id, left)
 
     def _point(self, job: int, iterations: int) -> None:
-        """So many iterations are done."""
+        """Process the end of some iterations."""
         run = self._running[job]
         run.done += iterations
         application = run.record.job.application
@@ -262,7 +264,7 @@ class MalleableCluster:
             self._submit_resizer(run, answer.nodes)
 
     def _ask(self, run: _SimulatedProgram) -> PolicyAnswer:
-        """Ask the policy, and promote whom it promotes."""
+        """Ask the policy, and promote the job that it names."""
         wish = run.record.job.wish(run.done)
         assert wish is not None, "it checks"
         resized = sum(resizer.nodes for resizer in self._resizers.values())
@@ -278,7 +280,7 @@ class MalleableCluster:
         return PolicyAnswer(answer.action, answer.nodes, places[answer.promotes])
 
     def _shrunk(self, job: int, nodes: int) -> None:
-        """All processes on the nodes that leave have acknowledged."""
+        """Free the nodes of a shrink, after all their processes have acknowledged it."""
         run = self._running[job]
         run.record.paused_s += run.record.resizes[-1].lasted_s
         run.returns = 0
@@ -296,7 +298,7 @@ class MalleableCluster:
             self._at(resizer.until_s, "timed out", job)
 
     def _expand(self, resizer: Resizer) -> None:
-        """Move the nodes of a resizer job, which can run."""
+        """Move the nodes of a resizer job, which can start, to its job."""
         del self._resizers[resizer.job]
         run = self._running[resizer.job]
         before, after = run.nodes, run.nodes + resizer.nodes
@@ -313,7 +315,7 @@ class MalleableCluster:
         self._compute(run)
 
     def _timed_out(self, job: int, _: int) -> None:
-        """Cancel the resizer job, if it still waits: nothing has changed, but for the time."""
+        """Cancel a resizer job that is still pending: only time was lost."""
         resizer = self._resizers.get(job)
         if resizer is None or resizer.until_s != self.now_s:
             return

@@ -1,4 +1,4 @@
-"""``asa dmr``: what malleable jobs are worth, compared with the paper's figures."""
+"""``asa dmr``: the benefit of malleable jobs, compared with the paper's figures."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def study(
 
 
 def _examples(jobs: int, costs: Costs) -> tuple[list[JobRecord], list[JobRecord]]:
-    """Run the workload that Figures 6 to 8 show, fixed and flexible."""
+    """Run the workload of Figures 6 to 8, fixed and flexible."""
     from .study import run_workload
 
     return (
@@ -185,30 +185,30 @@ def _throughput(rows: Sequence[PaperNumber]) -> Table:
 
 
 def _table(title: str, first: Sequence[str], groups: Sequence[str], rows: Sequence[Row | Sequence[str]]) -> Table:
-    """Make a table with two columns for each group, the paper's and ours."""
+    """Return a table with two columns for each group, the paper's and ours."""
     from asa.studies.present import Table
 
     headings = [*first, *(heading for group in groups for heading in ("\npaper", f"{group}\nours"))]
     left = range(len(first))
-    ours = range(len(first) + 1, len(headings), 2)  # with few seeds the interval may be too wide for one line
+    ours = range(len(first) + 1, len(headings), 2)  # with few seeds the interval may not fit into one line
     return Table(headings, rows, title, left=left, wraps=ours)
 
 
 def _digits(what: str, version: str) -> int | None:
-    """Say how a figure of Table 4 is written, see `asa.studies.present.number`."""
+    """Return the decimals of a figure of Table 4; see `asa.studies.present.number`."""
     if what == "utilisation":
         return 1
     return 0 if version == "change" else None
 
 
 def _pair(row: PaperNumber, digits: int | None) -> tuple[str, str]:
-    """Write the paper's number and ours."""
+    """Format the paper's number and ours."""
     from asa.studies.present import number
 
     ours = row.ours
     paper = number(math.nan if row.paper is None else row.paper, digits)
     if math.isnan(ours.mean):
         return paper, "-"
-    half = max(ours.mean - ours.low, ours.high - ours.mean)  # the other one may end where the measure does
+    half = max(ours.mean - ours.low, ours.high - ours.mean)  # the other half may be cut at the bound of the measure
     spread = "" if math.isnan(half) else f" +-{number(half, 0 if digits is not None and half >= 10 else digits)}"
     return paper, f"{number(ours.mean, digits)}{spread}"

@@ -1,25 +1,24 @@
-"""Feitelson's 1996 model of rigid jobs on production machines: how wide they are, how long, and how often run again.
+"""Feitelson's 1996 model of rigid jobs on production machines: their sizes, run times and repetitions.
 
 After "Packing Schemes for Gang Scheduling" (JSSPP 1996), and the Parallel Workloads Archive's page on it:
 
 sizes
     Size n has a probability in proportion to ``1 / n**1.5`` (a harmonic distribution of order 1.5), "hand-tailored to
-    further emphasize small sizes and powers of two". By how much is not said there; here powers of two, among them
-    size 1, count `EMPHASIS` times.
+    further emphasize small sizes and powers of two". The page does not say by how much; here powers of two, including
+    size 1, are `EMPHASIS` times as probable.
 run times
-    Hyperexponential, which varies more than an exponential one, and a little longer for wider jobs: a short stage of
-    mean 1 with probability ``p(n) = 0.95 - 0.20 n / N`` on a machine of N nodes, else a long one of mean 7. The unit of
-    time is free.
+    Hyperexponential, which varies more than exponential, and a little longer for wider jobs: mean 1 with probability
+    ``p(n) = 0.95 - 0.20 n / N`` on a machine of N nodes, else mean 7. The unit of time is free.
 repetitions
     A job is run r times with a probability in proportion to ``1 / r**2.5``, with the same size and run time.
 
-The sizes, and that run times are hyperexponential, vary more than exponential ones and grow a little with size, were
-read on that page; the numbers of the run times and of the repetitions are as the model is commonly given, and were not
+The page gives the sizes, and says that run times are hyperexponential, vary more than exponential ones and grow a
+little with size. The numbers of the run times and of the repetitions are as commonly given for the model, and were not
 checked against the paper.
 
-Arrivals are ours, as in section 7.1 of the DMR paper: a Poisson process with a mean of 10 s between jobs. In the model
-a job that is run again comes when the run before has ended; here all are in one stream of arrivals, each right behind
-the run before.
+Arrivals are not the model's, but as in section 7.1 of the DMR paper: a Poisson process with a mean of 10 s between
+jobs. In the model a repetition is submitted when the previous run has ended; here all are in one stream of arrivals,
+each repetition right after the previous run.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class Rigid:
 
     submit_s: float
     nodes: int
-    run: float  # how long it runs, in the model's unit
-    first: int  # the place of the job of which it is a repetition, its own if of none
+    run: float  # run time, in the model's unit
+    first: int  # index of the job that it repeats; its own index if none
 
 
 def draw(jobs: int, most: int, rng: random.Random) -> Iterator[Rigid]:
-    """Draw so many jobs, on a machine of so many nodes.
+    """Yield jobs for a machine of `most` nodes.
 
     Examples
     --------

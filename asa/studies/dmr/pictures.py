@@ -1,4 +1,4 @@
-"""Figures 4 to 8 of the paper, drawn from the study."""
+"""Figures 4 to 8 of the paper, from the study."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DOTTED = {
 
 
 def draw_gains(study: Study, path: Path) -> None:
-    """Draw how long workloads take (Fig. 4), and how long their jobs wait (Fig. 5), by version and size."""
+    """Draw the makespans of workloads (Fig. 4), and the waits of their jobs (Fig. 5), by version and size."""
     sizes = study.jobs("throughput")
     panels = []
     for what, title in (("whole", "the whole workload"), ("waiting", "waiting of a job, mean")):
@@ -44,7 +44,7 @@ def draw_gains(study: Study, path: Path) -> None:
 
 
 def draw_evolution(fixed: Evolution, flexible: Evolution, nodes: int, path: Path) -> None:
-    """Draw allocated nodes, running jobs and completed ones over time (Fig. 6)."""
+    """Draw allocated nodes, running jobs and completed jobs over time (Fig. 6)."""
     versions = {"fixed": fixed, "flexible": flexible}
     panels = []
     for what, words in (
@@ -64,13 +64,13 @@ def draw_evolution(fixed: Evolution, flexible: Evolution, nodes: int, path: Path
 
 
 def draw_jobs(jobs: Sequence[JobPair], path: Path) -> None:
-    """Draw how long each job executed and waited in both versions, by application (Fig. 7)."""
+    """Draw for each job execution and wait in both versions, by application (Fig. 7)."""
     rows = {"execution (s)": "runs_s", "waiting (s)": "waits_s"}
     _by_application(jobs, rows, ("fixed", "flexible"), path, least=0)
 
 
 def draw_differences(jobs: Sequence[JobPair], path: Path) -> None:
-    """Draw by how much each job waits, executes and completes sooner in the flexible version (Fig. 8)."""
+    """Draw for each job how much shorter its wait, execution and completion are in the flexible version (Fig. 8)."""
     _by_application(jobs, {"fixed less flexible (s)": "gains_s"}, ("waiting", "execution", "completion"), path, level=0)
 
 
@@ -83,7 +83,7 @@ def _by_application(
     least: float | None = None,
     level: float | None = None,
 ) -> None:
-    """Draw a row for each kind of numbers of a job, and a panel for each application."""
+    """Draw a row for each measure of jobs, and a panel for each application."""
     applications = sorted({one.application for one in jobs})
     panels: list[Panel] = []
     for words, what in rows.items():

@@ -1,4 +1,4 @@
-"""What Figures 6, 7 and 8 show of one workload: what went on over time, and what became of each job."""
+"""The data of Figures 6, 7 and 8 for one workload: its state over time, and the times of each job."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from asa.studies.dmr.cluster import JobRecord
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """A workload over time (Fig. 6). Each number holds from its time to the next."""
+    """A workload over time (Fig. 6). Each number is valid from its time to the next."""
 
-    times_s: tuple[float, ...]  # when something changed, from the first submission on
+    times_s: tuple[float, ...]  # times of changes, from the first submission
     allocated: tuple[int, ...]
     running: tuple[int, ...]
     completed: tuple[int, ...]
@@ -22,22 +22,22 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True)
 class JobPair:
-    """A job in the fixed and in the flexible version of its workload (Figs. 7 and 8)."""
+    """A job in the fixed and the flexible version of its workload (Figs. 7 and 8)."""
 
     job: int
     application: str
-    waits_s: tuple[float, float]  # how long it waited and executed, fixed and flexible
+    waits_s: tuple[float, float]  # wait and execution: fixed and flexible
     runs_s: tuple[float, float]
 
     @property
     def gains_s(self) -> tuple[float, float, float]:
-        """Give by how much waiting, execution and completion are shorter in the flexible version."""
+        """How much shorter wait, execution and completion are in the flexible version."""
         wait_s, run_s = (fixed - flexible for fixed, flexible in (self.waits_s, self.runs_s))
         return wait_s, run_s, wait_s + run_s
 
 
 def evolution(records: Sequence[JobRecord]) -> Evolution:
-    """Work out a workload's evolution."""
+    """Compute a workload's state over time."""
     begin_s = min(record.job.submit_s for record in records)
     changes: list[tuple[float, int]] = []
     for record in records:
@@ -57,13 +57,13 @@ def evolution(records: Sequence[JobRecord]) -> Evolution:
 
 
 def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
-    """Count those that are not later than each time."""
+    """Count the values that are at most each time."""
     ordered = sorted(of)
     return [bisect_right(ordered, time_s) for time_s in until_s]
 
 
 def compare(fixed: Sequence[JobRecord], flexible: Sequence[JobRecord]) -> list[JobPair]:
-    """Compare each job of a workload with itself in the other one, in the order of submission."""
+    """Pair each job of a workload with itself in the other version, in the order of submission."""
     return [
         JobPair(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
         for one, other in zip(fixed, flexible, strict=True)

@@ -27,7 +27,7 @@ from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_PROCESSES
 
 _ANSWER_S = 10.0
-_OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables in which a job finds its id
+_OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables with the id of a job
 
 _Folder = Annotated[
     Path | None,
@@ -150,9 +150,9 @@ def run_in_job(
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run a program, pass on to it the signals that this process gets, and return its exit code as a shell does."""
+    """Run a program, pass on signals that this process gets, and return its exit code as a shell does."""
     with in_words("cannot be started", command[0], "Name a program."):
-        program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
+        program = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's command
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda signum, _: program.send_signal(signum))
     code = program.wait()
@@ -167,7 +167,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _default_folder() -> Path:
-    """Name the folder of the user's manager."""
+    """Return the folder of the user's manager."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         return Path(runtime, "asa-dmr")
@@ -175,7 +175,7 @@ def _default_folder() -> Path:
 
 
 def _made(folder: Path | None) -> Path:
-    """Make the folder, which others are not to write to."""
+    """Make the folder; other users must not be able to write to it."""
     path = (folder or _default_folder()).absolute()
     with in_words("cannot be made a folder", f"--folder {path}", "Name another."):
         safe.provide_folder(path)
@@ -185,9 +185,9 @@ def _made(folder: Path | None) -> Path:
 
 @contextmanager
 def _own_folder(path: Path) -> Iterator[Path]:
-    """Open a folder that nobody else can change; what is below what is given is in that very one.
+    """Open a folder that no other user can change; paths below the result are in that very folder.
 
-    Raises `OwnerError`: others own it, or can change it.
+    Raises `OwnerError`: another user owns it, or can change it.
     """
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

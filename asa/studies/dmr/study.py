@@ -27,10 +27,10 @@ _MAKERS = {"preliminary": preliminary, "throughput": throughput}
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What Table 2 reports of a workload."""
+    """The figures of Table 2 for a workload."""
 
-    expands: float  # of a job, on average; expansions that timed out are among them
-    expand_s: float  # average seconds of one; nan if there was none
+    expands: float  # mean number per job, including expansions that timed out
+    expand_s: float  # mean seconds of one; nan if there was none
     shrinks: float
     shrink_s: float
     timed_out: float  # share of the expansions that timed out; nan if there was none
@@ -38,22 +38,22 @@ class Actions:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOutcome:
-    """What came of a workload."""
+    """The outcome of a workload."""
 
     measures: Measures
-    actions: Actions  # what was resized, and how long that took
+    actions: Actions  # numbers and durations of its resizes
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What came of all."""
+    """The outcomes of all workloads."""
 
     seeds: int
-    # by which workload, version and number of jobs; one for each seed
+    # by workload, version and number of jobs; one for each seed
     outcomes: dict[tuple[Which, Version, int], list[WorkloadOutcome]]
 
     def jobs(self, which: Which) -> list[int]:
-        """Give the sizes of the workloads, from small to large."""
+        """Return the sizes of the workloads, ascending."""
         return sorted({jobs for of, _, jobs in self.outcomes if of == which})
 
 

@@ -1,4 +1,4 @@
-"""Tables 2, 3 and 4 of the paper, with what the study found: means over seeds, with intervals."""
+"""Tables 2, 3 and 4 of the paper with the study's results: means over seeds, with intervals."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Means = NDArray[np.float64]
 class PaperNumber:
     """A number of the paper, and ours."""
 
-    jobs: int | None  # of the workload; None for all of them
+    jobs: int | None  # size of the workload; None for all sizes
     # fixed, synchronous (which the throughput study calls flexible), asynchronous; or the change from the first
     version: Version | str
     what: str
-    paper: float | None  # none where it has none
+    paper: float | None  # None if the paper has none
     ours: Interval
 
     def as_dict(self) -> dict[str, object]:
-        """Give it as JSON has it."""
+        """Return it as JSON-ready data."""
         fields = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
         ours = {"value": self.ours.mean, "low": self.ours.low, "high": self.ours.high}
         return {**fields, "ours": {name: None if math.isnan(bound) else bound for name, bound in ours.items()}}
@@ -40,7 +40,7 @@ def _measured(study: Study, which: Which, version: Version, jobs: int, what: str
 
 
 def table_2(study: Study) -> list[PaperNumber]:
-    """Actions of a job in the largest preliminary workload, and the seconds that one took."""
+    """Return the actions per job in the largest preliminary workload, and the mean seconds of each."""
     jobs = study.jobs("preliminary")[-1]
     rows = []
     for version in VERSIONS["preliminary"][1:]:
@@ -56,9 +56,9 @@ def table_2(study: Study) -> list[PaperNumber]:
 
 
 def table_3(study: Study) -> list[PaperNumber]:
-    """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs.
+    """Return means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs.
 
-    Deviations have no interval: where sizes hardly differ it would not hold.
+    Deviations have no interval: it would not be valid if sizes hardly differ.
     """
     rows = []
     for what, papers in TABLE_3.items():
@@ -81,7 +81,7 @@ def table_3(study: Study) -> list[PaperNumber]:
 
 
 def table_4(study: Study) -> list[PaperNumber]:
-    """Means of jobs in the throughput workloads, and their change: of utilisation in points, else in percent."""
+    """Return means of jobs in the throughput workloads, and their changes: of utilisation in points, else in %."""
     rows = []
     for jobs in study.jobs("throughput"):
         for index, what in enumerate(TABLE_4_MEASURES):
@@ -99,7 +99,7 @@ def table_4(study: Study) -> list[PaperNumber]:
 
 
 def _possible(what: str, found: Interval) -> Interval:
-    """Leave out of a measure's interval what the measure cannot be."""
+    """Restrict an interval to the possible values of its measure."""
     return found.within(0.0, {"utilisation": 100.0, "timed_out": 1.0}.get(what, math.inf))
 
 
@@ -121,7 +121,7 @@ def _flexible(both: Means) -> Means:
 
 
 def _gains(both: Means) -> Means:
-    """Percent by which each is less than in the fixed version; those that were nothing there are left out."""
+    """Return by how many percent each value is less than in the fixed version, without values that are 0 there."""
     fixed, flexible = both[:, both[0] > 0]
     return np.asarray(100 * (1 - flexible / fixed), dtype=np.float64)
 

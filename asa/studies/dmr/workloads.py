@@ -1,13 +1,13 @@
-"""The paper's workloads (sections 7.1, 7.4 and 7.5), and what is measured on them.
+"""The paper's workloads (sections 7.1, 7.4 and 7.5), and their measures.
 
-The preliminary workloads are of FS jobs of up to 20 nodes, as wide and as long as Feitelson's model has them. The paper
-does not say on how many nodes they ran. It is 20 here, which is FS's most in Table 1: on 64, fixed workloads of 10 to
-400 jobs would use from 23 to 91 % of these, where Table 3 has a deviation of 5. The model has no unit of time: here it
-is 10 minutes, and an iteration takes at most a minute. So jobs take on average as long as Table 4's fixed ones, and
-fixed workloads use 80 % of the nodes, where Table 3 has 84; without a bound they would use 71 %.
+The preliminary workloads are of FS jobs of up to 20 nodes, with sizes and run times from Feitelson's model. The paper
+does not say on how many nodes they ran. Here it is 20, FS's maximum in Table 1: on 64 nodes, fixed workloads of 10 to
+400 jobs would use between 23 and 91 %, although Table 3 has a deviation of 5. The model has no unit of time: here it is
+10 minutes, and an iteration takes at most a minute. So jobs take on average as long as Table 4's fixed ones, and fixed
+workloads use 80 % of the nodes (84 % in Table 3). Without the upper bound of an iteration they would use 71 %.
 
-The throughput workloads are of CG, Jacobi and N-body, on 64 nodes; these ask for their most. Which of them a job is, is
-drawn for each that is not a repetition; then they are sorted at random.
+The throughput workloads are of CG, Jacobi and N-body, on 64 nodes; these ask for their maximum. The application is
+drawn for each job that is not a repetition; then the jobs are put into random order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LONGEST_S = 60.0 * FS.iterations
 
 @dataclass(frozen=True, slots=True)
 class MalleableWorkload:
-    """Jobs, and the nodes that they run on."""
+    """Jobs, and the number of nodes that they run on."""
 
     nodes: int
     jobs: tuple[MalleableJob, ...]
 
 
 def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> MalleableWorkload:
-    """Make a workload of FS jobs (section 7.4)."""
+    """Return a workload of FS jobs (section 7.4)."""
     most = FS.wish.maximum
     drawn = draw(jobs, most, random.Random(seed))
     return MalleableWorkload(
@@ -52,7 +52,7 @@ def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> MalleableWorkloa
 def throughput(
     jobs: int, seed: int, kind: ApplicationKind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
 ) -> MalleableWorkload:
-    """Make a workload of the three applications (section 7.5)."""
+    """Return a workload of the three applications (section 7.5)."""
     rng = random.Random(seed)
     drawn = list(draw(jobs, NODES, rng))
     chosen = [rng.choice(applications) for _ in drawn]
@@ -69,17 +69,17 @@ def throughput(
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What Tables 3 and 4 report of a workload."""
+    """The figures of Tables 3 and 4 for a workload."""
 
-    utilisation: float  # percent of the nodes that were allocated, from the first submission to the last end
-    waiting: float  # mean seconds of a job
+    utilisation: float  # percent of the nodes allocated, from the first submission to the last end
+    waiting: float  # mean over jobs, in seconds
     execution: float
     completion: float
-    whole: float  # seconds from the first submission to the last end (Fig. 4).
+    whole: float  # seconds from the first submission to the last end (Fig. 4)
 
 
 def measure(records: Sequence[JobRecord], nodes: int) -> Measures:
-    """Measure what became of a workload."""
+    """Compute the figures of a workload."""
     whole_s = max(record.end_s for record in records) - min(record.job.submit_s for record in records)
     wait_s = sum(record.wait_s for record in records) / len(records)
     run_s = sum(record.run_s for record in records) / len(records)

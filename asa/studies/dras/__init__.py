@@ -1,1 +1,1 @@
-"""DRAS's agents trained, and compared on days that none of them has seen: `asa dras`."""
+"""Trains DRAS's agents, and compares them on days that none of them has seen: `asa dras`."""

@@ -1,4 +1,4 @@
-"""What the agent of `ppo` owes to what it is made of: one thing after another is left out, and the rest is tested."""
+"""Measures the value of each part of the `ppo` agent: one after the other is left out, and the rest is tested."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .evaluation import MethodOutcome, Split, evaluate
 
 FULL: Final = "full"
 UNBOUNDED: Final = 1e9
-"""A patience that nobody's wait comes to."""
+"""A patience that no job's wait reaches."""
 _REQUEST: Final = COLUMNS.index("logarithm of the request")
 
 BRIEF: Final = replace(PROXIMAL_SMALL, sampled=1, real=2, synthetic=4, jobs=500, exams=1)
-"""Of these trainings: about a tenth of `PROXIMAL_SMALL`."""
+"""Configuration of these trainings: about a tenth of `PROXIMAL_SMALL`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Variant:
 
     words: str
     cost: Cost = field(default_factory=Waiting)
-    # phases; a single one has as many sets as otherwise all have, or as many as there are
+    # phases; a single one has as many sets as all have otherwise, or as many as exist
     order: tuple[Phase, ...] = PHASES
-    how: Mapping[str, Any] = field(default_factory=dict)  # what of `ProximalLearning` is otherwise
+    how: Mapping[str, Any] = field(default_factory=dict)  # changed fields of `ProximalLearning`
 
 
 def _without(text: str, *columns: int) -> Variant:
@@ -61,7 +61,7 @@ ABLATION: Final[Mapping[str, Variant]] = {
     "no-load": _without("of the machine, the queue and the backlog", 15, 16, 17, 21),
     "no-others": _without("how jobs compare with others", 18, 19, 20),
 }
-"""By name, what is trained."""
+"""The trainings, by name."""
 
 UNTRAINED: Final[Mapping[str, str]] = {
     "full-unbounded": "the whole agent, which then acts without the bound",
@@ -72,18 +72,18 @@ UNTRAINED: Final[Mapping[str, str]] = {
     "sjf": "the shortest request first, with EASY backfilling and no bound",
     "fcfs-easy": "in order of age, with EASY backfilling",
 }
-"""What is tested beside these."""
+"""Schedulers that are tested in addition, by name."""
 
 
 class _ByRequest:
-    """Takes the shortest."""
+    """Chooses the job with the shortest walltime."""
 
     def choose(self, situation: Floats) -> int:
         return int(situation[:, _REQUEST].argmin())
 
 
 class _RunTimeOracle(Patient):
-    """Takes the job that will run shortest: what could be learned if run times were known."""
+    """Chooses the job with the shortest run time: what could be learned if run times were known."""
 
     def __init__(self, runs_s: Integers, **others: Any) -> None:
         super().__init__(Oldest(), window=0, **others)
@@ -99,8 +99,8 @@ def ablation(
 ) -> Iterator[MethodOutcome]:
     """Train variants, and test each on days that none has seen.
 
-    `names`: of `ABLATION` and `UNTRAINED`; all if not given. The full agent is trained in any case, as the others
-    are compared with it.
+    `names`: keys of `ABLATION` and `UNTRAINED`; by default all. The full agent is always trained, since the others are
+    compared with it.
     """
     wanted = [*ABLATION, *UNTRAINED] if names is None else names
     material = tested.material
@@ -140,7 +140,7 @@ def ablation(
 
 
 def _sized(config: Config, variant: Variant) -> Config:
-    """Give a single phase as many sets as all have together."""
+    """Give a single phase as many sets as all phases have together."""
     if len(variant.order) == 1:
         total = config.sampled + config.real + config.synthetic
         config = replace(config, sampled=total, real=total, synthetic=total)

@@ -1,6 +1,6 @@
-"""What ``asa dras`` is asked for: jobs to learn from, the size and the aim of a training, and trainings made of them.
+"""Trainings requested from ``asa dras``: the jobs for learning, the size and the objective.
 
-A training that is asked for is plain data, so that it can be done in another process, or on another machine.
+A requested training is plain data, so it can run in another process, or on another machine.
 """
 
 from __future__ import annotations
@@ -45,35 +45,35 @@ _DAYS_OF_CORI: Final = (21, 7)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training that is asked for."""
+    """A requested training."""
 
-    # what is learned from: a log or a model, its processors, and how many days to learn from and to choose by
+    # log or model for learning, its processors, and the days for learning and for choosing
     source: str
     cores: int | None
     days: tuple[int, int]
-    agent: str  # what learns, how much, and what for
+    agent: str  # name of the agent, of the configuration, and of the objective
     config: str
     objective: str | None
-    sets: int | None  # synthetic sets, and jobs of each, if not those of the size
+    sets: int | None  # number of synthetic sets, and of jobs in each, unless those of the configuration
     jobs: int | None
-    seed: int  # of everything that is drawn
-    out: Path  # where the best agent is written; what has been done is kept beside it
+    seed: int  # of all random numbers
+    out: Path  # file for the best agent; the state of the training is kept next to it
 
     @property
     def folder(self) -> Path:
-        """Where what has been done is kept, to go on from."""
+        """Folder of the training's state, from which it can resume."""
         return self.out.with_name(f"{self.out.name}.training")
 
     @property
     def text(self) -> str:
-        """The command that asks for it."""
+        """The command line of this training."""
         text = f"asa dras train {self.source} --agent {self.agent} --config {self.config} --seed {self.seed}"
         text += f" --train-days {self.days[0]} --validate-days {self.days[1]}"
         given = {"sets": self.sets, "jobs": self.jobs, "cores": self.cores, "objective": self.objective}
         return text + "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
     def begin(self) -> Training:
-        """Begin the training, or take up what was done of it."""
+        """Begin the training, or resume it."""
         material = material_of(self.source, self.cores, self.days)
         size = config_of(self.config, self.agent, material, self.sets, self.jobs)
         on_few_cores(self.agent, self.config)
@@ -82,9 +82,9 @@ class Order:
 
 
 def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) -> list[Episode]:
-    """Train as asked for, and write the best agent.
+    """Run a training, and write the best agent.
 
-    `tell`: called with all episodes that are done, at the beginning and after each.
+    `tell`: called with all finished episodes, at the beginning and after each.
     """
     training = order.begin()
     if tell is not None:
@@ -98,25 +98,25 @@ def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) 
 
 
 def best_of(episodes: Sequence[Episode]) -> Episode:
-    """Give the episode after which the agent was best."""
+    """Return the episode after which the agent was best."""
     return next(episode for episode in reversed(episodes) if episode.best)
 
 
 def check(agent: str, config: str, objective: str | None) -> None:
-    """See that a training can be of these."""
+    """Check that a training can have these names."""
     check_known(agent, AGENTS, "--agent")
     check_known(config, CONFIGS, "--config")
     kind_of(agent, objective)
 
 
 def on_few_cores(agent: str, config: str) -> None:
-    """Keep small networks on one core, where more would mostly wait for each other."""
+    """Restrict small networks to one core: more threads would mostly wait for each other."""
     if agent == "ppo" or config == "small":
         pytorch().set_num_threads(1)
 
 
 def kind_of(agent: str, objective: str | None) -> dict[str, Any]:
-    """Say what a training is of, and what for."""
+    """Return the arguments of a training that give its agent and objective."""
     if agent == "ppo":
         wanted = read_objective("waiting" if objective is None else objective, where="--objective")
         return {"kind": "ppo", "cost": wanted if isinstance(wanted, Waiting) else Forgone(wanted)}
@@ -125,12 +125,12 @@ def kind_of(agent: str, objective: str | None) -> dict[str, Any]:
 
 
 def reward_of(text: str) -> Reward:
-    """Read what ``--objective`` names, of an agent that is rewarded."""
+    """Parse the reward that ``--objective`` names."""
     return read_reward(text, where="--objective")
 
 
 def config_of(name: str, agent: str, material: Material, sets: int | None, jobs: int | None) -> Config:
-    """Give the size of a training, with what was asked for otherwise."""
+    """Return the configuration, with the requested changes."""
     known = {"ppo": (PROXIMAL_SMALL, PROXIMAL_PAPER)}.get(agent, (SMALL, PAPER))
     config = known[CONFIGS.index(name)]
     if jobs is not None or agent == "ppo":
@@ -139,7 +139,7 @@ def config_of(name: str, agent: str, material: Material, sets: int | None, jobs:
 
 
 def sized(config: Config, material: Material, jobs: int | None) -> Config:
-    """Make all sets of about as many jobs; of a week at least, if not asked for: in less, few have to wait."""
+    """Give all sets about equally many jobs: by default those of a week, since in less time few have to wait."""
     least = 1 if jobs is not None else min(7, config.days)
     jobs = config.jobs if jobs is None else jobs
     table = material.training
@@ -148,13 +148,13 @@ def sized(config: Config, material: Material, jobs: int | None) -> Config:
 
 
 def days_of(source: str, train_days: int | None, validate_days: int | None) -> tuple[int, int]:
-    """Say how many days to learn from, and to choose by."""
+    """Return the number of days for learning, and for choosing."""
     train, validate = _DAYS_OF_CORI if source == _CORI else _DAYS
     return train_days or train, validate_days or validate
 
 
 def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Material:
-    """Give what is learned from and chosen by."""
+    """Return the material for learning and choosing."""
     tested = _split(source, cores, days)
     if tested is not None:
         return tested.material
@@ -170,7 +170,7 @@ def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Materi
 
 
 def tested_days(source: str, cores: int | None, train_days: int | None, validate_days: int | None) -> Split:
-    """Cut a log up into what is learned from, chosen by, and tested on."""
+    """Split a log into parts for learning, choosing and testing."""
     tested = _split(source, cores, days_of(source, train_days, validate_days))
     if tested is None:
         raise InputError("is a model, which has no days to test on", where=source, hint="Give a log (SWF), or cori.")
@@ -178,7 +178,7 @@ def tested_days(source: str, cores: int | None, train_days: int | None, validate
 
 
 def _split(source: str, cores: int | None, days: tuple[int, int]) -> Split | None:
-    """Cut a log up; none for a model without end."""
+    """Split a log; None for a model, which has no end."""
     if source in _SYSTEMS:
         return None
     return split(_trace(source, cores), train_days=days[0], validate_days=days[1])

@@ -1,4 +1,4 @@
-"""``asa dras``: agents trained, and compared with others on jobs that none of them has seen."""
+"""``asa dras``: trains agents, and compares them with others on jobs that none of them has seen."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def ablation(
 
 
 def _figure(plot: Path | None, name: str) -> Path | None:
-    """Say where a figure goes: a file, or one of that name in a folder, which is made."""
+    """Return the path of a figure: a file, or a file with this name in a folder, which is made."""
     if plot is None:
         return None
     if plot.is_dir() or not plot.suffix:
@@ -383,7 +383,7 @@ def _figure(plot: Path | None, name: str) -> Path | None:
 
 
 def _files(out: Path, seed: int, seeds: int) -> list[tuple[int, Path]]:
-    """Name the file of each seed: the one that was asked for, if there is one seed."""
+    """Return the file of each seed: with a single seed, the given one."""
     numbers = range(seed, seed + seeds)
     if seeds == 1 or out.is_dir():
         return [(number, out) for number in numbers]
@@ -404,7 +404,7 @@ def _check_out(order: Order, *, resume: bool) -> None:
 
 
 def _fill_all(orders: Sequence[Order], elsewhere: Elsewhere | None) -> dict[str, list[Episode]]:
-    """Do several trainings side by side, and tell of each as it ends; give them in their order."""
+    """Run several trainings in parallel, and report each as it ends; return their episodes in order."""
     from asa.studies.harness import run_cells
 
     from .asked import best_of, fill
@@ -429,7 +429,7 @@ def _of_rivals(tested: Split, wanted: Sequence[str], objective: str, seeds: int)
 
 
 def _agents(tested: Split, files: Sequence[Path]) -> list[tuple[str, Agent | Ranked]]:
-    """Load agents that have not seen what they are tested on, and say what each is called."""
+    """Load agents, refusing those that have seen the test jobs; return them with names."""
     from asa.backends.dras.weights import load_agent, shipped
 
     from .evaluation import check_unseen
@@ -483,7 +483,7 @@ def _line(episode: Episode) -> str:
 
 @dataclass(slots=True)
 class _Progress:
-    """Prints a heading, when the training has begun, and each episode as it ends, and draws the curve."""
+    """Prints a heading when the training begins, then each episode as it ends, and draws the curve."""
 
     agent: str
     plot: Path | None

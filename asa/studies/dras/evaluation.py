@@ -1,4 +1,4 @@
-"""A log split by time, and schedulers compared on the part that nobody learned from (Sections IV-E and V)."""
+"""Splits a log by time, and compares schedulers on the part that none has learned from (Sections IV-E and V)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from asa.studies.dras.ppo import Proximal, ProximalLearning
 from asa.studies.dras.training import Material, Varied, add_jobs
 
 RIVALS: Final = ("fcfs-easy", "sjf", "wfp", "bin-packing", "random", "optimization", "untrained")
-"""With whom agents are compared. Untrained is `Patient` with the ranks that learning begins with."""
+"""The rivals of agents. `untrained` is `Patient` with the initial ranks of learning."""
 
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
@@ -42,20 +42,20 @@ class Split:
     """A log in three parts, in order of time."""
 
     name: str
-    # what agents may learn from and be chosen by: the first part, with a model fitted to it, and the second
+    # for learning and for choosing agents: the first part, with a model fitted to it, and the second
     material: Material
     test: JobTable  # the rest; its first day is counted as day `from_day` of the log
     from_day: int
     jobs: JobTable
 
     def digest(self, days: int) -> str:
-        """Say which jobs those of the log's first days are, whatever it is called, and whenever it begins."""
+        """Return a digest of the jobs in the log's first days; it does not depend on the log's name and beginning."""
         return _digest(self.jobs, days)
 
 
 @dataclass(frozen=True, slots=True)
 class WidthPart:
-    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`."""
+    """Waits of jobs whose width is a share of the machine above `above`, up to `to`."""
 
     above: float  # shares of the machine, from 0 to 1
     to: float
@@ -66,7 +66,7 @@ class WidthPart:
 
 @dataclass(frozen=True, slots=True)
 class ModeShare:
-    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait."""
+    """Jobs that started in one mode: their shares of all jobs and of the core-hours, and their mean wait."""
 
     mode: str
     jobs: float  # shares, from 0 to 1
@@ -76,7 +76,7 @@ class ModeShare:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """Jobs submitted in a week: core-hours that they ran for, and their mean wait."""
+    """Jobs submitted in a week: core-hours of their runs, and their mean wait."""
 
     number: int
     core_hours: float
@@ -85,35 +85,35 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class MethodOutcome:
-    """What became of the test jobs under a method."""
+    """The outcome of the test jobs under a method."""
 
     method: str
-    run: int  # which of several of that method, from 0
+    run: int  # number of the run with this method, from 0
     mean_wait_s: float
     max_wait_s: int
     response_s: float
     slowdown: float
     utilisation: float
-    by_size: tuple[WidthPart, ...]  # waits by width (Fig. 7).
-    modes: tuple[ModeShare, ...]  # how jobs started (Table IV, Fig. 8); nothing where the method does not tell.
+    by_size: tuple[WidthPart, ...]  # waits by width (Fig. 7)
+    modes: tuple[ModeShare, ...]  # how jobs started (Table IV, Fig. 8); empty if the method does not report it
     weeks: tuple[Week, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Return it as JSON-ready data."""
         return asdict(self)
 
 
 def trace_of(table: JobTable, nodes: int, name: str) -> Trace:
-    """Make a log of jobs that are from elsewhere, of users that nobody knows."""
+    """Return a log of given jobs, without users."""
     unknown = np.full(len(table), -1, dtype=np.int32)
     ids = np.arange(1, len(table) + 1)
     return Trace(Path(name), nodes, table, ids, {}, unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
 
 
 def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Split:
-    """Cut a log into what is learned from, what agents are chosen by, and what they are tested on.
+    """Split a log into parts for learning, for choosing agents, and for testing them.
 
-    The model of synthetic jobs is fitted to the first part alone. Jobs belong to the part in which they are submitted.
+    The model of synthetic jobs is fitted only to the first part. A job belongs to the part in which it is submitted.
     """
     table, days = trace.table, (train_days, train_days + validate_days)
     begin = int(table.submit[0]) if len(table) else 0
@@ -147,11 +147,11 @@ def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Spl
 
 
 def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
-    """Refuse an agent that has seen jobs that it is to be tested on.
+    """Refuse an agent that has seen jobs on which it is to be tested.
 
-    The log is known by its jobs; by its name where an agent's file does not tell which jobs it has seen.
+    The log is recognized by its jobs; by its name if an agent's file does not say which jobs it has seen.
 
-    Raises `InputError`: it learned from this log, or was chosen by it, up to a later day than the test begins.
+    Raises `InputError`: the agent learned from this log, or was chosen by it, up to a later day than the test begins.
     """
     if agent.seen_days <= tested.from_day:
         return
@@ -164,7 +164,7 @@ def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
 
 
 def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str, Callable[[], PassScheduler | Policy]]:
-    """Say how to make each of `RIVALS`."""
+    """Return functions that make each of `RIVALS`."""
     ranks = first_ranks(np.random.Generator(np.random.PCG64(0)))
     return {
         "fcfs-easy": lambda: TwoLevels(First(), window=0),
@@ -180,7 +180,7 @@ def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str
 def evaluate(
     table: JobTable, nodes: int, scheduler: PassScheduler | Policy, method: str, number: int = 0
 ) -> MethodOutcome:
-    """Schedule test jobs on an empty machine, and measure."""
+    """Schedule test jobs on an empty machine, and measure the outcome."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     work = table.run * table.cores
@@ -203,10 +203,10 @@ def evaluate(
 
 
 def adapting(agent: Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Patient:
-    """Make a scheduler of a judge that goes on to learn, once a week from the jobs of the week before (Section V-D).
+    """Return a scheduler whose judge goes on learning, once a week from the jobs of the week before (Section V-D).
 
-    What it learns from are jobs that have been submitted by then, with the run times that they turned out to have; of
-    those that still run at the time, what is known is that they do, so that these are left out.
+    It learns from jobs submitted by then, with their real run times. Jobs that still run at the time are left out,
+    since their run times are not known.
     """
     return _Adapting(agent, table, nodes, seed)
 
@@ -256,7 +256,7 @@ def _rows(table: JobTable, mask: NDArray[np.bool_]) -> JobTable:
 
 
 def _from_nothing(table: JobTable) -> JobTable:
-    """Count time from the first submission on."""
+    """Shift times so that the first submission is at 0."""
     return JobTable(table.submit - table.submit[0], table.run, table.request, table.cores)
 
 

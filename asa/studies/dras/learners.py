@@ -1,4 +1,4 @@
-"""Those that learn while they choose, as in the paper (Section III-B): one by likelihoods, one by values."""
+"""The paper's learners, which learn while they choose (Section III-B): one by probabilities, one by values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from asa.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How it is learned; the paper's values, if not given others."""
+    """Parameters of learning; by default the paper's."""
 
     rate: float = 0.001
-    instances: int = 10  # parameters are updated each time that something was chosen at so many passes
-    # chance that DRAS-DQL chooses at random, at first, and what it is multiplied by with each update
+    instances: int = 10  # parameters are updated after so many passes with a choice
+    # initial probability of a random choice of DRAS-DQL, and its factor at each update
     epsilon: float = 1.0
     epsilon_decay: float = 0.995
-    discount: float = 1.0  # what a reward one choice later counts; 1 in the paper
-    device: str = "cpu"  # what PyTorch learns on: `cpu`, `cuda`, or `auto` for the latter where there is one
+    discount: float = 1.0  # weight of a reward one choice later; 1 in the paper
+    device: str = "cpu"  # device for PyTorch: `cpu`, `cuda`, or `auto` for `cuda` if there is one
 
     def __post_init__(self) -> None:
         shares = (self.epsilon, self.epsilon_decay, self.discount)
@@ -40,7 +40,7 @@ class Learning:
 
 
 class Learner(ABC):
-    """What both learners have in common; see `PolicyGradient` and `QLearning`."""
+    """Common parts of both learners; see `PolicyGradient` and `QLearning`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Learner(ABC):
         ours = initial(shape, self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
         device = self.how.device
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        # on the CPU, tensors and arrays are the same memory
+        # on the CPU, tensors and arrays share memory
         self._tensors = {name: torch.from_numpy(a).to(self._device).requires_grad_() for name, a in ours.items()}
         self._optimiser = torch.optim.Adam(self._tensors.values(), lr=self.how.rate, fused=True)
         self._evaluate = Evaluator(shape, ours) if str(self._device) == "cpu" else None
@@ -70,7 +70,7 @@ class Learner(ABC):
     # ------------------------------------------------------------------ choosing
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs, with an eye to learning: say its place among them."""
+        """Choose one of some jobs, exploring; return its index among them."""
         state = self._encode(view, jobs)
         place = self._explore(state, self._values(state))
         self._rows.append(state.rows(self.shape.jobs, only=None if self.shape.kind == "pg" else place))
@@ -88,22 +88,22 @@ class Learner(ABC):
 
     @abstractmethod
     def _explore(self, state: State, values: Floats) -> int:
-        """Choose, and remember what the choice was among."""
+        """Choose, and remember the alternatives."""
 
     # ------------------------------------------------------------------ learning
 
     def credit(self, reward: float) -> None:
-        """Be rewarded for the last choice."""
+        """Receive the reward of the last choice."""
         self._rewards.append(reward)
 
     def end_instance(self) -> None:
-        """Learn, if something was chosen at enough passes."""
+        """Learn, after enough passes with a choice."""
         self._instances += 1
         if self._instances >= self.how.instances:
             self._update()
 
     def end_episode(self) -> None:
-        """Learn from what is left: nothing comes after it."""
+        """Learn from the remaining choices, the last of which has no successor."""
         if self._rewards:
             self._update(is_end=True)
 
@@ -121,7 +121,7 @@ class Learner(ABC):
 
     @abstractmethod
     def _loss(self, *, is_end: bool) -> Any:
-        """Make a loss of what was met, if that is enough, and forget it."""
+        """Return the loss of the recorded choices, if there are enough, and forget them."""
 
     def _batch(self, rows: list[Floats]) -> Any:
         return pytorch().from_numpy(np.stack(rows)).to(self._device)
@@ -130,13 +130,14 @@ class Learner(ABC):
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """A copy of the network's."""
+        """Copy of the network's parameters."""
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._tensors.items()}
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Tell all that going on takes, at the end of an episode: arrays, and what is fit for JSON.
+        """Return all that is needed to continue after an episode: arrays, and JSON-ready data.
 
-        Returns: parameters and the optimiser's moments by name; updates and the state of the draws.
+        Returns: parameters and the optimiser's moments by name; the number of updates and the state of the random
+        generator.
         """
         if self._rows:
             raise InputError("is in the middle of an episode", where="learner", hint="Save it when one has ended.")
@@ -144,7 +145,7 @@ class Learner(ABC):
         return arrays, {"updates": self.updates, "generator": self._rng.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from the result of `state`."""
         self.updates = facts["updates"]
         self._rng.bit_generator.state = facts["generator"]
         restore_arrays(self._optimiser, self._tensors, arrays, updates=self.updates)
@@ -153,18 +154,19 @@ class Learner(ABC):
 
 
 class PolicyGradient(Learner):
-    """DRAS-PG: draws by the likelihoods, and makes likelier what brought more than usual (Equation 3).
+    """DRAS-PG: draws by probabilities, and makes choices with more reward than usual more probable (Equation 3).
 
-    The baseline of the k-th choice since the last update is the mean, over the updates before, of the rewards from the
-    k-th choice on. Where no update before had so many choices, nothing is known to be usual, and nothing learned from
-    the choice.
+    The baseline of the k-th choice since the last update is the mean, over earlier updates, of the rewards from the
+    k-th choice on. If no earlier update had so many choices, there is no baseline, and nothing is learned from the
+    choice.
     """
 
     def __init__(self, shape: NetworkSize, how: Learning | None = None, **others: Any) -> None:
         super().__init__(shape, how, **others)
         self._chosen: list[int] = []
         self._among: list[int] = []
-        self._usual = np.zeros((2, 0))  # by choice: sum of the rewards from it on, and of how many updates
+        # for each choice: sum of the rewards from it on, and the number of updates with it
+        self._usual = np.zeros((2, 0))
 
     def _explore(self, state: State, values: Floats) -> int:
         place = draw(self._rng, values)
@@ -198,22 +200,22 @@ class PolicyGradient(Learner):
         return beyond
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Tell all that going on takes, at the end of an episode: arrays, and what is fit for JSON."""
+        """Return all that is needed to continue after an episode: arrays, and JSON-ready data."""
         arrays, facts = super().state()
         return arrays | {"usual": self._usual.copy()}, facts
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from the result of `state`."""
         super().restore(arrays, facts)
         self._usual = arrays["usual"].copy()
 
 
 class QLearning(Learner):
-    """DRAS-DQL: values each job by itself, and takes the best, or now and then any (Equation 4).
+    """DRAS-DQL: values each job by itself, and chooses the best, sometimes a random one (Equation 4).
 
-    Values move towards the reward and the best value at the next choice, as they were when that was made; as printed,
-    the sign of Equation 4 would move them away. The last choice before an update waits for the next one, which comes
-    before the next update.
+    Values move towards the reward plus the best value at the next choice, as estimated when that was made. (The printed
+    sign of Equation 4 would move them away.) The last choice before an update is learned only with the next update,
+    when its successor is known.
     """
 
     def __init__(self, shape: NetworkSize, how: Learning | None = None, **others: Any) -> None:
@@ -222,7 +224,7 @@ class QLearning(Learner):
 
     @property
     def epsilon(self) -> float:
-        """The chance of a choice at random now."""
+        """The present probability of a random choice."""
         return self.how.epsilon * self.how.epsilon_decay**self.updates
 
     def _explore(self, state: State, values: Floats) -> int:
@@ -246,7 +248,7 @@ class QLearning(Learner):
 
 
 def learner(shape: NetworkSize, how: Learning | None = None, **others: Any) -> PolicyGradient | QLearning:
-    """Make the learner that a network is for; see `Learner` for what else can be given."""
+    """Return the learner for a network; see `Learner` for further arguments."""
     return (PolicyGradient if shape.kind == "pg" else QLearning)(shape, how, **others)
 
 
@@ -256,7 +258,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def optimiser_arrays(optimiser: Any, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Give the optimiser's moments of each tensor, by the moment's name and the tensor's; zeros before it learns."""
+    """Return the optimiser's moments, by the names of moment and tensor; zeros before it has learned."""
     arrays: dict[str, NDArray[Any]] = {}
     for name, tensor in tensors.items():
         moments = optimiser.state.get(tensor, {})
@@ -269,7 +271,7 @@ def optimiser_arrays(optimiser: Any, tensors: Mapping[str, Any]) -> dict[str, ND
 def restore_arrays(
     optimiser: Any, tensors: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, updates: int
 ) -> None:
-    """Give tensors the values of arrays, and their optimiser, after so many updates, the moments."""
+    """Copy arrays into tensors, and the moments and number of updates into their optimiser."""
     torch = pytorch()
     with torch.no_grad():
         for name, tensor in tensors.items():

@@ -1,11 +1,11 @@
-"""What the paper reports of its test on Theta."""
+"""The paper's results of its test on Theta."""
 
 from __future__ import annotations
 
 from typing import Final
 
 TABLE_IV: Final = {
-    # method: by mode, percent of the jobs and of the core-hours; the last row's jobs are 106.84 % as printed
+    # by method and mode: percent of the jobs and of the core-hours; the jobs of the last row sum to 106.84 % as printed
     "fcfs-easy": {"backfilled": (79.25, 30.45), "ready": (9.88, 16.99), "reserved": (10.87, 52.56)},
     "dras-pg": {"backfilled": (83.76, 33.67), "ready": (8.63, 11.29), "reserved": (7.61, 55.04)},
     "dras-dql": {"backfilled": (84.83, 34.17), "ready": (6.84, 10.91), "reserved": (15.17, 54.92)},

@@ -1,4 +1,4 @@
-"""Learning curves, and Figures 4 and 6 to 9 of the paper, drawn from our own runs."""
+"""Learning curves, and Figures 4 and 6 to 9 of the paper, from our runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tables import MEASURES, grouped, kiviat, modes, of, sizes
 
 
 def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
-    """Draw what the agent is worth after each episode, on sets to choose by, and the mean wait on one (Fig. 4)."""
+    """Draw the agent's worth after each episode on the sets for choosing, and the mean wait on one (Fig. 4)."""
     worths, waits = [], []
     for name, episodes in trainings.items():
         at = [episode.number for episode in episodes]
@@ -32,7 +32,7 @@ def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
 
 
 def draw_kiviat(outcomes: Sequence[MethodOutcome], path: Path) -> None:
-    """Draw methods over all measures, 1 for the best and 0 for the worst (Fig. 6)."""
+    """Draw methods on all measures, from 0 for the worst to 1 for the best (Fig. 6)."""
     lines = [PlottedSeries(name, shares.tolist()) for name, shares in kiviat(grouped(outcomes)).items()]
     spokes = [one.words.split(" (")[0] for one in MEASURES]
     draw(Figure([Panel(lines, spokes=spokes)], (9, 5)), path)
@@ -65,7 +65,7 @@ def draw_modes(outcomes: Sequence[MethodOutcome], path: Path) -> None:
 
 
 def draw_weeks(outcomes: Sequence[MethodOutcome], path: Path) -> None:
-    """Draw core-hours submitted, and mean waits, by week (Fig. 9); of several runs of a method their mean."""
+    """Draw submitted core-hours and mean waits by week (Fig. 9), as means over the runs of a method."""
     weeks = outcomes[0].weeks
     at = [week.number for week in weeks]
     lines = [

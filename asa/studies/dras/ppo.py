@@ -1,9 +1,9 @@
 """The judge of `ranking`, learned by proximal policy optimisation (Schulman et al., 2017).
 
-A set of jobs is scheduled several times, with other draws each time. How much a choice was worth is what came after it,
-less what the network expected, less what came, beyond its expectations, at the same time of the other schedules of the
-same jobs (the input-dependent baseline of Mao et al., 2018): in a queue, what comes depends on who arrives far more
-than on any choice, and that the other schedules share.
+A set of jobs is scheduled several times, with different draws. The worth of a choice is the reward after it, less the
+reward that the network expected, less the excess over expectation at the same time in the other schedules of the same
+jobs (the input-dependent baseline of Mao et al., 2018). In a queue, rewards depend on arrivals far more than on any
+choice, and arrivals are the same in all schedules.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from asa.errors import InputError
 
 from .learners import optimiser_arrays, restore_arrays
 
-_MAX_WORTH = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
+_MAX_WORTH = 5.0  # in standard deviations: bound of a choice's worth, since rare large ones would dominate
 _NEVER = -1e9
 _AT_ONCE = 2048
-_FRESH = 0.3  # weight of the last set of jobs in the parameters that are given away
+_FRESH = 0.3  # weight of the last set of jobs in the running mean of parameters
 
 
 @dataclass(frozen=True, slots=True)
 class ProximalLearning:
-    """How it is learned."""
+    """Parameters of learning."""
 
     rate: float = 1e-3
-    schedules: int = 4  # of each set of jobs; 2 or more
-    horizon_s: int = 86400  # a cost so much later counts 1/e
-    epochs: int = 3  # how often what was met is gone through, and how many choices together
+    schedules: int = 4  # number of schedules of each set of jobs, at least 2
+    horizon_s: int = 86400  # a cost counts 1/e after this time
+    epochs: int = 3  # number of passes over the choices, and how many choices are learned together
     batch: int = 512
-    clip: float = 0.2  # a choice's likelihood changes by this share at most
+    clip: float = 0.2  # bound of the relative change of a choice's probability
     entropy: float = 0.003
-    # of the scheduler; see `Patient`. What is kept in files always has level 2, and puts reservations off.
+    # of the scheduler; see `Patient`. Agents in files always have level 2, and defer reservations
     patience: float = PATIENCE
     window: int = WINDOW
     usual_s: int = 0
     fills: bool = True
     keeps: bool = False
-    unseen: tuple[str, ...] = ()  # of `COLUMNS`, those that are left out, to see what they are good for
+    unseen: tuple[str, ...] = ()  # names in `COLUMNS` that are left out, to measure their value
 
     def __post_init__(self) -> None:
         counts = (self.schedules - 1, self.horizon_s, self.epochs, self.batch, self.window)
@@ -62,11 +62,11 @@ class ProximalLearning:
 
     @property
     def seen(self) -> Floats:
-        """By column, 1 if it is given, and 0 if it is left out."""
+        """By column: 1 if it is used, 0 if it is left out."""
         return np.array([name not in self.unseen for name in COLUMNS], dtype=np.float32)
 
     def scheduler(self, judge: Judge, cost: Cost | None = None) -> Patient:
-        """Make what learns, or what has learned, a scheduler."""
+        """Return a scheduler with a judge that learns or has learned."""
         return Patient(
             judge,
             patience=self.patience,
@@ -80,7 +80,7 @@ class ProximalLearning:
 
 @dataclass(slots=True)
 class _Met:
-    """What was met in a schedule, a value for each choice."""
+    """The record of a schedule, with a value for each choice."""
 
     situations: list[Floats] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
@@ -91,7 +91,7 @@ class _Met:
 
 
 class _Trying:
-    """Draws by the ranks, and notes what comes of it; a `Pupil`."""
+    """Draws by the ranks, and records the rewards; a `Pupil`."""
 
     def __init__(self, parameters: Mapping[str, Floats], rng: np.random.Generator, how: ProximalLearning) -> None:
         self._parameters, self._rng, self._horizon_s = parameters, rng, how.horizon_s
@@ -118,7 +118,7 @@ class _Trying:
     def elapse(self, cost: float, seconds: int, now: int) -> None:
         met, self._now = self.met, now
         if met.reward:
-            if seconds:  # it counts the less the later also within a time in which nothing happened
+            if seconds:  # later costs count less, also within a time without choices
                 part = seconds / self._horizon_s
                 met.reward[-1] -= cost * math.exp(-met.lasted[-1] / self._horizon_s) * -math.expm1(-part) / part
             met.lasted[-1] += seconds
@@ -140,21 +140,22 @@ class Proximal:
         self.updates = 0
         self._rng = np.random.Generator(np.random.PCG64(seed))
         ours = first_ranks(self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
+        # columns that are left out are 0, so their weights have no effect and stay 0; the agent may then be given them
         for name in (
             "job",
             "straight",
-        ):  # what is left out is given as 0, so that these stay 0: who acts can be given it
+        ):
             ours[name] *= self.how.seen[:, None]
-        # tensors and arrays are the same memory
+        # tensors and arrays share memory
         self._tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in ours.items()}
         self._ours = ours
         self._mean = {name: array.copy() for name, array in ours.items()}
         self._optimiser = torch.optim.Adam(self._tensors.values(), lr=self.how.rate)
-        self._scale = 0.0  # of what comes after a choice, as the values are learned as shares of it
+        self._scale = 0.0  # scale of the rewards after a choice; values are learned relative to it
 
     @property
     def parameters(self) -> dict[str, Floats]:
-        """A copy of the network's: a running mean over sets of jobs, as each pulls its own way."""
+        """Copy of the network's parameters: a running mean over sets of jobs, since each set pulls them differently."""
         return {name: array.copy() for name, array in self._mean.items()}
 
     def practise(self, table: JobTable, nodes: int) -> ScheduleScore:
@@ -202,7 +203,7 @@ class Proximal:
                 self.updates += 1
 
     def _worth(self, met: list[_Met], expected: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Say what each choice was worth beyond others, and what came after it."""
+        """Return the worth of each choice relative to others, and the reward after it."""
         beyond, came, begin = [], [], 0
         for one in met:
             values = expected[begin : begin + len(one.chosen)]
@@ -226,7 +227,7 @@ class Proximal:
         return np.clip(all_worth, -_MAX_WORTH, _MAX_WORTH), np.concatenate(came)
 
     def _ask(self, rows: Any, there: Any) -> tuple[Any, Any]:
-        """Rank the jobs of several situations, and value each situation."""
+        """Return the ranks of the jobs in several situations, and the value of each situation."""
         torch, own = pytorch(), self._tensors
         seen = torch.tanh(rows @ own["job"] + own["job_bias"])
         mean = (seen * there[:, :, None]).sum(dim=1) / there.sum(dim=1, keepdim=True)
@@ -239,14 +240,14 @@ class Proximal:
     # ------------------------------------------------------------------ what is kept
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Tell all that going on takes: arrays, and what is fit for JSON."""
+        """Return all that is needed to continue: arrays, and JSON-ready data."""
         arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._ours.items()}
         arrays |= {f"mean.{name}": array.copy() for name, array in self._mean.items()}
         arrays |= optimiser_arrays(self._optimiser, self._tensors)
         return arrays, {"updates": self.updates, "scale": self._scale, "generator": self._rng.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from the result of `state`."""
         self.updates, self._scale = facts["updates"], facts["scale"]
         self._rng.bit_generator.state = facts["generator"]
         self._mean = {name: arrays[f"mean.{name}"].copy() for name in self._mean}
@@ -254,7 +255,7 @@ class Proximal:
 
 
 def _padded(situations: list[Floats]) -> tuple[Any, Any]:
-    """Put situations of several numbers of jobs into one tensor; say which rows are jobs."""
+    """Pad situations with different numbers of jobs into one tensor; return which rows are jobs."""
     widest = max(len(rows) for rows in situations)
     rows = np.zeros((len(situations), widest, situations[0].shape[1]), dtype=np.float32)
     there = np.zeros((len(situations), widest), dtype=np.float32)

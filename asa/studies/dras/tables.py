@@ -1,4 +1,4 @@
-"""What outcomes say of methods: means over runs with intervals, and who beats whom."""
+"""Summaries of methods: means over runs with intervals, and which method beats which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asa.studies.present import Measure, shares_of_best
 from .evaluation import MethodOutcome, ModeShare, WidthPart
 
 BASELINE: Final = "fcfs-easy"
-_NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # and so the same in each run
+_NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # not trained, and so equal in each run
 WITH_RESERVATION: Final = (*_NOT_TRAINED, "dras-pg", "dras-dql")
 _MAX_WAIT: Final = 1.5
 
@@ -29,7 +29,7 @@ MEASURES: Final = (
 
 
 def grouped(outcomes: Sequence[MethodOutcome]) -> dict[str, list[MethodOutcome]]:
-    """Put the runs of each method together."""
+    """Group the runs of each method."""
     methods: dict[str, list[MethodOutcome]] = {}
     for one in outcomes:
         methods.setdefault(one.method, []).append(one)
@@ -42,16 +42,16 @@ def of(outcomes: Sequence[MethodOutcome], measure: str) -> Interval:
 
 
 def change(some: Sequence[MethodOutcome], others: Sequence[MethodOutcome], measure: str) -> Interval:
-    """Average by how much a measure is more for some runs than for others.
+    """Return the mean change of a measure from some runs to others.
 
-    Runs of the same number are compared, as they share their seed; if there is a single one, it is compared with each.
+    Runs with the same number share their seed and are compared; a single run is compared with each.
     """
     ours, theirs = ([float(getattr(one, measure)) for one in each] for each in (some, others))
     return mean_interval((np.array(ours) - np.array(theirs)).tolist())
 
 
 def kiviat(methods: Mapping[str, Sequence[MethodOutcome]]) -> dict[str, NDArray[np.float64]]:
-    """Normalise measures as Fig. 6 does, see `asa.studies.present.shares_of_best`."""
+    """Normalise measures as in Fig. 6; see `asa.studies.present.shares_of_best`."""
     means = [[of(some, one.name).mean for one in MEASURES] for some in methods.values()]
     return dict(zip(methods, shares_of_best(means, [one.is_loss for one in MEASURES]), strict=True))
 
@@ -87,10 +87,10 @@ def modes(outcomes: Sequence[MethodOutcome]) -> dict[str, ModeShare]:
 
 
 def target(methods: Mapping[str, Sequence[MethodOutcome]], ours: str) -> dict[str, bool | None]:
-    """Say of each rival that reserves whether ours beats it, beyond the interval, on mean wait and on slowdown.
+    """Return for each rival with reservations whether ours is significantly better on mean wait and on slowdown.
 
-    None where there is no interval: of ours, or of a rival that was trained, there is a single run.
-    Under ``longest wait`` it stands whether ours is within 1.5 times of that with EASY backfilling, in every run.
+    None if there is no interval, since ours, or a trained rival, has a single run. The key ``longest wait`` says
+    whether ours is at most 1.5 times that of EASY backfilling in every run.
     """
     verdicts: dict[str, bool | None] = {}
     for name in WITH_RESERVATION:

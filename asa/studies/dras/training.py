@@ -1,8 +1,9 @@
 """Training in three phases, from simple to rare (Section III-C): sampled jobs, real weeks, synthetic weeks.
 
-An episode is a set of jobs that the learner schedules on an empty machine. After each the agent as it then is, which
-acts and does not learn, schedules sets that it never learns from: an unseen part of the log, and some of the model. The
-best one over all of these is kept: one set alone says more of who came when than of small differences between agents.
+An episode is a set of jobs that the learner schedules on an empty machine. After each episode the present agent,
+without learning, schedules sets that it never learns from: an unseen part of the log, and some of the model. The agent
+that is best over all of these is kept. A single set would not do: its order of arrivals matters more than small
+differences between agents.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from .ppo import Proximal, ProximalLearning
 Phase = Literal["sampled", "real", "synthetic"]
 
 PHASES: Final[tuple[Phase, ...]] = ("sampled", "real", "synthetic")
-"""In the paper's order."""
+"""Phases in the paper's order."""
 
 _DAY_S = 86400
-_UNSEEN: Final = len(PHASES)  # draws sets to choose by, as no phase does
+_UNSEEN: Final = len(PHASES)  # seed of the sets for choosing agents; no phase uses it
 
 
 class Source(Protocol):
@@ -55,10 +56,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A model whose load differs from set to set, so that idle and crowded machines are both met."""
+    """A model whose load differs between sets, so that they contain idle and crowded machines."""
 
-    model: Any  # the workload; its own load does not count
-    least: float = 0.75  # the load is drawn between these, as a share of what the machine can do
+    model: Any  # the workload; its own load is ignored
+    least: float = 0.75  # bounds of the load, as shares of the machine
     most: float = 0.99
 
     def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
@@ -77,14 +78,14 @@ class Config:
     hidden: tuple[int, int] = (128, 64)
     window: int = 50
     scale_s: int = SCALE_S
-    sampled: int = 9  # sets of jobs of each phase; of real weeks the first, or as many as there are
+    sampled: int = 9  # number of sets of jobs in each phase; of real weeks the first ones, or as many as exist
     real: int = 9
     synthetic: int = 82
     jobs: int = 3200
-    days: int = 7  # of a real and of a synthetic set
-    patience: int = 30  # in the last phase, stop after so many episodes in which no agent was better than the best
-    exams: int = 3  # synthetic sets by which the best is chosen, beside the validation set; for all seeds the same
-    # how it is learned: by the paper's agents, and by the one of `ppo`, which has a network of its own size
+    days: int = 7  # length of a real and of a synthetic set
+    patience: int = 30  # in the last phase, stop after so many episodes without a better agent
+    exams: int = 3  # number of synthetic sets for choosing the best, besides the validation set; the same for all seeds
+    # parameters of learning: of the paper's agents, and of the `ppo` agent, whose network has a fixed size
     how: Learning = field(default_factory=Learning)
     proximal: ProximalLearning = field(default_factory=ProximalLearning)
 
@@ -96,52 +97,51 @@ class Config:
 
 
 SMALL = Config((128, 64), synthetic=32, jobs=1000, patience=15, how=Learning(discount=0.9))
-"""For a laptop, and small machines. Without a discount the values of DRAS-DQL grow for as long as it learns."""
+"""For a laptop, and small machines. Without a discount the values of DRAS-DQL grow without bound."""
 PAPER = Config((4000, 1000), how=Learning(device="auto"))
 """The paper's for Theta: 100 sets, 320,000 jobs."""
 PROXIMAL_SMALL = Config(sampled=2, real=4, synthetic=24, jobs=1000, days=21, patience=15)
-"""For the agent of `ppo`. Sets are longer than a week, as a job may wait for days.
+"""For the `ppo` agent. Sets are longer than a week, since a job may wait for days.
 
-On Theta's log the best of five trainings came up to 14 episodes after the next best one.
+On Theta's log the best agent of five trainings came up to 14 episodes after the second best.
 """
 PROXIMAL_PAPER = replace(PROXIMAL_SMALL, synthetic=400, patience=100)
 
 
 def add_jobs(digest: hashlib.blake2s, table: JobTable) -> None:
-    """Add all that is known of some jobs to a digest."""
+    """Add all fields of some jobs to a digest."""
     for column in (table.submit, table.run, table.request, table.cores):
         digest.update(column.tobytes())
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What can be learned from."""
+    """The material for learning."""
 
-    nodes: int  # of the machine: what the jobs' cores count
-    training: JobTable  # jobs to learn from, and to choose the best agent by, beside those of the model
+    nodes: int  # nodes of the machine: the unit of the jobs' cores
+    training: JobTable  # jobs for learning, and for choosing the best agent besides those of the model
     validation: JobTable
-    # makes synthetic jobs like those to learn from; it must not be fitted to others. Its `repr` says which it is.
+    # makes synthetic jobs like those for learning, to which alone it is fitted; its `repr` identifies it
     model: Source
-    # where the jobs are from, in words, how many days of a log they are, both sets together, and a digest of these
-    # days' jobs; noted in the agents
+    # origin of the jobs, length of both sets in days of a log, and a digest of these days' jobs; recorded in the agents
     source: str = ""
     seen_days: int = 0
-    usual_s: int = 0  # how long somebody has waited in order of age; 0 if that is nothing to go by. For `Patient`.
+    usual_s: int = 0  # usual wait in order of age; 0 if it gives no guidance. For `Patient`
     seen: str = ""
 
     def parts(self, days: int = 7) -> list[int]:
-        """Weeks, or other parts, of the jobs to learn from, counted from the first, in which there are any."""
+        """Return the numbers of the weeks, or other parts, with jobs for learning, counted from the first."""
         parts: list[int] = np.unique((self.training.submit - self.training.submit[0]) // (days * _DAY_S)).tolist()
         return parts
 
     def exams(self, count: int, days: int = 7) -> list[JobTable]:
-        """Give the sets to choose the best agent by: the validation set, and so many synthetic ones of so many days."""
+        """Return the sets for choosing the best agent: the validation set, and synthetic ones of a given length."""
         drawn = [np.random.SeedSequence([0, _UNSEEN, number]) for number in range(count)]
         tables = [self.model.generate(days * _DAY_S, one) for one in drawn]
         return [self.validation, *(table for table in tables if len(table))]
 
     def jobs(self, phase: Phase, number: int, *, count: int, seed: int, days: int = 7) -> JobTable:
-        """Make a set of jobs; the same arguments give the same."""
+        """Return a set of jobs; equal arguments give equal sets."""
         table = self.training
         drawn = np.random.SeedSequence([seed, PHASES.index(phase), number])
         if phase == "synthetic":
@@ -160,28 +160,27 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What came of an episode."""
+    """The outcome of an episode."""
 
     number: int
     phase: Phase  # of the set that was learned from
     jobs: int
-    updates: int  # of the parameters, so far
-    learned: ScheduleScore  # the learner's own score, while learning
-    validation: ScheduleScore  # that of the agent after the episode, on the validation set
-    exams: tuple[float, ...]  # its rewards on all sets that it is chosen by, that one first
-    worth: float  # mean of these, each as a multiple of what order of age with EASY backfilling has there
-    best: bool  # whether none before was better
+    updates: int  # number of updates of the parameters so far
+    learned: ScheduleScore  # score of the learner while learning
+    validation: ScheduleScore  # score of the agent after the episode, on the validation set
+    exams: tuple[float, ...]  # its rewards on all sets for choosing, the validation set first
+    worth: float  # mean of these, each relative to the reward of order of age with EASY backfilling
+    best: bool  # whether it is the best so far
     seconds: float
 
 
 class Training:
-    """A training, which can be interrupted and gone on with.
+    """A training that can be interrupted and resumed.
 
-    `reward`, `cost`: the objective: of the paper's agents a reward, of ``ppo`` a cost.
+    `reward`, `cost`: the objective: a reward for the paper's agents, a cost for ``ppo``.
     `seed`: the same seed gives the same agent, on the same kind of processor.
-    `folder`: where ``best.npz`` is kept, a snapshot after each episode (``episode-NNN.npz``), and ``training.npz``,
-    from which an interrupted training goes on where its last whole episode ended: the result is that of one that
-    was not interrupted. Nothing is kept if not given.
+    `folder`: for ``best.npz``, a snapshot after each episode (``episode-NNN.npz``), and ``training.npz``, from which an
+    interrupted training resumes after its last complete episode, with the same result. By default nothing is kept.
     """
 
     def __init__(
@@ -222,7 +221,7 @@ class Training:
 
     @property
     def is_over(self) -> bool:
-        """Whether all sets were learned from, or too many in the last phase brought nothing."""
+        """Whether all sets were learned from, or too many of the last phase brought no better agent."""
         if len(self.episodes) >= len(self._sets):
             return True
         recent = self.episodes[-self.config.patience :]
@@ -230,13 +229,13 @@ class Training:
         return len(recent) == self.config.patience and is_last and not any(episode.best for episode in recent)
 
     def __iter__(self) -> Iterator[Episode]:
-        """Do the episodes that are left, and tell of each."""
+        """Run the remaining episodes, and yield each."""
         while not self.is_over:
             yield self._do(*self._sets[len(self.episodes)])
 
     @cached_property
     def _of_easy(self) -> NDArray[np.float64]:
-        """What rewards are measured by; nothing is to be divided by 0."""
+        """Return the rewards of the reference; none is 0, since others are divided by them."""
         rewards = [score(exam, self.material.nodes, self._course.easy()).reward for exam in self._exams]
         found: NDArray[np.float64] = np.abs(np.array(rewards)) + 1e-9
         return found
@@ -273,7 +272,7 @@ class Training:
     # ------------------------------------------------------------------ what is kept
 
     def _keep(self, folder: Path, agent: Agent | Ranked, episode: Episode) -> None:
-        """Write the state last: an episode that is not in it is done again, and gives the same."""
+        """Write the state last: an episode that it lacks is repeated, with the same result."""
         save_agent(agent, folder / f"episode-{episode.number:03d}.npz")
         if episode.best:
             save_agent(agent, folder / "best.npz")
@@ -283,7 +282,7 @@ class Training:
         write_file(folder / "training.npz", header, arrays)
 
     def _go_on(self, folder: Path) -> None:
-        """Take up what the folder holds."""
+        """Resume from the folder."""
         with in_words("cannot be made", folder, "Name another.", StateError):
             folder.mkdir(parents=True, exist_ok=True)
         file = folder / "training.npz"
@@ -302,7 +301,7 @@ class Training:
         self.best = load_agent(folder / "best.npz")
 
     def _plan(self) -> dict[str, Any]:
-        """All that decides what comes out, fit for JSON."""
+        """Return all that determines the result, as JSON-ready data."""
         digest = hashlib.blake2s(repr(self.material.model).encode())
         for table in (self.material.training, *self._exams):
             add_jobs(digest, table)
@@ -319,7 +318,7 @@ class Training:
 
 
 class _Origin(NamedTuple):
-    """What is noted in an agent of where it is from."""
+    """The origin that is recorded in an agent."""
 
     command: str
     source: str
@@ -328,7 +327,7 @@ class _Origin(NamedTuple):
 
 
 class _Course(Protocol):
-    """What a kind of agent learns by."""
+    """The way in which a kind of agent learns."""
 
     @property
     def words(self) -> str: ...
@@ -343,7 +342,7 @@ class _Course(Protocol):
 
 
 class _OfPaper:
-    """DRAS-PG's, DRAS-DQL's and Decima-PG's: learns while it schedules, once."""
+    """DRAS-PG, DRAS-DQL and Decima-PG: they schedule a set once, and learn meanwhile."""
 
     def __init__(self, shape: NetworkSize, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
         self._learner = learner(shape, config.how, scale_s=config.scale_s, seed=seed)
@@ -374,7 +373,7 @@ class _OfPaper:
 
 
 class _OfProximal:
-    """That of the agent of `ppo`: schedules several times, then learns."""
+    """The `ppo` agent: it schedules a set several times, then learns."""
 
     def __init__(self, how: ProximalLearning, usual_s: int, cost: Cost, seed: int) -> None:
         self._learner = Proximal(replace(how, usual_s=usual_s), cost, seed=seed)

@@ -1,1 +1,1 @@
-"""Legs of long computations on real logs: what it costs to go on in the next job, and what asa makes of it."""
+"""Legs of long computations on real logs: the cost of continuing in the next job, for several strategies."""

@@ -1,4 +1,4 @@
-"""How rivals did at asking for the next leg: interruptions, overlap, hand-overs, and the whole over reactive."""
+"""Scores of rivals at asking for the next leg: interruption, overlap, hand-overs, and makespan relative to reactive."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from asa.studies.legs.study import WAYS, HandOver
 from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
 
-_NONE_S = 60.0  # so long an interruption is none
-_CLASSES = (("light", 2 * 3600.0), ("medium", 12 * 3600.0), ("heavy", float("inf")))  # by the reactive interruption
+_NONE_S = 60.0  # shorter interruptions count as none
+# upper bounds of the interruption under `reactive`
+_CLASSES = (("light", 2 * 3600.0), ("medium", 12 * 3600.0), ("heavy", float("inf")))
 _REACTIVE = "reactive"
 
 
 @dataclass(frozen=True, slots=True)
 class LegStandings:
-    """How one rival did in one setting, or at its starts of one load class."""
+    """The scores of one rival in one setting, at all starts or at those of one load class."""
 
     trace: str
     cores: int
     age_accrues: bool
-    load: str  # a class; `all` for all starts
+    load: str  # name of the load class; `all` for all starts
     way: str
     starts: int
     without: float  # share of hand-overs without interruption
-    interruption_h: Interval  # mean, over starts
-    overlap: float  # share of core-hours in which two jobs held cores
-    hand_overs: float  # a run
-    makespan_over_reactive: Interval | None  # geometric mean over starts; None for one start
+    interruption_h: Interval  # mean over starts
+    overlap: float  # share of the core-hours during which two jobs held cores
+    hand_overs: float  # number per run
+    makespan_over_reactive: Interval | None  # geometric mean of the ratio over starts; None for one start
 
 
 def judged(found: Sequence[HandOver]) -> list[LegStandings]:
-    """Judge each rival in each setting, at all starts and by load class."""
+    """Score each rival in each setting, at all starts and by load class."""
     standings = []
     for of in put_together(found, lambda one: (one.trace, one.cores, one.age_accrues)).values():
         mean_s = {
@@ -86,17 +87,17 @@ def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float])
 
 @dataclass(frozen=True, slots=True)
 class LegVerdicts:
-    """All that was found: for a terminal, and as JSON-ready data."""
+    """All results, for a terminal and as JSON-ready data."""
 
     found: Sequence[HandOver]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give every figure, and every hand-over."""
+        """Return every score, and every hand-over."""
         standings = [asdict(one) for one in judged(self.found)]
         return {"standings": standings, "hand_overs": [asdict(one) for one in self.found]}
 
     def __rich__(self) -> Group:
-        """Lay it out."""
+        """Return tables for a terminal."""
         headings = ("Starts", "Without", "Interruption", "Overlap", "Hand-overs", "Makespan")
         rows: list[Row] = []
         for (trace, cores, age, load), of in put_together(

@@ -1,9 +1,9 @@
-"""What `asa experiment legs` runs: one long computation on real logs, each rival in the same worlds.
+"""The runs of `asa experiment legs`: one long computation on real logs, under each rival in the same worlds.
 
-A computation of several legs' length is run from a start of the log on. What is judged is each hand-over, from one leg
-to the next: for how long nothing runs (the interruption), and for how long two jobs hold their cores (the overlap). A
-leg that can be told saves its state in `SAVES_S` seconds when the next one starts; one that cannot has the next wait,
-idle, until it ends.
+A computation of several legs begins at a time of the log. Each hand-over from one leg to the next is judged: for how
+long nothing runs (the interruption), and for how long two jobs hold their cores (the overlap). A leg that can be
+signalled saves its state in `SAVES_S` seconds when the next one starts. If it cannot, the next one waits idle until it
+ends.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from asa.studies.runs import Known, each_knowing
 from asa.workflow import Stage, Workflow
 
 SAVES_S = 120.0
-"""How long a leg takes to save its state."""
+"""Time that a leg takes to save its state, in seconds."""
 
 _HISTORY = 2000
-_TIMES = 65  # at which an oracle may ask for a leg
-_LEAD_S = 86_400.0  # so long before its first leg is to start, a run begins whose hand-over has its time
-_WEIGHED_LEVEL = 0.55  # where a second of interruption costs as much as 1.25 of overlap
+_TIMES = 65  # number of times at which an oracle may submit the next leg
+_LEAD_S = 86_400.0  # a run for a given hand-over begins so long before its first leg is to start
+_WEIGHED_LEVEL = 0.55  # level at which a second of interruption costs as much as 1.25 s of overlap
 
 
 @dataclass(frozen=True, slots=True)
 class Rival(Strategy):
-    """Who asks for the next leg, and how: it is begun as Per-Stage begins it."""
+    """Asks for the first leg as Per-Stage does, and for each next leg by a function."""
 
     next_leg: NextLeg
     forecast = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Ask for the leg whose turn it is."""
+        """Ask for the next leg that is due."""
         return load_strategy("per-stage").plan(view, forecast)
 
 
@@ -73,11 +73,11 @@ def _weighed(leg: Running) -> PlannedJob:
 
 
 class _LegOracle:
-    """Asks for the next leg as late as it can, so that it starts in time; at once where it cannot."""
+    """Asks for the next leg as late as it can still start before this one ends; if it cannot, at once."""
 
     def __init__(self, world: Foresight) -> None:
         self._world = world
-        self._found: dict[int, float] = {}  # by leg, when the next one is to be asked for
+        self._found: dict[int, float] = {}  # by leg: when to ask for the next one
 
     def __call__(self, leg: Running) -> PlannedJob:
         number, stage = leg.stage.leg, leg.stage.stage
@@ -95,7 +95,7 @@ class _LegOracle:
 
 @dataclass(frozen=True, slots=True)
 class LegsRival:
-    """A rival: how it is made, whose forecasts it has, and whether its legs can be told to end."""
+    """A rival: how to make it, its estimator, and whether its legs can be signalled to end."""
 
     make: Callable[[Foresight], Strategy]
     estimator: str = "mean"
@@ -112,12 +112,12 @@ WAYS: Mapping[str, LegsRival] = {
     "asa": LegsRival(lambda _: Rival(ahead), "asa-queue", hands_over=True, text="asa"),
     "oracle": LegsRival(lambda world: Rival(_LegOracle(world)), hands_over=True, text="knows the wait, and takes over"),
 }
-"""By name, who is compared."""
+"""The rivals, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegCell:
-    """What is run in one go: all starts of one rival."""
+    """A unit of work: all starts of one rival."""
 
     trace: str
     cores: int
@@ -126,16 +126,16 @@ class LegCell:
     way: str
     legs: int
     starts: int
-    since_s: float | None  # of the first hand-over, on the log's clock; None for starts that are drawn
+    since_s: float | None  # time of the first hand-over, on the log's clock; None for starts that are drawn
     every_s: float
     recorded: bool
-    log: str  # digests of the log, and of all code
+    log: str  # digest of the log; `code`: of all code
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """From one leg to the next."""
+    """A change from one leg to the next."""
 
     trace: str
     cores: int
@@ -144,14 +144,14 @@ class HandOver:
     start: int
     number: int
     interruption_s: float
-    overlap_s: float  # for which two jobs hold their cores
-    held_s: float  # that the leg held them
-    makespan_s: float  # of the whole run, from the first leg's start
+    overlap_s: float  # during which two jobs hold their cores
+    held_s: float  # during which the leg held them
+    makespan_s: float  # of the whole run, from the start of the first leg
 
 
 @dataclass(frozen=True, slots=True)
 class LegQuestion:
-    """What to find out."""
+    """The parameters of the study."""
 
     traces: tuple[Path, ...]
     cores: tuple[int, ...]
@@ -162,10 +162,10 @@ class LegQuestion:
     starts: int = 24
     since_s: float | None = None
     every_s: float = 4 * 3600.0
-    recorded: bool = False  # jobs wait as the log says, in place of a replay
+    recorded: bool = False  # jobs wait as recorded in the log, instead of in a replay
 
     def cells(self) -> list[LegCell]:
-        """Give all that is to be run."""
+        """Return all units of work."""
         if self.starts < 2 or not self.traces or not self.cores or self.legs < 2:
             hint = "Give a log, cores, at least two legs and two starts."
             raise InputError("there is nothing to compare", hint=hint)
@@ -221,13 +221,13 @@ def _site(
 
 
 def compare_ways(question: LegQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
-    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    """Run every cell whose runs are not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, LegCell, HandOver), kept, **how)
     return [one for of in outcomes.values() for one in of]
 
 
 def chain(cores: int, leg_s: float, legs: int, *, hands_over: bool) -> Workflow:
-    """Make a workflow that is one long computation."""
+    """Return a workflow that is one long computation."""
     terms = Continuation.warned(f"USR1@{SAVES_S:g}s") if hands_over else Continuation()
     total_s = (legs - 0.5) * leg_s
     terms = replace(terms, max_legs=1000)
@@ -260,14 +260,14 @@ def run_cell(cell: LegCell) -> list[HandOver]:
 
 
 def _legs(result: RunResult) -> list[Ended]:
-    """Give the jobs that ran a leg, in order."""
+    """Return the jobs that ran a leg, in order."""
     jobs = [one for one in result.records if isinstance(one, Ended) and one.payload_start_s is not None]
     ran = [one for one in jobs if one.state is not JobState.CANCELLED]
     return sorted(ran, key=lambda one: one.payload_start_s or 0.0)
 
 
 def _hand_overs(cell: LegCell, system: str, seed: int, result: RunResult) -> list[HandOver]:
-    """Tell of each change from one leg to the next."""
+    """Return the changes from one leg to the next."""
     legs = _legs(result)
     makespan_s = legs[-1].time_s - (legs[0].start_s or 0.0)
     found = []

@@ -1,1 +1,1 @@
-"""Ways of asking compared, on real logs: `asa experiment strategies`."""
+"""Compares strategies on real logs: `asa experiment strategies`."""

@@ -1,4 +1,4 @@
-"""The picture of the experiment on strategies: time against core-hours."""
+"""The figure of the experiment on strategies: time against core-hours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKS = "osD^vP*X"
 
 
 def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> None:
-    """Draw a panel a rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals."""
+    """Draw a panel for each rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals."""
     panels = [
         Panel(
             [

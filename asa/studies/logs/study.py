@@ -1,4 +1,4 @@
-"""What `asa experiment strategies` runs: on real logs every strategy meets the same queues."""
+"""The runs of `asa experiment strategies`: on real logs every strategy meets the same queues."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
 from asa.studies.standings import standings as side_by_side
 
 _SIZES = (640, 320, 160, 112, 56, 28)
-_SHARE = 2  # of the machine: wider jobs than a half are not what it is for
+_SHARE = 2  # of the machine: jobs wider than a half are not compared
 
 
 @dataclass(frozen=True, slots=True)
 class LogCell:
-    """What is run in one go: one strategy on one log, with one estimator that learns from run to run."""
+    """A unit of work: one strategy on one log, with one estimator that learns from run to run."""
 
     trace: str
     workflow: str
@@ -36,8 +36,8 @@ class LogCell:
     strategy: str
     estimator: str
     starts: int
-    history: int  # past jobs of everybody that the estimator learns at each
-    log: str  # digests of the log, and of all code: what other code did, or on another log, is another cell
+    history: int  # number of past jobs of all users that the estimator learns before each run
+    log: str  # digest of the log; `code`: of all code. Another digest makes another cell
     code: str
 
 
@@ -55,28 +55,28 @@ class LogRun:
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
-    # how long stages waited after those that they follow had ended, added up; without the wait before the first
+    # sum of the waits of stages after their predecessors had ended, without the wait of the first stage
     perceived_wait_s: float
     total_wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What to find out."""
+    """The parameters of the study."""
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = ("montage", "statistics")
-    # names; Big Job and Per-Stage run anyway, as the others are measured by them
+    # names; Big Job and Per-Stage always run, as they are the references
     strategies: tuple[str, ...] = ("chained", "asa", "asa-naive", "asa-plan", "elastic")
-    cores: tuple[int, ...] = ()  # peak sizes; for each log three that fit its machine, if not given
-    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues
+    cores: tuple[int, ...] = ()  # peak sizes; by default three for each log that fit its machine
+    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues while a dependency holds a job
     shrink: bool = True  # whether a running job can give cores back
     estimator: str = "queue"
     starts: int = 40
-    history: int = 2000  # past jobs of everybody that the estimator learns at each
+    history: int = 2000  # number of past jobs of all users that the estimator learns before each run
 
     def cells(self) -> list[LogCell]:
-        """All that is to be run; a log's cells together, as it is read once for them."""
+        """Return all units of work. Those of a log are together, so that it is read once."""
         if self.starts < 1 or not self.traces or not self.workflows:
             raise InputError("there is nothing to run", hint="Give a log, a workflow, and at least one start.")
         for name in self.workflows:
@@ -100,9 +100,9 @@ class Contest:
 
 
 def peak_sizes(machine_cores: int) -> tuple[int, ...]:
-    """Give the three largest of the paper's sizes of which two fit the machine side by side; smaller ones if none do.
+    """Return the three largest of the paper's sizes that fit twice into the machine; without any, smaller ones.
 
-    Returns: cores, ascending; a single size, half the machine, if none of the paper's fits.
+    Returns: cores, ascending; if none of the paper's sizes fits, a single one, half the machine.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def peak_sizes(machine_cores: int) -> tuple[int, ...]:
 
 
 def compare_ways(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[LogRun]:
-    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    """Run every cell whose runs are not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(contest.cells(), Kind(run_cell, LogCell, LogRun), kept, **how)
     return [trial for trials in outcomes.values() for trial in trials]
 
@@ -137,11 +137,11 @@ def run_cell(cell: LogCell) -> list[LogRun]:
     return one_by_one(site, range(cell.starts), run)
 
 
-# ---------------------------------------------------------------------- what came out
+# ---------------------------------------------------------------------- results
 
 
 def standings(trials: Iterable[LogRun]) -> dict[bool, list[Standing]]:
-    """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not."""
+    """Return the results of each strategy under each rule: with and without the age of held jobs accruing."""
     return {
         age: side_by_side(of, lambda run: (run.trace, (run.workflow, run.cores)), lambda run: run.start)
         for age, of in put_together(trials, lambda run: run.age_accrues).items()

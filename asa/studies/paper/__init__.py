@@ -1,1 +1,1 @@
-"""The ASA paper's evaluation, repeated: `asa campaign paper`."""
+"""The evaluation of the ASA paper, repeated: `asa campaign paper`."""

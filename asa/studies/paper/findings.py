@@ -1,17 +1,16 @@
-"""The ASA paper's evaluation (Sections 4.3 to 4.8) done anew, with intervals: what came out, and what it prints.
+"""The results of the ASA paper's evaluation (Sections 4.3 to 4.8), repeated with intervals, next to the paper's.
 
-What is run, and how, is in `asa.studies.paper.study`; what comes out consists of the values in
-`asa.studies.paper.kept`; here it is worked out.
+`asa.studies.paper.study` has the runs, `asa.studies.paper.kept` the values of the results; this module computes these.
 
-Of Table 2's submissions the resources are taken to be needed the predicted wait after the submission, so that
+For the submissions of Table 2 the resources are assumed to be needed when the predicted wait is over, so that
 
-- the perceived wait is what the real one exceeds the prediction by, if it does;
-- a prediction is a miss if an alternative nearer to the real wait lies below it, else a hit;
-- the overhead is what an allocation that came early costs until it is needed, in core-hours a submission.
+- the perceived wait is the excess of the real wait over the prediction, or 0;
+- a prediction is a miss if a lower alternative is nearer to the real wait, else a hit;
+- the overhead is the core-hours of an allocation that came early until it is needed, per submission.
 
-The paper does not define these three as sharply; by these definitions its perceived waits at UPPMAX do not follow from
-its own real and predicted ones. Real waits are as in the paper by the choice of when jobs are submitted, as far as the
-centres ever are so full, and are not counted among the figures that agree; all else follows.
+The paper does not define these three as precisely. By these definitions its perceived waits at UPPMAX do not follow
+from its own real and predicted ones. The times of submission are chosen so that real waits are as in the paper, as far
+as the centres ever are so full. So real waits do not count among the figures that agree; all other figures are results.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _MIN_APART = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_per
 
 
 def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResults:
-    """Work out the tables, the figures' data and the verdicts from a campaign's outcomes."""
+    """Compute the tables, the figures' data and the verdicts from a campaign's outcomes."""
     all_outcomes = list(outcomes)
     ran = (one for one in all_outcomes if isinstance(one, PaperRun))
     runs = put_together(ran, lambda run: (run.mode, run.workflow, run.cores, run.strategy))
@@ -111,7 +110,7 @@ def _compared_in_row(
 
 
 def _samples(metric: str, row: Mapping[str, Sequence[PaperRun]]) -> dict[str, list[float]]:
-    """Give each strategy's figure in every replication."""
+    """Return each strategy's figure in every replication."""
     return {name: [float(getattr(run, metric)) for run in of] for name, of in row.items()}
 
 
@@ -126,7 +125,7 @@ def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
         for strategy in STRATEGIES:
             compared = []
             for index, metric in enumerate(METRICS):
-                # of the best's: 100 % is the best itself, so that ratios mean something
+                # relative to the best: 100 % is the best itself, so that ratios are meaningful
                 ours = {name: (100 + above[metric][name]).tolist() for name in STRATEGIES}
                 published = {name: 100.0 + NORMALISED[workflow][name][index] for name in STRATEGIES}
                 judged = _judged(ours, published, strategy)
@@ -137,7 +136,7 @@ def _normalised(mode: str, runs: _Runs) -> Iterable[Normalised]:
 
 
 def _above(mode: str, workflow: str, metric: str, runs: _Runs) -> dict[str, NDArray[np.float64]]:
-    """Average over sizes by how many percent a strategy is above the one that is best there, in every replication."""
+    """Return, averaged over sizes, by how many percent a strategy exceeds the best one, in every replication."""
     sizes: list[dict[str, NDArray[np.float64]]] = []
     for cores in TABLE_1[workflow]:
         row = _samples(metric, {name: runs[mode, workflow, cores, name] for name in STRATEGIES})
@@ -240,12 +239,12 @@ def _breakdown(runs: Sequence[PaperRun], replication: int) -> Breakdown:
 
 
 def _claims(mode: str, runs: _Runs) -> Iterable[Claim]:
-    """Work out, seed by seed, what the text says of all runs."""
+    """Compute, for each seed, the claims of the text about all runs."""
     seeds = [run.seed for run in next(iter(runs.values()))]
     shape = (len(WORKFLOWS), sum(map(len, SIZES.values())), len(STRATEGIES), len(seeds))
 
     def all_of(metric: str) -> NDArray[np.float64]:
-        """By workflow, size, strategy and seed."""
+        """Return a figure by workflow, size, strategy and seed."""
         return np.array(
             [[[[getattr(run, metric) for run in runs[mode, workflow, cores, name]] for name in STRATEGIES]
               for cores in TABLE_1[workflow]] for workflow in WORKFLOWS]

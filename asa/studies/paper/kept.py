@@ -1,4 +1,4 @@
-"""What came out of the ASA paper's evaluation: each figure with the one that the paper prints, and its verdict."""
+"""Values of the results of the ASA paper's evaluation: each figure with the paper's, and its verdict."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from asa.timeline import Timeline
 BY_CONSTRUCTION = "core-hours, by construction"
 _ALIKE = "if all were alike"
 _FITTED: Final = "core_hours"
-_COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")  # of Table 2; see `PaperResults.tallies`
+# columns of Table 2; see `PaperResults.tallies`
+_COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """A cell of Table 1: one strategy on one workflow, compared with the paper's."""
 
-    mode: str  # how workflows were handed over, see `asa.studies.paper.study`
-    workflow: str  # what ran where, how wide, asked for how
+    mode: str  # how workflows were submitted, see `asa.studies.paper.study`
+    workflow: str  # workflow, system, cores and strategy of the runs
     system: str
     cores: int
     strategy: str
@@ -38,28 +39,28 @@ class Usage:
 class Normalised:
     """A line below Table 1: percent above the best strategy of each size, averaged over the sizes."""
 
-    mode: str  # how workflows were handed over, see `asa.studies.paper.study`
+    mode: str  # how workflows were submitted, see `asa.studies.paper.study`
     workflow: str
     strategy: str
-    twt_s: ComparedFigure  # of total waiting time, of makespan and of core-hours: each in percent
+    twt_s: ComparedFigure  # of total waiting time, of makespan and of core-hours; each in percent
     makespan_s: ComparedFigure
     core_hours: ComparedFigure
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A row of Table 2, compared with the paper's: means over seeds; `paper.findings` says how they are counted."""
+    """A row of Table 2, compared with the paper's: means over seeds; `paper.findings` has the definitions."""
 
-    workflow: str  # whose widest job was submitted, where, and how wide it is
+    workflow: str  # the workflow whose widest job was submitted, the centre, and the cores
     system: str
     cores: int
-    submissions: int  # how many, all seeds together
+    submissions: int  # number of submissions of all seeds together
     real_h: ComparedFigure
     predicted_h: ComparedFigure
     perceived_h: ComparedFigure
-    hit_percent: ComparedFigure  # share of predictions that were not too long, and too long
+    hit_percent: ComparedFigure  # shares of predictions that were not too long, and that were too long
     miss_percent: ComparedFigure
-    overhead_h: ComparedFigure  # what allocations that came early cost, in core-hours a submission
+    overhead_h: ComparedFigure  # core-hours per submission of allocations that came early
     real_sd_h: float  # standard deviations of real and predicted waits over all submissions, in hours
     predicted_sd_h: float
 
@@ -75,7 +76,7 @@ class StageMean:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A bar of Figs 6 to 8, where a makespan goes, and its core-hours, a bar of Fig. 9."""
+    """A bar of Figs 6 to 8, the parts of a makespan; and its core-hours, a bar of Fig. 9."""
 
     figure: str
     mode: str
@@ -84,25 +85,25 @@ class Breakdown:
     cores: int
     strategy: str
     stages: tuple[StageMean, ...]
-    makespan_s: Interval  # means of the seeds; the last is part of the one before
+    makespan_s: Interval  # means over the seeds; the unused core-hours are a part of the core-hours
     core_hours: Interval
     overhead_core_hours: float
     resubmissions: float
-    seed: int  # what jobs did in a replication that all strategies share
+    seed: int  # the replication that the timeline shows, which all strategies share
     timeline: Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that the paper's text says, as a number of ours."""
+    """A claim of the paper's text, and our number for it."""
 
-    where: str  # in which section, what, and of which runs
+    where: str  # the section, the claim, and the runs that it is about
     words: str
     mode: str
-    unit: Literal["%", "points"]  # percent, or points of percent
-    ours: Interval  # the paper's is nan where it only says that there is more than nothing
+    unit: Literal["%", "points"]  # percent, or percentage points
+    ours: Interval  # ours, and the paper's, which is nan if it only claims some effect
     published: float
-    verdict: Verdict  # see `asa.studies.paper.verdicts.ComparedFigure`; a world without differences has 0
+    verdict: Verdict  # see `asa.studies.paper.verdicts.ComparedFigure`; in a world without differences the figure is 0
     alike: Verdict
     fitted: bool  # whether the workflows are fitted to it, so that it agrees by construction
 
@@ -111,35 +112,35 @@ class Claim:
 class Tally:
     """How often each verdict was given in a table, and would be in a world without differences."""
 
-    table: str  # what was counted, in words, such as `Table 2`
-    verdicts: dict[Verdict, int]  # how many figures got each verdict: here, and in a world without differences
+    table: str  # the table, such as `Table 2`
+    verdicts: dict[Verdict, int]  # number of figures with each verdict: here, and in a world without differences
     alike: dict[Verdict, int]
 
     @classmethod
     def of(cls, table: str, judged: Iterable[ComparedFigure | Claim]) -> Tally:
-        """Count."""
+        """Count the verdicts."""
         judgements = list(judged)
         return cls(table, count(one.verdict for one in judgements), count(one.alike for one in judgements))
 
 
 @dataclass(frozen=True, slots=True)
 class PaperResults:
-    """All that came out, compared with what the paper prints."""
+    """All results, compared with what the paper prints."""
 
     campaign: PaperCampaign
-    usages: tuple[Usage, ...]  # table 1 and the lines below it
+    usages: tuple[Usage, ...]  # table 1, and the lines below it
     normalised: tuple[Normalised, ...]
     accuracies: tuple[Accuracy, ...]
     convergences: tuple[Convergence, ...]
     breakdowns: tuple[Breakdown, ...]
     claims: tuple[Claim, ...]
-    rule: str = RULE  # by which verdicts were given
+    rule: str = RULE  # the rule of the verdicts
 
     def tallies(self) -> list[Tally]:
-        """Count the verdicts of each table that there is, by mode.
+        """Count the verdicts of each table, by mode.
 
-        Core-hours, to which the workflows are fitted, are counted apart; of hits and misses, which add up to 100 %,
-        hits alone.
+        Core-hours, to which the workflows are fitted, are counted separately. Hits and misses add up to 100 %, so only
+        hits are counted.
         """
         counted: list[Tally] = []
         lines: tuple[tuple[str, Sequence[Usage | Normalised]], ...] = (
@@ -159,7 +160,7 @@ class PaperResults:
         return [tally for tally in counted if sum(tally.verdicts.values())]
 
     def verdicts(self) -> dict[str, dict[Verdict, int]]:
-        """Give the counts of `tallies` by name, and below each those of a world without differences."""
+        """Return the counts of `tallies` by name, each with those of a world without differences."""
         counts: dict[str, dict[Verdict, int]] = {}
         for tally in self.tallies():
             counts[tally.table] = tally.verdicts
@@ -168,5 +169,5 @@ class PaperResults:
         return counts
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON-ready values; what is not known is null."""
+        """Return everything as JSON-ready values; unknown values are null."""
         return {**as_plain(asdict(self)), "verdicts": self.verdicts()}

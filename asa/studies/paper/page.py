@@ -77,7 +77,7 @@ _METHODS = (
 
 
 def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) -> Page:
-    """Put together the page of the paper's evaluation, every figure compared with the paper's."""
+    """Build the page of the paper's evaluation, every figure compared with the paper's."""
     first = results.campaign.modes[:1]
     largest = [max(sizes) for sizes in SIZES.values()]
     rule = Text((results.rule,), is_small=True)
@@ -95,7 +95,7 @@ def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) 
 
 
 def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
-    """Put together a page for each workflow, with what its jobs did at every size; see `paper_page`."""
+    """Build a page for each workflow, with what its jobs did at every size; see `paper_page`."""
     modes = results.campaign.modes
     pages = {}
     for workflow in WORKFLOWS:
@@ -148,7 +148,7 @@ def _spelled(workflow: str) -> str:
 
 
 def _plainly(results: PaperResults) -> Iterator[str]:
-    """Say which strategy is quickest, what it costs, how much is as the paper has it, and how sure that is."""
+    """Yield sentences: the quickest strategy, its cost, the agreement with the paper, and how certain that is."""
     for mode in results.campaign.modes:
         first, *others = _above_best(results, mode, "makespan_s")
         yield (
@@ -176,7 +176,7 @@ def _plainly(results: PaperResults) -> Iterator[str]:
 
 
 def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
-    """Give the strategies with how far they are above the best of each size, in percent, the best first."""
+    """Return for each strategy by how many percent it exceeds the best of each size, the best strategy first."""
     found: dict[str, list[float]] = {}
     for one in results.normalised:
         if one.mode == mode:
@@ -301,7 +301,7 @@ def _of(row: Accuracy, name: str) -> ComparedFigure:
 
 
 def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
-    """Draw makespans, with marks for the paper's; a figure for each centre, as they differ by an order of magnitude."""
+    """Yield figures of makespans, marked with the paper's; a figure for each centre, as their scales differ."""
     for workflow, system in _pairs(results.usages):
         mine = [u for u in results.usages if (u.mode, u.workflow, u.system) == (mode, workflow, system)]
         groups: dict[str, dict[str, Bar]] = {}
@@ -351,6 +351,6 @@ def _with_paper(found: ComparedFigure, digits: int | None, unit: float = 1.0) ->
 
 
 def _verdicts(rows: Sequence[Sequence[object]], column: int) -> dict[tuple[int, int], str]:
-    """Say how the verdicts in a column are shown."""
+    """Return the marks of the verdicts in a column."""
     marks = {str(verdict): mark for verdict, mark in _MARKS.items()}
     return {(index, column): marks[str(row[column])] for index, row in enumerate(rows) if str(row[column]) in marks}

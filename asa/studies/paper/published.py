@@ -1,4 +1,4 @@
-"""What the ASA paper prints: Table 1's averages, Table 2, claims of its text; Table 1 is kept with the workflows."""
+"""Figures of the ASA paper: averages below Table 1, Table 2, claims of the text. Table 1 is kept with the workflows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ STRATEGIES: Final = ("big-job", "per-stage", "asa")
 METRICS: Final = ("twt_s", "makespan_s", "core_hours")
 SIZES: Final[Mapping[str, tuple[int, ...]]] = {"hpc2n": (28, 56, 112), "uppmax": (160, 320, 640)}
 NAIVE: Final = ("hpc2n", "montage", 112)
-"""Where ASA Naive was run."""
+"""The runs of ASA Naive: centre, workflow and cores."""
 PROBES: Final = 60
 """Submissions of each geometry for Table 2, one a minute."""
 
 FIGURES: Final[Mapping[str, str]] = {"montage": "6", "blast": "7", "statistics": "8"}
 
 MAKESPAN_ABOVE_BEST: Final = 2.0
-"""Percent that ASA takes longer than allocations that are wide enough for all (Section 6)."""
+"""Percent by which ASA takes longer than allocations that are wide enough for all stages (Section 6)."""
 
 CORE_HOURS_SAVED: Final = 43.0
-"""Percent of these allocations' core-hours that ASA does without (Section 6)."""
+"""Percent of these allocations' core-hours that ASA saves (Section 6)."""
 
 NORMALISED: Final[Mapping[str, Mapping[str, tuple[float, float, float]]]] = {
-    # below each workflow in Table 1: percent above the best of each size, of TWT, makespan and core-hours
+    # below each workflow in Table 1: percent above the best of each size, for TWT, makespan and core-hours
     "montage": {"big-job": (5, 1, 53), "per-stage": (82, 34, 0), "asa": (10, 6, 0)},
     "blast": {"big-job": (6, 0, 1), "per-stage": (13, 2, 0), "asa": (2, 0, 1)},
     "statistics": {"big-job": (17, 2, 83), "per-stage": (115, 36, 0), "asa": (5, 0, 1)},
@@ -42,22 +42,22 @@ class Used(Protocol):
 
     @property
     def makespan_s(self) -> int:
-        """From handing it over to its end."""
+        """From the submission of the workflow to its end."""
         ...
 
     @property
     def core_hours(self) -> int:
-        """Everything that was allocated."""
+        """All allocated core-hours."""
         ...
 
 
 TABLE_1: Final[Mapping[str, Mapping[int, Mapping[str, Used]]]] = import_module("asa.workflows.paper").TABLE_1
-"""Table 1, whole: by workflow, cores and strategy; the workflows are fitted to it, which the core finds by name."""
+"""The whole Table 1, by workflow, cores and strategy. It is in the workflows, which are fitted to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean and the standard deviation printed beside it."""
+    """A mean, and the standard deviation printed next to it."""
 
     mean: float  # in the unit of their column; a deviation that is not printed is 0
     deviation: float
@@ -70,9 +70,9 @@ class Probed:
     real_h: Spread
     predicted_h: Spread
     perceived_h: Spread
-    hit_percent: Spread  # share of predictions that were not too long, and too long
+    hit_percent: Spread  # shares of predictions that were not too long, and that were too long
     miss_percent: Spread
-    overhead_h: Spread  # what allocations that came early cost, in core-hours
+    overhead_h: Spread  # core-hours spent by allocations that came early
 
 
 def _rows(text: str) -> dict[int, Probed]:
@@ -111,4 +111,4 @@ TABLE_2: Final[Mapping[str, Mapping[int, Probed]]] = {
         640 16+0.6 12+3.3 0.3+0.2 100 0 0
     """),
 }
-"""Table 2, whole: by workflow and cores."""
+"""The whole Table 2, by workflow and cores."""

@@ -1,17 +1,17 @@
-"""What of the ASA paper's evaluation (Sections 4.3 to 4.8) is run, and what each part of it gives.
+"""The runs of the ASA paper's evaluation (Sections 4.3 to 4.8), and the results of each part.
 
 **Runs.** Three workflows at three sizes on each of two centres under three strategies are 54 runs, and ASA Naive for
-Montage on 112 cores is one more; each is run in several replications, one a seed. *Sequentially* each
-workflow runs in a copy of its own of the same queue; *concurrently* the three workflows of a size are handed over in
-one queue, one a minute, and run side by side. On a centre all runs of a strategy share one estimator, seed after seed,
-size after size: what it learned from one workflow it knows for the next. So does ASA Naive's, for which all workflows
-and sizes are run, too, in both ways, though only Montage on 112 cores counts.
+Montage on 112 cores is one more; each is run in several replications, one a seed. *Sequentially*, each workflow runs in
+its own copy of the same queue. *Concurrently*, the three workflows of a size are submitted to one queue, one a minute,
+and run at the same time. On a centre all runs of a strategy share one estimator, seed after seed, size after size: it
+uses for one workflow what it learned from those before. The same holds for ASA Naive: all workflows and sizes are run
+with it, too, in both modes, though only Montage on 112 cores counts.
 
 **Submissions.** For Table 2 each workflow's widest job is submitted 60 times, one a minute, while an estimator predicts
-each wait and learns it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
-there to measure the queue. The paper's waits of Table 2 are many times those of Table 1, to which the centres are
-calibrated: the queue was fuller then. So each seed's submissions begin where, in steps of four hours through twelve
-days, what the job would wait in that hour is nearest to the paper's mean.
+each wait and learns it when the job starts. Such a job has the stage's request and ends after a second: it only
+measures the queue. The paper's waits in Table 2 are many times those in Table 1, to which the centres are calibrated:
+the queue was fuller then. So for each seed the submissions begin at a chosen time: of times every four hours through
+twelve days, that at which the job's wait in the following hour is closest to the paper's mean.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ from asa.workflow import Stage, Workflow
 Mode = Literal["sequential", "concurrent"]
 
 ASA_NAIVE = "asa-naive"
-"""The strategy that the paper runs once, see `asa.studies.paper.published.NAIVE`."""
+"""The strategy that the paper runs once; see `asa.studies.paper.published.NAIVE`."""
 
 _MODES: tuple[Mode, ...] = ("sequential", "concurrent")
 _SUBMISSIONS = "submissions"
 _BETWEEN_S = 60.0
-_LOOK_S, _WITHIN_S = 4 * 3600.0, 12 * 86400.0  # for a queue as full as the paper's
+_LOOK_S, _WITHIN_S = 4 * 3600.0, 12 * 86400.0  # step and range of the search for a queue as full as the paper's
 
 
 @dataclass(frozen=True, slots=True)
 class PaperCampaign:
-    """What to run."""
+    """The parameters of the campaign."""
 
     seeds: int = 20
     seed: int = 0
-    # who predicts, and past jobs of everybody that it learns before each run. The paper's is Algorithm 1 with the tuned
-    # policy, which learns from its own jobs only.
+    # the estimator, and the number of past jobs of all users that it learns before each run. The paper's is Algorithm 1
+    # with the tuned policy, which learns only from its own jobs
     estimator: str = "asa-tuned"
     history: int = 0
-    # whether a job gains priority while a dependency keeps it back. The paper's results need it.
+    # whether a job gains priority while a dependency holds it; the paper's results require it
     age_accrues: bool = True
-    modes: tuple[Mode, ...] = _MODES  # how workflows are handed over
+    modes: tuple[Mode, ...] = _MODES  # how workflows are submitted
 
     def cells(self) -> list[PaperCell]:
-        """All that is to be run."""
+        """Return all units of work."""
         if self.seeds < 1 or not self.modes:
             raise InputError("there is nothing to run", where="--seeds", hint="Ask for at least one run of each.")
         if self.history < 0:
@@ -86,11 +86,11 @@ class PaperCampaign:
 
 @dataclass(frozen=True, slots=True)
 class PaperCell:
-    """What is run in one go: all that shares an estimator."""
+    """A unit of work: all runs that share an estimator."""
 
-    what: str  # a mode, or submissions for Table 2
+    what: str  # a mode, or the submissions for Table 2
     system: str
-    workflow: str  # whose jobs are submitted; in a mode all workflows are run at all sizes of the centre
+    workflow: str  # the workflow whose jobs are submitted; in a mode, all workflows are run at all sizes of the centre
     cores: int
     strategy: str  # its name; of ASA Naive only the run that the paper has is kept
     seed: int
@@ -98,27 +98,27 @@ class PaperCell:
     estimator: str
     history: int
     age_accrues: bool
-    code: str  # digest of all code: what other code did is another cell
+    code: str  # digest of all code; another digest makes another cell
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
     """One run of a workflow, see `asa.metrics.RunMetrics`; and what its jobs did."""
 
-    mode: str  # how workflows were handed over, see `Mode`
-    system: str  # what ran where, how wide, asked for how, in which replication
+    mode: str  # how workflows were submitted, see `Mode`
+    system: str  # system, workflow, cores, strategy and replication of the run
     workflow: str
     cores: int
     strategy: str
     seed: int
     twt_s: float  # total waiting time and makespan, in seconds
     makespan_s: float
-    core_hours: float  # what was allocated, and what of it was not used
+    core_hours: float  # core-hours allocated, and of these unused
     overhead_core_hours: float
-    hits: int  # how many predictions of waits were not too long, and too long
+    hits: int  # number of wait predictions that were not too long, and that were too long
     misses: int
-    resubmissions: int  # jobs that were asked for again
-    stages: tuple[StageTimes, ...]  # each stage, in the workflow's order
+    resubmissions: int  # number of jobs that were submitted again
+    stages: tuple[StageTimes, ...]  # all stages, in the workflow's order
     timeline: Timeline
 
 
@@ -126,11 +126,11 @@ class PaperRun:
 class Probes:
     """Submissions of one geometry in one replication."""
 
-    system: str  # where, whose widest job, at which peak size, in which replication
+    system: str  # centre, workflow whose widest job it is, peak size, replication
     workflow: str
     cores: int
     seed: int
-    real_s: tuple[float, ...]  # waits in seconds, one a submission, in order of submission
+    real_s: tuple[float, ...]  # waits in seconds, in order of submission
     predicted_s: tuple[float, ...]
 
 
@@ -138,13 +138,13 @@ Outcome = PaperRun | Probes
 
 
 def run_campaign(campaign: PaperCampaign, kept: Path | None = None, **how: Unpack[How]) -> list[Outcome]:
-    """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`."""
+    """Run every cell whose outcome is not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(campaign.cells(), Kind(run_cell, PaperCell, _outcome), kept, **how)
     return [outcome for of in outcomes.values() for outcome in of]
 
 
 def _outcome(**fields: Any) -> Outcome:
-    """Make an outcome of what was kept of it."""
+    """Make an outcome from its kept fields."""
     if "stages" in fields:
         stages = tuple(StageTimes(**stage) for stage in fields["stages"])
         return PaperRun(**{**fields, "stages": stages, "timeline": Timeline.from_dict(fields["timeline"])})
@@ -200,7 +200,7 @@ def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], 
 
 
 def _widest(workflow: Workflow) -> Stage:
-    """Give a workflow's widest stage, of these the longest."""
+    """Return a workflow's widest stage; of several, the longest."""
     return max(workflow.stages.values(), key=lambda stage: (stage.cores or 0, stage.walltime_s))
 
 
@@ -209,7 +209,7 @@ def _probe(cell: PaperCell, stage: Stage) -> JobSpec:
 
 
 def _as_full(cell: PaperCell, site: Site, seed: int, stage: Stage) -> Backend:
-    """Open a seed's world when a job's waits in an hour are nearest to the paper's, by the ratio of their mean."""
+    """Open a seed's world at the time when a job's waits within an hour are closest to the paper's, by means."""
     aim_s = TABLE_2[cell.workflow][cell.cores].real_h.mean * 3600
     ahead, spec = site.open(seed), _probe(cell, stage)
     assert isinstance(ahead, Foresight)
@@ -231,7 +231,7 @@ def _pass_time(world: Backend, until_s: float) -> None:
 
 
 def _submit(cell: PaperCell, world: Backend, seed: int, stage: Stage, bank: WaitBank) -> Probes:
-    """Submit a stage's job again and again, and see how long each waits."""
+    """Submit a stage's job again and again, and record the waits."""
     bank.lose_sight()
     began_s = world.now()
     spec = _probe(cell, stage)

@@ -1,26 +1,26 @@
-"""How a figure of ours is held against the paper's: by a rule that is stated, and the same for all.
+"""Compares our figures with the paper's, all by the same stated rules.
 
-A machine's load cannot be had again, so seconds are not expected to be equal. What a table says is who is better, and
-by how much; that can be.
+A machine's load cannot be reproduced, so seconds are not expected to be equal. A table also shows which strategy is
+better, and by how much; this can be compared.
 
 **Table 1 and its averages**: a figure is compared with those of the other strategies in the same row.
 
-- *as the paper*: whatever strategy the paper has more than 5 % above it is more than 5 % above it here, likewise below,
-  both beyond the 95 % interval of the paired replications; and its ratio to the row's best is the paper's within a
-  factor of 1.25;
-- *same order*: only the first;
-- *differs*: not even that, also where a difference of the paper's is lost in noise here.
+- *as the paper*: each strategy that is more than 5 % above it in the paper is so here, and each that is more than 5 %
+  below likewise, both beyond the 95 % interval of the paired replications; and its ratio to the row's best is that of
+  the paper within a factor of 1.25;
+- *same order*: only the first condition holds;
+- *differs*: not even that, also if a difference of the paper is not significant here.
 
-What the paper has within 5 % of each other separates nothing, and only the ratio is judged.
+If figures of the paper are within 5 % of each other, only the ratio is judged.
 
-**Table 2**: likewise, with the other sizes of the same workflow; instead of the ratio, the figure itself is within a
-factor of 1.25, or nearer than the last digit that the paper prints tells.
+**Table 2**: likewise, compared with the other sizes of the same workflow. Instead of the ratio, the figure itself has
+to be within a factor of 1.25, or within the last digit that the paper prints.
 
 **Claims of the text** are percentages: *as the paper* within a factor of 1.25, *same order* with the same sign. Where
-the paper claims no number but that there is more than nothing, *as the paper* if so does the whole interval.
+the paper claims only that there is some effect, without a number: *as the paper* if the whole interval is above 0.
 
-A rule is worth what it refuses. So the same verdicts are given to a world without differences (`levelled`), in which
-every strategy, or size, has the same figure.
+A rule is only useful if it can fail. So the same verdicts are also given for a world without differences (`levelled`),
+in which every strategy, or size, has the same figure.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class ComparedFigure:
 
     ours: Interval  # mean of the seeds and its 95 % interval
     published: float
-    deviation: float  # ours / published - 1; nan where that is 0
+    deviation: float  # ours / published - 1; nan if the latter is 0
     verdict: Verdict
     alike: Verdict  # what the verdict would be in a world without differences
 
     @classmethod
     def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> ComparedFigure:
-        """Put the two side by side."""
+        """Return the two figures with their verdicts."""
         return cls(ours, published, ours.mean / published - 1 if published else math.nan, verdict, alike)
 
 
 def verdict_on_row(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
-    """Judge one figure of a row, by who is better and by how much.
+    """Judge one figure of a row: which strategies are better, and by how much.
 
-    `ours`: the row: each figure in several replications, which are the same for all; better when smaller.
+    `ours`: the row: each figure in several replications, the same for all; smaller is better.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def verdict_on_row(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, fl
 def verdict_on_column(
     ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K, *, least: float
 ) -> Verdict:
-    """Judge one figure of a column, by how it stands to other sizes and by itself.
+    """Judge one figure of a column: its order among other sizes, and its value.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def verdict_on_column(
 
 
 def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
-    """Give a row or column without differences: everywhere the average, in every replication.
+    """Return a row or column without differences: each figure is the average, in every replication.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
 
 
 def of_claim(ours: Interval, published: float) -> Verdict:
-    """Judge a percentage; where the paper gives none (nan), it only says that there is more than nothing of it.
+    """Judge a percentage. If the paper gives none (nan), it only claims that there is some effect.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def of_claim(ours: Interval, published: float) -> Verdict:
 
 
 def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
-    """Say by how many percent each figure of a row is above the least; nan where that is 0.
+    """Return by how many percent each figure of a row exceeds the smallest; nan if that is 0.
 
     Examples
     --------
@@ -155,10 +155,10 @@ def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
 
 
 def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
-    """Average over rows what `above_best` says of each; what is not known, and rows whose least is 0, are left out.
+    """Average the results of `above_best` over rows, without unknown values and rows whose smallest figure is 0.
 
-    `rows`: figures that are better when smaller; nan for what is not known.
-    Returns: percent, by every key of any row; nan where no row tells.
+    `rows`: figures of which smaller is better; nan if unknown.
+    Returns: percent, for the keys of all rows; nan if no row has a value.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
-    """Count how often each was given."""
+    """Count how often each verdict was given."""
     given = list(verdicts)
     return {verdict: given.count(verdict) for verdict in VERDICTS}
 
@@ -195,7 +195,7 @@ def _within(one: float, other: float) -> bool:
 
 
 def _separates(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> bool:
-    """Whether what the paper has clearly above or below this figure is clearly there here."""
+    """Whether the figures that are clearly above or below this one in the paper are clearly so here."""
     return all(
         _clearly(ours[key], ours[other]) == side
         for other in published
@@ -204,13 +204,13 @@ def _separates(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float]
 
 
 def _clearly(one: Sequence[float], other: Sequence[float]) -> int:
-    """Say which is the larger, beyond what counts as equal and beyond the noise of the replications."""
+    """Return which one is larger: by more than counts as equal, and significantly."""
     apart = mean_interval([a - b for a, b in zip(one, other, strict=True)])
     return _side(float(np.mean(one)), float(np.mean(other))) if apart.low > 0 or apart.high < 0 else 0
 
 
 def _side(one: float, other: float) -> int:
-    """Say which is the larger, beyond what counts as equal."""
+    """Return which one is larger by more than counts as equal."""
     if abs(one - other) <= EQUAL * max(abs(one), abs(other)):
         return 0
     return 1 if one > other else -1

@@ -1,1 +1,1 @@
-"""Every strategy under every scheduler, and what it does to others: `asa campaign schedulers`."""
+"""Every strategy under every scheduler, and its effects on other users: `asa campaign schedulers`."""

@@ -1,11 +1,11 @@
-"""A workflow that is no chain: branches of several widths that meet, as many instances in WfFormat have them."""
+"""A workflow with branches of several widths that meet again, as in many WfFormat instances."""
 
 from __future__ import annotations
 
 from asa.workflow import Stage, Workflow
 
 _STAGES = (
-    # name, share of the peak, seconds, after: as in a comparison of genomes
+    # name, share of the peak, seconds, predecessors: as in a comparison of genomes
     ("split", 0.0, 120.0, ()),
     ("align", 1.0, 1500.0, ("split",)),
     ("sort", 0.25, 600.0, ("split",)),
@@ -17,7 +17,7 @@ _STAGES = (
 
 
 def graph(cores: int) -> Workflow:
-    """Build it at a peak core count: a fork of three branches, the widest of which takes all cores, and a join.
+    """Build the workflow for a peak core count: three branches, the widest of which takes all cores, and a join.
 
     Examples
     --------
@@ -40,5 +40,5 @@ def graph(cores: int) -> Workflow:
 
 
 def _request_s(run_s: float) -> float:
-    """Ask for half as much again, in whole five minutes."""
+    """Return a walltime of 1.5 times the run time, rounded up to five minutes."""
     return -(-1.5 * run_s // 300) * 300.0

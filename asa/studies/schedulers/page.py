@@ -1,4 +1,4 @@
-"""The pages of every way of asking under every scheduler: what it takes, what it costs, what it does to others."""
+"""The pages of every strategy under every scheduler: its time, its cost, and its effect on other users."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _BETTER = (
 
 
 def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> Page:
-    """Put together the page of every way of asking under every scheduler."""
+    """Build the page of every strategy under every scheduler."""
     names = _schedulers(results)
     said = [_sentence(_of(results, name).standings) for name in names]
     sections = [
@@ -81,10 +81,9 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
 
 
 def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
-    """Put together a page for each scheduler, with what jobs did in each cell; see `schedulers_page`.
+    """Build a page for each scheduler, with what jobs did in each cell; see `schedulers_page`.
 
-    Returns: the pages, by the scheduler's name as it stands in files and links: with hyphens for all but letters
-    and digits.
+    Returns: the pages, by the scheduler's name as used in files and links: with hyphens for all but letters and digits.
     """
     pages = {}
     for name in _schedulers(results):
@@ -114,7 +113,7 @@ def _schedulers(results: SchedulerResults) -> list[str]:
 
 
 def _of(results: SchedulerResults, scheduler: str) -> SchedulerResults:
-    """Leave out the other schedulers."""
+    """Return the results under one scheduler."""
     return replace(
         results,
         standings=tuple(one for one in results.standings if one.scheduler == scheduler),
@@ -123,15 +122,15 @@ def _of(results: SchedulerResults, scheduler: str) -> SchedulerResults:
 
 
 def _key(name: str) -> str:
-    """Make a name for links and files of a scheduler's."""
+    """Return a scheduler's name for links and files."""
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
-# ---------------------------------------------------------------------- in words
+# ---------------------------------------------------------------------- sentences
 
 
 def _plainly(results: SchedulerResults) -> Iterator[str]:
-    """Say which strategy to take, what it costs, whether others suffer, and how sure that is."""
+    """Yield sentences: which strategy to take, its cost, whether other users suffer, and how certain that is."""
     by = _by_scheduler(results.standings)
     candidates = results.overall if len(by) > 1 else results.standings
     if not candidates:
@@ -163,7 +162,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
 
 
 def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
-    """Say how much longer other users wait because of the quickest strategy, and which strategy costs them most."""
+    """Return a sentence: how much longer other users wait because of the quickest strategy, and which one is worst."""
     if not quick.longer:
         text = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
     else:
@@ -186,7 +185,7 @@ def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]
 
 
 def _compared_with_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
-    """Say how long a strategy takes compared with Big Job, or Big Job compared with Per-Stage."""
+    """Return the ratio of a strategy's makespan to Big Job's; for Big Job, to Per-Stage's."""
     base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
     [other_base] = [other for other in candidates if other.strategy == base]
     return _percent(one.makespan.mean / other_base.makespan.mean, "more time", "less time", "as much time", name)
@@ -198,7 +197,7 @@ def _percent(ratio: float, more: str, less: str, same: str, than: str) -> str:
 
 
 def _over_all(results: SchedulerResults) -> Iterator[str]:
-    """Say what holds over the schedulers, if there are several."""
+    """Yield sentences on all schedulers, if there are several."""
     by = _by_scheduler(results.standings)
     if len(by) < 2:
         return
@@ -220,7 +219,7 @@ def _over_all(results: SchedulerResults) -> Iterator[str]:
 
 
 def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
-    """Say what holds over the schedulers under which every strategy ran."""
+    """Yield sentences on the schedulers under which every strategy ran."""
     if not (averages := results.overall):
         yield "There is no scheduler under which every strategy ran: there are no averages."
         return
@@ -261,7 +260,7 @@ def _geometric(ratios: Iterable[float]) -> float:
 
 
 def _same(places: Sequence[CellMeans]) -> list[list[str]]:
-    """Group the strategies that did the same, second by second, wherever they were run."""
+    """Group strategies with equal makespans and core-hours in all cells."""
     figures: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
     for one in places:
         cell = one.world, one.scheduler, one.workflow, one.cores
@@ -286,7 +285,7 @@ def _by_size(places: Sequence[CellMeans]) -> dict[str, dict[str, float]]:
 
 
 def _over_big_job(places: Sequence[CellMeans], what: Callable[[CellMeans], str]) -> dict[str, dict[str, float]]:
-    """Give each strategy's makespan over Big Job's, over the cells in which every strategy ran."""
+    """Return each strategy's makespan relative to Big Job's, over the cells in which every strategy ran."""
     names = {one.strategy for one in places}
     ran = Counter(_cell(one) for one in places)
     ratios: dict[str, dict[str, list[float]]] = {}
@@ -308,7 +307,7 @@ def _by_scheduler(standings: Iterable[SchedulerStanding]) -> dict[str, list[Sche
 
 
 def _counted(names: Sequence[str], of: int, among: int) -> str:
-    """Say how often each name is there, most often first."""
+    """Return how often each name occurs, the most frequent first."""
     counts = sorted(dict.fromkeys(names), key=lambda name: -names.count(name))
     if len(names) == of * among:
         return f"each of the {among}, under all {of}"
@@ -323,7 +322,7 @@ def _span(one: SchedulerStanding) -> str:
 def _first_of(
     standings: Sequence[SchedulerStanding], is_near: Callable[[SchedulerStanding], bool]
 ) -> tuple[SchedulerStanding, str]:
-    """Give the quickest, and name it with those that did the same, or are not significantly slower."""
+    """Return the quickest strategy, and a text with it and those that are equal or not significantly slower."""
     first, *others = sorted(filter(is_near, standings), key=_makespan)
     same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
     near = [one.strategy for one in others if one.strategy not in same]
@@ -334,7 +333,7 @@ def _first_of(
 
 
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
-    """Say who is quickest, and who of those that cost little; nobody is held against himself."""
+    """Return a text: the quickest strategy, and the quickest of the thrifty ones."""
     quick, words = _first_of(standings, lambda one: one.is_as_quick)
     ratios = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
     ratios += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]
@@ -347,7 +346,7 @@ def _quickest(standings: Sequence[SchedulerStanding]) -> str:
 
 
 def _sentence(standings: Sequence[SchedulerStanding]) -> str:
-    """Say who is quickest under a scheduler, who of those that cost little, and who harms others most."""
+    """Return a sentence on a scheduler: the quickest strategy, the quickest thrifty one, the most harmful one."""
     text = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
     worst = max(standings, key=_longer_wait_s)
     if worst.longer == "longer":
@@ -398,7 +397,7 @@ def _matrix(
     digits: int | None,
     marked: Mapping[tuple[str, str], str],
 ) -> PageTable:
-    """Make a column a strategy, with marks by row and strategy; without `digits` of durations."""
+    """Return a table with a column for each strategy, and marks by row and strategy; `digits` None for durations."""
     strategies = list(dict.fromkeys(name for known in by_row.values() for name in known))
     rows = [[what, *(known.get(name) for name in strategies)] for what, known in by_row.items()]
     marks = {
@@ -494,7 +493,7 @@ def _places(places: Sequence[CellMeans]) -> PageTable:
 
 
 def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
-    """Draw time against cost, all axes at once, and what jobs did in so many cells."""
+    """Yield figures of time against cost, of all axes together, and of what jobs did in up to `most` cells."""
     standings = results.standings
     name = standings[0].scheduler
     points = [
@@ -521,7 +520,7 @@ def _jobs(place: CellMeans) -> PageFigure:
 
 
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
-    """Give by axis each strategy's place on it, see `_BETTER`."""
+    """Return by axis each strategy's position on it; see `_BETTER`."""
     axes = {
         "makespan": _over_min([one.makespan.mean for one in standings]),
         "core-hours": _over_min([one.core_hours.mean for one in standings]),

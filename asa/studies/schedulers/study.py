@@ -1,10 +1,10 @@
-"""Every strategy under every scheduler: what it takes, what it costs, and what it does to everybody else.
+"""Runs every strategy under every scheduler: its time, its cost, and its effect on other users.
 
-Each strategy meets, under one scheduler, the same worlds in each replication, one a seed; over the seeds it shares an
-estimator. The others are the jobs that waited when the client came, or came in a window after it; they are followed for
-twice the window, in the world with the client and in the same world without it. The difference is the client's doing
-alone, as everything else is equal, though part of it is chance: a queue that is disturbed goes another way, for better
-or worse, and only the mean over seeds tells which.
+Under one scheduler, all strategies meet the same worlds, one for each seed. Over the seeds a strategy keeps one
+estimator. The other users' jobs are those that were pending when the client came, or came in a window after it. They
+are followed for twice the window, in the world with the client and in the same world without it. Since all else is
+equal, the client alone causes the difference. Part of it is chance: a disturbed queue develops differently, for better
+or worse, and only the mean over seeds shows which.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCHEDULERS = (
     "dras",
     "dmr",
 )
-"""Without fair share, under which a newcomer comes before everybody: no rule for age would matter."""
+"""None has fair share, under which a newcomer comes first, so that a rule for age would not matter."""
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
 _GRAPH = "graph"
@@ -59,24 +59,24 @@ _FIGURES = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s", "lon
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCampaign:
-    """What to run."""
+    """The parameters of a campaign."""
 
     systems: tuple[str, ...] = ("uppmax",)  # centres with a workload model, and logs: the worlds
     traces: tuple[Path, ...] = ()
-    # names, each with what is set of it behind a colon; `age_accrues` is the site's rule
+    # names, each with its settings after a colon; `age_accrues` is a rule of the site
     schedulers: tuple[str, ...] = SCHEDULERS
-    # names; Big Job and Per-Stage run anyway, as the others are measured by them
+    # names; Big Job and Per-Stage always run, as they are the references
     strategies: tuple[str, ...] = STRATEGIES
-    workflows: tuple[str, ...] = WORKFLOWS  # names; `graph` is of this campaign
-    cores: tuple[int, ...] = ()  # peak sizes; the largest of the paper's of which two fit each machine, if not given
-    seeds: int = 5  # replications, and the first of them
+    workflows: tuple[str, ...] = WORKFLOWS  # names; `graph` is defined for this campaign
+    cores: tuple[int, ...] = ()  # peak sizes; by default the largest of the paper's that fits twice into each machine
+    seeds: int = 5  # number of replications, and the first seed
     seed: int = 0
-    estimator: str = "asa"  # who predicts, and past jobs of everybody that it learns at each
+    estimator: str = "asa"  # its name, and the number of past jobs of all users that it learns before each run
     history: int = 2000
-    window_s: float = 43200.0  # others that come up to so much later are followed
+    window_s: float = 43200.0  # other jobs that come up to so much later are followed
 
     def plan(self) -> tuple[list[SchedulerCell], list[LeftOut]]:
-        """Give all that is to be run, and what is left out as a site cannot do it."""
+        """Return all units of work, and the strategies left out because a site cannot run them."""
         worlds = (*self.systems, *map(str, self.traces))
         if self.seeds < 1 or not worlds or not self.workflows or not self.schedulers:
             hint = "Give a centre or a log, a workflow, a scheduler, and at least one seed."
@@ -109,19 +109,19 @@ class SchedulerCampaign:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A strategy that was not run under a scheduler, and why."""
+    """A strategy that was not run under a scheduler, with the reason."""
 
-    world: str  # which was not run where
+    world: str  # where it was not run
     scheduler: str
     strategy: str
-    reason: str  # what keeps the strategy from running there, as it goes on after "it"
+    reason: str  # a clause that continues "it"
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCell:
-    """What is run in one go: one strategy under one scheduler, with one estimator that learns from run to run."""
+    """A unit of work: one strategy under one scheduler, with one estimator that learns from run to run."""
 
-    world: str  # a centre's name, or a log's file
+    world: str  # name of a centre, or file of a log
     scheduler: str
     workflow: str
     cores: int
@@ -131,13 +131,13 @@ class SchedulerCell:
     estimator: str
     history: int
     window_s: float
-    log: str  # digests of the log, and of all code: what other code did, or on another log, is another cell
+    log: str  # digest of the log; `code`: of all code. Another digest makes another cell
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRun:
-    """One run, and what it did to the others."""
+    """A run, and its effect on other users' jobs."""
 
     world: str
     scheduler: str
@@ -148,24 +148,24 @@ class SchedulerRun:
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
-    # how long stages waited after those that they follow had ended, added up; without and with the first
+    # sum of the waits of stages after their predecessors had ended, without and with the wait of the first stage
     perceived_wait_s: float
     total_wait_s: float
-    others: int  # jobs of others that were followed
-    others_wait_s: float  # their mean wait and bounded slowdown in the same world without the client
+    others: int  # number of other users' jobs that were followed
+    others_wait_s: float  # mean wait and bounded slowdown of these in the same world without the client
     others_slowdown: float
-    longer_wait_s: float  # by how much these are larger with it
+    longer_wait_s: float  # by how much these are larger with the client
     more_slowdown: float
-    waited_more_h: float  # hours by which they waited longer, added up
+    waited_more_h: float  # sum over these jobs, in hours
     timeline: Timeline
 
 
 def run_campaign(
     campaign: SchedulerCampaign, kept: Path | None = None, **how: Unpack[How]
 ) -> tuple[list[SchedulerRun], list[LeftOut]]:
-    """Run every cell, unless its outcome is kept already, see `asa.studies.harness.fill`; tell also what was left out.
+    """Run every cell whose outcome is not kept already; see `asa.studies.harness.fill`. Return what was left out, too.
 
-    Returns: of each cell one a seed, in the order of the plan.
+    Returns: an outcome for each cell and seed, in the order of the plan.
     """
     cells, left_out = campaign.plan()
     outcomes = fill(cells, Kind(run_cell, SchedulerCell, _run_of), kept, **how)
@@ -173,11 +173,11 @@ def run_campaign(
 
 
 def _run_of(timeline: Mapping[str, Any], **fields: Any) -> SchedulerRun:
-    """Make an outcome of what was kept of it."""
+    """Make an outcome from its kept fields."""
     return SchedulerRun(**fields, timeline=Timeline.from_dict(timeline))
 
 
-@lru_cache(maxsize=1)  # cells come site by site, and a site keeps its worlds
+@lru_cache(maxsize=1)  # cells of a site follow each other, and it caches its worlds
 def _site(world: str, scheduler: str) -> Site:
     name, settings = _named(scheduler)
     rules = {_AGE: settings.pop(_AGE)} if _AGE in settings else {}
@@ -191,7 +191,7 @@ def _is_system(world: str) -> bool:
 
 
 def _named(scheduler: str) -> tuple[str, dict[str, str]]:
-    """Take a scheduler's name and what is set of it apart."""
+    """Split a scheduler's name and its settings."""
     name, *words = scheduler.split(":")
     settings = dict(word.partition("=")[::2] for word in words)
     if not name or not all("=" in word for word in words):
@@ -200,7 +200,7 @@ def _named(scheduler: str) -> tuple[str, dict[str, str]]:
 
 
 def _code(scheduler: str, workflow: str, strategy: str, estimator: str) -> str:
-    """Give a digest of what an outcome hangs on: code, and files that settings name."""
+    """Return a digest of all that an outcome depends on: code, and files that settings name."""
     name, settings = _named(scheduler)
     named = [("schedulers", name), ("workflows", workflow), ("strategies", strategy), ("estimators", estimator)]
     return code_digest(((f"asa.{kind}", one) for kind, one in named), settings.values())
@@ -215,7 +215,7 @@ def _make(workflow: str) -> Callable[[int], Workflow]:
 
 @lru_cache(maxsize=64)
 def _undisturbed(world: str, scheduler: str, seed: int, window_s: float) -> Lot:
-    """Tell how others fare without the client."""
+    """Return the waits of other users' jobs without the client."""
     alone = _site(world, scheduler).open(seed)
     return lot_of(alone, alone.now(), window_s)
 
@@ -242,27 +242,27 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
     return one_by_one(site, seeds, run)
 
 
-# ---------------------------------------------------------------------- what came out
+# ---------------------------------------------------------------------- results
 
 
 Side = Literal["longer", "shorter", ""]
-"""How the others' wait differs significantly, if it does; all of a campaign's are right at once with 95 % (Holm)."""
+"""How other users' wait differs significantly, if it does; all such statements of a campaign hold together (95 %)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStanding(Standing):
-    """How a strategy did under a scheduler, over all cells in which every strategy ran."""
+    """The results of a strategy under a scheduler, over all cells in which every strategy ran."""
 
     scheduler: str
-    # by how much the others' mean wait and bounded slowdown grew: a mean over cells, with the 95 % interval over
-    # replications, each world by itself
+    # increase of the other jobs' mean wait and bounded slowdown: a mean over cells, with the 95 % interval over
+    # replications, separately for each world
     longer_wait_s: Interval
     more_slowdown: Interval
-    # likewise by how much their mean wait grew more than under Per-Stage, which asks for nothing ahead
+    # increase of their mean wait relative to Per-Stage, which asks for nothing ahead of time
     beyond_per_stage_s: Interval
-    others_wait_s: float  # what they were without the client
+    others_wait_s: float  # mean wait and slowdown without the client
     others_slowdown: float
-    # hours by which others waited longer for a core-hour that the client got: sums over all runs
+    # sum of the other jobs' additional hours of waiting, divided by the client's core-hours, over all runs
     waited_more_per_core_hour: float
     longer: Side = ""  # whether that wait is significantly longer or shorter
     longer_than_per_stage: Side = ""
@@ -270,37 +270,37 @@ class SchedulerStanding(Standing):
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """One cell's means over its seeds, see `SchedulerRun`; and what jobs did in a replication of all its strategies."""
+    """A cell's means over its seeds, see `SchedulerRun`; and what jobs did in a replication that strategies share."""
 
     world: str
     scheduler: str
     workflow: str
     cores: int
     strategy: str
-    seed: int  # the replication, and what jobs did in it
+    seed: int  # the replication that the timeline shows
     timeline: Timeline
-    over_big_job: Interval  # its makespans over Big Job's: the geometric mean of paired ratios
-    makespan_s: Interval  # what its runs took and cost
+    over_big_job: Interval  # ratio of makespans to Big Job's: the geometric mean of paired ratios
+    makespan_s: Interval  # makespan and core-hours of its runs
     core_hours: Interval
     perceived_wait_s: Interval  # waits in seconds, without and with that before the first stage
     total_wait_s: Interval
-    longer_wait_s: Interval  # by how much the others' mean wait, in seconds, and bounded slowdown grew
+    longer_wait_s: Interval  # increase of the other jobs' mean wait, in seconds, and bounded slowdown
     more_slowdown: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerResults:
-    """All that came out."""
+    """All results."""
 
     campaign: SchedulerCampaign
     standings: tuple[SchedulerStanding, ...]
     places: tuple[CellMeans, ...]
     left_out: tuple[LeftOut, ...]
     shared: tuple[str, ...]  # schedulers under which every strategy ran
-    overall: tuple[SchedulerStanding, ...]  # by strategy, over all cells of these; theirs is an empty name
+    overall: tuple[SchedulerStanding, ...]  # by strategy, over all cells of these schedulers; their name is empty
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON-ready values; what is not known is null."""
+        """Return everything as JSON-ready values; unknown values are null."""
         document = asdict(self)
         document["campaign"]["traces"] = [trace.name for trace in self.campaign.traces]
         return cast("dict[str, Any]", as_plain(document))
@@ -309,7 +309,7 @@ class SchedulerResults:
 def conclude(
     campaign: SchedulerCampaign, trials: Iterable[SchedulerRun], left_out: Iterable[LeftOut] = ()
 ) -> SchedulerResults:
-    """Work out how each strategy did under each scheduler."""
+    """Compute the results of each strategy under each scheduler."""
     every = list(trials)
     by_scheduler = put_together(every, lambda run: run.scheduler)
     shared = in_all(every, _cell)
@@ -324,7 +324,7 @@ def conclude(
 
 
 def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
-    """Say of all together how others' waits differ significantly."""
+    """Yield standings with the significant differences of other users' waits, tested together."""
     longer = _sides([one.longer_wait_s for one in standings])
     than = iter(_sides([one.beyond_per_stage_s for one in standings if one.strategy != THRIFTY_BASE]))
     for one, side in zip(standings, longer, strict=True):

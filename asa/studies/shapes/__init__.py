@@ -1,1 +1,1 @@
-"""How much sooner workflows with chosen shapes end than with each single width."""
+"""Compares workflows with chosen shapes to workflows at each single width."""

@@ -1,4 +1,4 @@
-"""How workflows did whose shapes were chosen: over the best width of all starts, and over the best of each."""
+"""Scores of chosen shapes, relative to the single width that is best over all starts, and to the best at each start."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _BIG_JOB = "big-job"
 
 @dataclass(frozen=True, slots=True)
 class ShapeVerdict:
-    """How chosen shapes did, of one workflow on one log or of several; ratios are geometric means over starts."""
+    """Scores of chosen shapes for one workflow on one log, or for several; ratios are geometric means over starts."""
 
     trace: str
     workflow: str
     age_accrues: bool
-    best_width: int  # of all starts, in hindsight; 0 for several
-    over_fixed: Interval  # makespan over that width's
-    over_each: Interval  # over that of the width that was best at each start
+    # single width that is best over all starts, in hindsight; 0 if several workflows or logs are joined
+    best_width: int
+    over_fixed: Interval  # ratio of makespans to that width's
+    over_each: Interval  # ratio to the makespan of the width that was best at each start
     each_over_fixed: float
-    over_big_job: Interval  # over the Big Job's; and core-hours likewise, of sums over starts
+    over_big_job: Interval  # ratio to the Big Job's makespan; of core-hours the ratio of sums over starts
     hours_over_big_job: float
     hours_over_fixed: float
-    # by how many seconds the mean wait of others is longer with it than with the Big Job; a mean over starts
+    # by how many seconds the mean wait of other jobs is longer than with the Big Job; mean over starts
     others_wait_s: Interval
 
 
@@ -50,12 +51,12 @@ class _Cell:
     fixed: NDArray[np.float64]
     each: NDArray[np.float64]
     big_job: NDArray[np.float64]
-    hours: tuple[float, float, float]  # of what is chosen, of the best width, of the Big Job
-    others_s: NDArray[np.float64]  # by how much longer others wait than with the Big Job
+    hours: tuple[float, float, float]  # of the chosen shapes, of the best width, of the Big Job
+    others_s: NDArray[np.float64]  # by how much longer other jobs wait than with the Big Job
 
 
 def judged(runs: Sequence[ShapeRun]) -> list[ShapeVerdict]:
-    """Say how chosen shapes did: a row for each log and workflow, for each log, and for all; under each rule of age."""
+    """Score chosen shapes: a row for each log and workflow, for each log, and for all; for each rule of age."""
     verdicts: list[ShapeVerdict] = []
     for age, of in put_together(runs, lambda run: run.age_accrues).items():
         cells = [_cell(here) for here in put_together(of, lambda run: (run.trace, run.workflow)).values()]
@@ -91,7 +92,7 @@ def _cell(runs: Sequence[ShapeRun]) -> _Cell:
 
 
 def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: bool) -> ShapeVerdict:
-    """Judge cells that count alike; intervals are over starts, at which all cells of a log meet the same queue."""
+    """Score cells with equal weight. Intervals are over starts, at which all cells of a log meet the same queue."""
     gaps = np.mean([np.stack([c.chosen, c.fixed, c.each, c.big_job], axis=1) for c in cells], axis=0)
     hours = np.log([cell.hours for cell in cells]).mean(axis=0)
 
@@ -115,18 +116,18 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
 
 @dataclass(frozen=True, slots=True)
 class ShapeVerdicts:
-    """All that was found: for a terminal, and as JSON-ready data."""
+    """All results, for a terminal and as JSON-ready data."""
 
     runs: Sequence[ShapeRun]
     starts: int
     estimator: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Give every figure, and every run."""
+        """Return every score, and every run."""
         return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
 
     def __rich__(self) -> Group:
-        """Lay it out, a table for each rule of age."""
+        """Return tables for a terminal, one for each rule of age."""
         text = (
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
@@ -138,7 +139,7 @@ class ShapeVerdicts:
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
 
 
-def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - a key of the table
+def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
     rows: list[Row] = []
     for index, one in enumerate(verdicts):
         if index == 0 or one.trace != verdicts[index - 1].trace:

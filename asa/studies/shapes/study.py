@@ -1,7 +1,7 @@
-"""What `asa experiment shapes` runs: on real logs the same plans at each single width, and with shapes that are chosen.
+"""The runs of `asa experiment shapes`: on real logs the same plans at each single width, and with chosen shapes.
 
-All meet the same queues. Two references are known in hindsight only: the one width that was best over all starts, and
-of each start the width that was best then.
+All meet the same queues. Two references are known only in hindsight: the single width that was best over all starts,
+and the width that was best at each start.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from asa.studies.runs import Known, completed, each_knowing, simulated
 from asa.workflow import Stage, Workflow
 
 CHOSEN = 0
-"""In place of a width: shapes are chosen."""
+"""In place of a width: the strategy chooses shapes."""
 
 BIG_JOB = 112
-"""Cores of the Big Job that core-hours are compared with."""
+"""Cores of the Big Job, whose core-hours are the reference."""
 
 WIDTHS = (7, 14, 28, 56, 112, 224)
 BENCHMARK_CHAIN = "benchmarks"
 WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
 _STRATEGY, _REFERENCE = "asa-plan", "big-job"
-_WINDOW_S = 43_200.0  # others that come up to so much later are followed
-_LASTS_S = 3600.0  # of a benchmark at its narrowest
+_WINDOW_S = 43_200.0  # window after the client's coming: other jobs submitted in it are followed
+_LASTS_S = 3600.0  # run time of a benchmark at its smallest width
 _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeCell:
-    """What is run in one go: some workflows on one log, each in every width and in shapes that are chosen."""
+    """A unit of work: some workflows on one log, each in every width and in chosen shapes."""
 
     trace: str
-    workflows: str  # comma-separated
+    workflows: str  # names, separated by commas
     age_accrues: bool
     estimator: str
     starts: int
-    history: int  # past jobs of everybody that the estimator learns at each
-    log: str  # digests of the log, and of all code
+    history: int  # number of past jobs of all users that the estimator learns before each run
+    log: str  # digest of the log; `code`: of all code
     code: str
 
 
@@ -64,23 +64,23 @@ class ShapeRun:
     start: int
     makespan_s: float
     core_hours: float
-    others: int = 0  # jobs of others that waited when it began, or came in the half day after that
-    longer_wait_s: float = 0.0  # by how much their mean wait is longer than in the same world without it
+    others: int = 0  # number of other users' jobs that were pending when the run began, or came in the half day after
+    longer_wait_s: float = 0.0  # by how much their mean wait is longer than in the same world without the run
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeQuestion:
-    """What to find out."""
+    """The parameters of the study."""
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = WORKFLOWS
-    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues
+    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues while a dependency holds a job
     estimator: str = "asa-queue"
     starts: int = 40
     history: int = 2000
 
     def cells(self) -> list[ShapeCell]:
-        """All that is to be run; a log's cells together, as it is read once for them."""
+        """Return all units of work. Those of a log are together, so that it is read once."""
         if self.starts < 2 or not self.traces or not self.workflows:
             raise InputError("there is nothing to compare", hint="Give a log, a workflow, and at least two starts.")
         plugins.load("asa.estimators", self.estimator)
@@ -100,7 +100,7 @@ class ShapeQuestion:
 
 
 def _arms(machine_cores: int) -> list[tuple[str, int]]:
-    """Give what is compared: strategies, each with a width."""
+    """Return what is compared: strategies, each with a width."""
     widths = _widths(machine_cores)
     return [(_REFERENCE, widest(widths)), *((_STRATEGY, width) for width in (*widths, CHOSEN))]
 
@@ -110,12 +110,12 @@ def _widths(machine_cores: int) -> list[int]:
 
 
 def widest(widths: Sequence[int]) -> int:
-    """Give the width of the Big Job that is compared with, and a workflow's own."""
+    """Return the width of the Big Job that is the reference, and of a workflow itself."""
     return max((width for width in widths if width <= BIG_JOB), default=min(widths))
 
 
 def moldable_workflow(name: str, machine_cores: int) -> Workflow:
-    """Make a workflow whose parallel stages may be asked for in several widths: the paper's, or benchmarks."""
+    """Return a workflow whose parallel stages may have several widths: one of the paper's, or benchmarks."""
     if name == BENCHMARK_CHAIN:
         return Workflow(name, _benchmarks(machine_cores))
     widths = _widths(machine_cores)
@@ -123,7 +123,7 @@ def moldable_workflow(name: str, machine_cores: int) -> Workflow:
 
 
 def fixed_at(workflow: Workflow, width: int) -> Workflow:
-    """Return a moldable workflow at one width; one job of it asks for as much as if it had been made for that width."""
+    """Return a moldable workflow at one width. Big Job asks for as much as if it had been made for that width."""
     fixed = workflow.fixed(width)
     if workflow.name == BENCHMARK_CHAIN:
         return fixed
@@ -132,7 +132,7 @@ def fixed_at(workflow: Workflow, width: int) -> Workflow:
 
 
 def _benchmarks(max_cores: int) -> Iterable[Stage]:
-    """Give benchmarks one after the other, each repeated for an hour on its fewest cores."""
+    """Yield benchmarks that follow each other, each repeated for an hour on its smallest number of cores."""
     before: tuple[str, ...] = ()
     for name in _CHAINED:
         fitting = {cores: run_s for cores, run_s in BENCHMARKS[name].items() if cores <= max_cores}
@@ -155,13 +155,13 @@ def _benchmarks(max_cores: int) -> Iterable[Stage]:
 
 
 def compare_ways(question: ShapeQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[ShapeRun]:
-    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
+    """Run every cell whose runs are not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, ShapeCell, ShapeRun), kept, **how)
     return [run for runs in outcomes.values() for run in runs]
 
 
 def run_cell(cell: ShapeCell) -> list[ShapeRun]:
-    """Run all replications in the order of the log's time; what is compared begins each with the same knowledge."""
+    """Run all replications in the order of the log's time. All arms begin a replication with the same knowledge."""
     site = simulated(trace=cell.trace, age_accrues=cell.age_accrues)
     machine = site.capabilities.max_cores
     workflows = {name: moldable_workflow(name, machine) for name in cell.workflows.split(",")}
