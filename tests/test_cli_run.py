@@ -26,13 +26,14 @@ def place(tmp_path):
 
 
 def test_a_dry_run_shows_each_job_and_changes_nothing(place):
-    """When and why; with --scripts also the script as it would be sent, above the plan."""
+    """When and why; with --scripts below that also the script as it would be sent."""
     shown = place.asa("run", place.flow(*CHAIN), *place.on, "--dry-run").stdout
+    assert "a: waits are not known here yet: one job per stage\n" in shown
     for words in ("3 jobs", "Wait p50", "at once", "Nothing was submitted", "--scripts shows"):
         assert words in shown
     assert "sh -c" not in shown
     whole = place.asa("run", "flow.toml", *place.on, "--dry-run", "--scripts").stdout
-    assert 0 < whole.index("echo a >>did; sleep 1") < whole.index("Wait p50")
+    assert 0 < whole.index("Wait p50") < whole.index("echo a >>did; sleep 1")
     told = json.loads(place.asa("run", "flow.toml", *place.on, "--dry-run", "--output", "json").stdout)
     assert told["schema"] == 1
     assert [job["depends_on"] for job in told["jobs"]] == [[], ["a"], ["b"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -257,9 +258,12 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
     wrong = next((one for one in problems if one.severity == "error"), None)
     if wrong is not None and not only_look:
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
-    for problem in problems:
-        if problem.severity != "note" and not quiet:
-            sys.stderr.write(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}. {problem.hint}\n")
+    told = [problem for problem in problems if problem.severity != "note"] if not quiet else []
+    for problem in told:
+        sys.stderr.write(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}\n")
+    if told:
+        words = ["asa", "check", workflow, *(f"--param={key}={value}" for key, value in parameters.items())]
+        sys.stderr.write(f"What to do about {'it' if len(told) == 1 else 'them'}: {shlex.join(words)}\n")
 
 
 def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:

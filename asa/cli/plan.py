@@ -29,6 +29,7 @@ from asa.cli.asked import (
 from asa.cli.completing import complete_workflows
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, price_given
+from asa.cli.kinds import per_job, stage_jobs
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
 from asa.core import plugins, temporary
@@ -245,6 +246,7 @@ class _Line:
     age_accrues: bool
     is_local: bool
     jobs: int  # that share the tasks of its stage
+    alike: int  # jobs of its size: these, or the elements of an array
     once_ended: bool  # and so is asked for when these are done
 
     @property
@@ -355,6 +357,7 @@ class _Shown:
         stages, is_chosen = self.outlook.question.parts.workflow.stages, sketch is self.outlook.sketch
         for job in sketch.jobs:
             block = job.block
+            first = stages[block.stages[0]]
             after = tuple(dict.fromkeys(p for n in block.stages for p in stages[n].after if p not in block.stages))
             planned = self.submissions.get(block.stages) if is_chosen else None
             submit_s = max(planned.submit_s - self.now_s, 0.0) if planned is not None else None
@@ -370,7 +373,8 @@ class _Shown:
                 after,
                 self.made.capabilities.age_accrues,
                 all(stages[name].local for name in block.stages),
-                jobs_of(block, stages[block.stages[0]]),
+                (jobs := jobs_of(block, first)),
+                max(jobs, stage_jobs(first) if first.own_jobs else 1),
                 once_ended,
             )
 
@@ -663,9 +667,9 @@ def _print_open(console: Console, shown: _Shown) -> None:
 
 
 def _cores(line: _Line) -> str:
-    """Write the cores of a block's job, or of each of the several that share its tasks."""
+    """Write the cores of a block's job, or how many jobs, or elements, of how many cores each."""
     cores = line.job.block.cores
-    return str(cores) if line.jobs == 1 else f"{line.jobs}x{-(-cores // line.jobs)}"
+    return per_job(line.alike, str(-(-cores // line.jobs)))
 
 
 def _wrap(console: Console, words: str, indent: int) -> None:

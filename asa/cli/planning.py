@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import Backend, JobSpec, Previewing
+from asa.cli.kinds import per_job, spec_jobs
 from asa.cli.runs import print_document
 from asa.runner.outlook import MADE_UP, PlannedSpec
 from asa.units import format_duration
@@ -13,13 +14,11 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from asa.runner import RunPlan
 
-_LONG = {"script", "variables"}  # parts of a preview that are printed only on request
-
 
 def print_plan(
     plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, folder: str, scripts: bool = False
 ) -> None:
-    """Print each job as it would be sent, if the backend can show that, and then the plan."""
+    """Print the plan, why it is so, and with `scripts` each job as it would be sent, if the backend can show that."""
     previews = [_preview(backend, job.spec, folder, plan) for job in jobs]
     if as_json:
         entries = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]
@@ -29,17 +28,18 @@ def print_plan(
     from asa.core.console import Console
 
     console = Console(highlight=False)
-    for job, preview in zip(jobs, previews, strict=True):
-        for title, text in preview.items():
-            if title in _LONG and not scripts:
-                continue
-            console.print(f"{'+'.join(job.planned.stages)}: {title}", style="bold", markup=False)
-            console.print(f"{text.rstrip()}\n", markup=False, soft_wrap=True)
     console.print(_heading(plan, jobs))
-    console.print(_table(jobs, is_wide=console.width >= 110))
-    is_hidden = not scripts and any(_LONG & preview.keys() for preview in previews)
-    more = " --scripts shows the jobs' scripts, too." if is_hidden else ""
+    console.print(_table(jobs))
+    console.print()
+    for why, names in _reasons(jobs).items():
+        _print_wrapped(console, f"Why: {why}" if len(names) == len(jobs) else f"{', '.join(names)}: {why}")
+    is_hidden = not scripts and any(previews)
+    more = " --scripts shows what would be sent." if is_hidden else ""
     console.print(f"\nNothing was submitted.{more}", style="dim")
+    for job, preview in zip(jobs, previews, strict=True) if scripts else ():
+        for title, text in preview.items():
+            console.print(f"\n{_name(job)}: {title}", style="bold", markup=False)
+            console.print(text.rstrip(), markup=False, soft_wrap=True)
 
 
 def _preview(backend: Backend, spec: JobSpec, folder: str, plan: RunPlan) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
     return {
         "stages": list(job.planned.stages),
         "cores": job.spec.cores,
-        "jobs": job.spec.jobs_at_once,
+        "jobs": spec_jobs(job.spec),
         "nodes": job.spec.nodes,
         "walltime_s": job.spec.walltime_s,
         "partition": job.spec.partition,
@@ -72,41 +72,61 @@ def _heading(plan: RunPlan, jobs: Sequence[PlannedSpec]) -> Any:
     from rich.text import Text
 
     n_extra = sum(job.on_failure for job in jobs)
-    n_jobs = sum(job.spec.jobs_at_once for job in jobs if not job.on_failure)
+    n_jobs = sum(spec_jobs(job.spec) for job in jobs if not job.on_failure)
     count = "1 job" if n_jobs == 1 else f"{n_jobs} jobs"
     count += f", and {n_extra} if a stage fails" if n_extra else ""
     where = f"{plan.capabilities.system} ({plan.backend})"
     return Text.assemble((f"{plan.workflow} on {where}", "bold"), f", strategy {plan.strategy}: {count}\n")
 
 
-def _table(jobs: Sequence[PlannedSpec], *, is_wide: bool) -> Any:
+def _name(job: PlannedSpec) -> str:
+    return "+".join(job.planned.stages)
+
+
+def _table(jobs: Sequence[PlannedSpec]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("Job of", overflow="fold")
-    for heading in ("Cores", "Walltime", "Wait p50", "p90", "Submit"):
+    for heading in ("Cores", "Walltime", "Submit"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("After" if not is_wide else "Why then", overflow="fold")
+    table.add_column("After", overflow="fold")
+    for heading in ("Wait p50", "p90"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for job in jobs:
         prediction = job.planned.prediction
         if prediction is None:
-            waits = ("", "")
+            waits = ("unknown", "")
         elif prediction.alternative >= 0:
             waits = (format_duration(prediction.wait_s), "")
         else:
             waits = (format_duration(prediction.at(0.5)), format_duration(prediction.at(0.9)))
-        after = ", ".join(d.job_id.removeprefix(MADE_UP) for d in job.spec.dependencies)
-        if job.on_failure:
-            after = job.planned.reason
         table.add_row(
-            "+".join(job.planned.stages),
-            f"{job.spec.jobs_at_once}x{job.spec.cores}" if job.spec.jobs_at_once > 1 else str(job.spec.cores),
+            _name(job),
+            per_job(spec_jobs(job.spec), str(job.spec.cores)),
             format_duration(job.spec.walltime_s),
-            *waits,
             _when(job),
-            job.planned.reason if is_wide else after,
+            ", ".join(d.job_id.removeprefix(MADE_UP) for d in job.spec.dependencies),
+            *waits,
         )
     return table
+
+
+def _reasons(jobs: Sequence[PlannedSpec]) -> dict[str, list[str]]:
+    """Give the reasons, each with the jobs that have it."""
+    reasons: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.planned.reason:
+            reasons.setdefault(job.planned.reason, []).append(_name(job))
+    return reasons
+
+
+def _print_wrapped(console: Any, text: str) -> None:
+    from textwrap import fill
+
+    width = max(console.width, 40)
+    lines = fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    console.print(lines, markup=False, soft_wrap=True)
 
 
 def _when(job: PlannedSpec) -> str:

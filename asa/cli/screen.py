@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from asa.cli.kinds import per_job
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _so_far(value: float | None, *, is_growing: bool) -> str:
 
 def _cores(stage: StageStanding) -> str:
     """Write the cores of a stage's jobs, and the number of jobs if there are several."""
-    return str(stage.cores) if stage.jobs == 1 else f"{stage.jobs}x{stage.cores}"
+    return per_job(stage.jobs, str(stage.cores))
 
 
 def _predicted(stage: StageStanding) -> str:

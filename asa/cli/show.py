@@ -9,8 +9,9 @@ import typer
 from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
-from asa.cli.kinds import size_document, size_text
+from asa.cli.kinds import per_job, size_document, stage_jobs
 from asa.cli.runs import print_document
+from asa.cli.terminal import counted
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 from asa.units import MAX_CORES, format_duration
@@ -164,9 +165,10 @@ def _how(stage: Stage, before: str) -> str:
 def _size(stage: Stage) -> str:
     if stage.local:
         return "here"
-    nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
-    size = f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
-    return size_text(stage, size)
+    each = stage.of_each_job()
+    nodes = "" if each.nodes is None else counted(each.nodes, "node")
+    size = f"{each.cores}, {nodes}" if each.cores and nodes else nodes or str(each.cores)
+    return per_job(stage_jobs(stage), size)
 
 
 def _expected(stage: Stage) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState, JobStatus, StepTimes
-from asa.cli.kinds import unit_standing
+from asa.cli.kinds import spec_jobs, stage_jobs, unit_standing
 from asa.cli.kinds.base import UnitStanding
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
@@ -409,7 +409,7 @@ def _stage(
             state_name,
             each.cores_on(state.capabilities.cores_per_node),
             stage.walltime_s,
-            jobs=stage.job_count,
+            jobs=stage_jobs(stage),
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else (predicted_s if state_name not in _DOES_NOT_RUN.values() else None),
@@ -434,7 +434,7 @@ def _stage(
         state_name,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
-        jobs=job.spec.jobs_at_once,
+        jobs=spec_jobs(job.spec),
         units=units,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,

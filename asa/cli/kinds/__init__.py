@@ -16,13 +16,25 @@ from asa.cli.kinds.elements import (
     element_files,
     element_standing,
     held_elements,
+    per_job,
     size_document,
-    size_text,
+    spec_jobs,
+    stage_jobs,
 )
 from asa.cli.kinds.legs import leg_standing
 from asa.cli.kinds.tasks import TaskStanding
 
-__all__ = ["check_unit", "each_of", "held_units", "output_files", "size_document", "size_text", "unit_standing"]
+__all__ = [
+    "check_unit",
+    "each_of",
+    "held_units",
+    "output_files",
+    "per_job",
+    "size_document",
+    "spec_jobs",
+    "stage_jobs",
+    "unit_standing",
+]
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder

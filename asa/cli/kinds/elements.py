@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from asa.backend import ElementEnd, JobStatus
+from asa.backend import ElementEnd, JobSpec, JobStatus
 from asa.bags import Bag
 from asa.cli.kinds.base import Reason, UnitStanding, duration
 from asa.cli.kinds.tasks import TaskStanding
@@ -133,11 +133,27 @@ def each_of(record: Submitted) -> str:
     return f" for each of {text if len(text) <= _MAX_NUMBERS else f'{text[:_MAX_NUMBERS]}...'}" if text else ""
 
 
-def size_text(stage: Stage, size: str) -> str:
-    """Write the size of a stage; `size`: that of each job or element."""
-    if stage.array is not None:
-        return f"{size} each of {len(stage.array.elements)}"
-    return size if stage.job_count == 1 else f"{size} in {stage.job_count} jobs"
+def per_job(count: int, size: str) -> str:
+    """Write the size of jobs that are alike, as tables have it everywhere.
+
+    Examples
+    --------
+    >>> per_job(1, "28"), per_job(100, "2")
+    ('28', '100x2')
+    """
+    return size if count == 1 else f"{count}x{size}"
+
+
+def spec_jobs(spec: JobSpec) -> int:
+    """Count the jobs that a request comes to: the elements of an array, or all that share a stage's tasks."""
+    return spec.jobs_at_once if spec.array is None else len(spec.array.elements)
+
+
+def stage_jobs(stage: Stage) -> int:
+    """Count the jobs, or elements, that a stage is to be asked for with."""
+    if stage.array is None or stage.takes_turns:
+        return stage.job_count
+    return len(stage.array.elements)
 
 
 def size_document(stage: Stage) -> dict[str, Any]:
