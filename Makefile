@@ -70,7 +70,7 @@ lint: build/installed/.made  ## Check style, layers and reach, and what runs ins
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/house.py
-	@if command -v shellcheck >/dev/null; then shellcheck -s sh asa/job/*.sh backends/local/first.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -s sh asa/job/*.sh backends/local/*.sh; else echo "shellcheck is not installed: asa/job is not checked"; fi
 	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 types: build/installed/.made  ## Check types.

@@ -254,7 +254,7 @@ def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
     made = _ShellText({"ASA_STAGE": stage.name})
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, folder))
     one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
-    _add_tasks(made, one, cores, folder, share, turns=_Turns(element, limit_s))
+    _add_tasks(made, one, cores, folder, share, turns=_Turns(element, limit_s, of_one // stage.cpus_per_task, of_one))
     return made.whole()
 
 
@@ -264,6 +264,8 @@ class _Turns:
 
     element: str
     limit_s: int
+    tasks: int  # of each
+    cores: int
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -336,7 +338,12 @@ def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> s
         asa_trusted=is_trusted_there,
     )  # fmt: skip
     if turns:
-        made.add("element-start", asa_limit_s=turns.limit_s)
+        made.add(
+            "element-start",
+            asa_limit_s=turns.limit_s,
+            asa_element_tasks=max(turns.tasks, 1),
+            asa_element_cores=turns.cores,
+        )
     else:
         inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
         made.add("tasks-start", asa_inside=inside.rstrip(), asa_in_sh=_shell(stage))

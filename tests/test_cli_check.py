@@ -229,14 +229,14 @@ def test_files_that_are_given_to_an_interpreter_are_looked_for(place):
 def test_scripts_that_tasks_give_to_a_shell_are_looked_into(place):
     """As those of an array: programs, syntax, variables of Slurm that the task does not set; with their lines."""
     Path("sub").mkdir()
-    text = "#!/bin/bash\nmAddd $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\nsh sub/more.sh\nbash sub/arr.sh\n"
+    text = "#!/bin/bash\nmAddd $SLURM_ARRAY_TASK_ID $SLURM_JOB_ACCOUNT\nsh sub/more.sh\nbash sub/arr.sh\n"
     Path("sub/arr.sh").write_text(text)
     Path("sub/more.sh").write_text("mAdd\nif x; then\n")
     write('name = "a"\ntasks = ["SLURM_ARRAY_TASK_ID=0 bash sub/arr.sh", "SLURM_ARRAY_TASK_ID=1 bash sub/arr.sh"]')
     found = json.loads(asa("check", "flow.toml", "--output", "json", code=2).stdout)["problems"]
     problems = [(p["file"], p["line"], p["message"]) for p in found]
     assert ("sub/arr.sh", 2, "stage 'a': mAddd: not found in PATH here") in problems
-    assert ("sub/arr.sh", 2, "stage 'a': SLURM_JOB_ID is set under Slurm only") in problems
+    assert ("sub/arr.sh", 2, "stage 'a': SLURM_JOB_ACCOUNT is set under Slurm only") in problems
     assert ("sub/more.sh", 2, "stage 'a': x: not found in PATH here") in problems
     [syntax] = [file for file, _, message in problems if "does not understand" in message]
     assert syntax == "sub/more.sh"
@@ -326,14 +326,14 @@ def test_what_is_meant_for_slurm_is_noted(place):
     """Variables that only Slurm sets, lines for sbatch that the stage contradicts; not those that agree."""
     Path("s.sbatch").write_text(
         "#!/bin/bash\n#SBATCH -n4\n#SBATCH --time=2:00:00 # long\n#SBATCH --cpus-per-task 1\n#SBATCH -J x\n"
-        "mAdd $SLURM_NTASKS\n#SBATCH --partition=late\n"
+        "mAdd $SLURM_NTASKS $SLURM_JOB_QOS\n#SBATCH --partition=late\n"
     )
     write('name = "a"\nscript = "s.sbatch"\npartition = "batch"')
     problems = told()
     assert [(line, severity) for line, severity, _, _ in problems] == [(2, "note"), (3, "note"), (6, "note")]
     assert "cores = 1" in problems[0][3]
     assert "#SBATCH --time=2:00:00 has no effect here" in problems[1][2]
-    assert "SLURM_NTASKS is set under Slurm only" in problems[2][2]
+    assert problems[2][2].endswith(": SLURM_JOB_QOS is set under Slurm only"), "this computer sets the other"
 
 
 def test_a_variable_of_slurm_with_another_value_at_hand_is_not_noted(place):
@@ -342,18 +342,18 @@ def test_a_variable_of_slurm_with_another_value_at_hand_is_not_noted(place):
         "name = \"a\"\ncommand = '''\nmAdd ${SLURM_JOB_ID:-0} ${SLURM_NTASKS-1} # $SLURM_X\n# $SLURM_Y\n"
         ": ${SLURM_NNODES:=1}\nmAdd $SLURM_NNODES $SLURM_ARRAY_TASK_COUNT\nSLURM_A=1; mAdd $SLURM_A\n'''\n"
         'environment = { SLURM_ARRAY_TASK_COUNT = "4", SLURM_X = "" }',
-        'name = "b"\ntasks = [\n  "mAdd",\n  "mAdd $SLURM_PROCID",\n  "mAdd ${SLURM_JOB_ID} $SLURM_PROCID",\n]',
+        'name = "b"\ntasks = [\n  "mAdd",\n  "mAdd $SLURM_JOB_GPUS",\n  "mAdd ${SLURM_JOB_QOS} $SLURM_JOB_GPUS",\n]',
     )
     [(line, severity, message, hint)] = told()
     assert severity == "note"
-    assert message == "stage 'b': SLURM_PROCID, SLURM_JOB_ID are set under Slurm only"
-    assert rows[line - 1].strip() == '"mAdd $SLURM_PROCID",'
-    assert "${SLURM_PROCID:-1}" in hint
+    assert message == "stage 'b': SLURM_JOB_GPUS, SLURM_JOB_QOS are set under Slurm only"
+    assert rows[line - 1].strip() == '"mAdd $SLURM_JOB_GPUS",'
+    assert "${SLURM_JOB_GPUS:-1}" in hint
 
 
 def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
     """In the file, on their lines, once a program; not where an earlier stage writes the file anew."""
-    Path("t.tasks").write_text("# $SLURM_X mAddd\nmAdd 1\n\nmProjct 2\nmProjct 3 $SLURM_NTASKS\n./none 4\n")
+    Path("t.tasks").write_text("# $SLURM_X mAddd\nmAdd 1\n\nmProjct 2\nmProjct 3 $SLURM_JOB_GPUS\n./none 4\n")
     write('name = "a"\ntasks_file = "t.tasks"\noutputs = ["u.tasks"]')
     found = json.loads(asa("check", "flow.toml", "--output", "json").stdout)["problems"]
     assert [(Path(p["file"]).name, p["line"]) for p in found] == [("t.tasks", 4), ("t.tasks", 5), ("t.tasks", 6)]

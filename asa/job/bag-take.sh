@@ -42,7 +42,7 @@ asa_task() { # a worker's number, the task's place, its number and its text
   # what ends the whole job may reach a task first: Slurm tells one process after the other
   if [ "$asa_code" -gt 128 ]; then
     sleep 1
-  elif [ -n "${SLURM_JOB_ID-}" ]; then
+  elif asa_in_slurm; then
     echo "$asa_slot" >&9
     asa_slot=
   fi

@@ -19,6 +19,7 @@ from pathlib import Path
 from asa.core.documents import read_text
 from asa.core.reading import run_command
 from asa.errors import InputError, near
+from asa.job import text as text_of_jobs
 from asa.keys import TERMS, keys_of
 from asa.requests import without_size
 from asa.requests.directives import Directive
@@ -44,6 +45,7 @@ _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
+_STAND_INS = ("srun", "module")  # as `asa.backends.local` has them
 _LAUNCH_S = 20.0
 _MAX_TASKS = 20_000  # of a stage whose text is looked into: a kilobyte is kept of each
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
@@ -274,6 +276,8 @@ class _Checks:
             message = f"{name}: not found in PATH here"
             guess = near(name, self._in_path, likeness=_LIKENESS)
             hint = f"{guess}Jobs may have another PATH: if it is there on the compute nodes, ignore this."
+            if name in _STAND_INS:
+                hint = f"On a cluster it is there; here, run with --option slurm=commands, for a stand-in of {name}."
         stage = text.stage.name
         self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))
 
@@ -524,7 +528,7 @@ class _Checks:
         found: dict[str, tuple[str, int]] = {}
         for text in texts:
             for name, line in _of_slurm(text):
-                if name not in given:
+                if name not in given and name not in _set_here():
                     found.setdefault(name, (text.file, line))
         if found:
             names = list(found)
@@ -570,6 +574,12 @@ def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
 def _is_plain(text: str) -> bool:
     """Whether it is words and files only, which any shell understands: there may be thousands of such tasks."""
     return _PLAIN.fullmatch(text) is not None and _RESERVED.isdisjoint(text.split())
+
+
+@cache
+def _set_here() -> frozenset[str]:
+    """Name the variables of Slurm that jobs of this computer have as well."""
+    return frozenset(re.findall(r"\bSLURM_[A-Z0-9_]+(?==)", text_of_jobs("script-here"))) | {"SLURM_SUBMIT_DIR"}
 
 
 @cache

@@ -38,6 +38,7 @@ from asa.waits import QueueEvent
 
 from .explanations import DUPLICATE, LOST, PAYLOAD_COMPLETED, advice
 from .feed import LocalQueueFeed
+from .likeness import as_in_slurm, stand_ins_in
 from .spool import OR_END, Changes, JobOrder, Spool, SpooledStanding, is_same_machine
 
 JOB_VARIABLE = "ASA_JOB_ID"
@@ -100,6 +101,7 @@ class LocalBackend:
 
     `spool`: folder of all queues of the user, one for each host.
     `sleep`: sleeps up to so many seconds; returns True if `wait` is to return early.
+    `slurm`: what jobs find of Slurm; a word of `.settings.SLURM`.
     `linger_s`: a server started by this client ends after so many seconds without jobs.
     """
 
@@ -115,6 +117,7 @@ class LocalBackend:
         sleep: Callable[[float], bool | None] = time.sleep,
         clock: Callable[[], float] = time.time,
         linger_s: float = 30.0,
+        slurm: str = "variables",
     ) -> None:
         self._folder = MarksFolder(folder)
         self._spools, self._host = spool, host
@@ -122,11 +125,16 @@ class LocalBackend:
         try:
             self._spool.make()
             self._changes = Changes(self._spool.changes)
+            stand_ins = stand_ins_in(self._spool.root / "commands") if slurm == "commands" else ""
         except OSError as error:
             raise _unavailable(self._spool.root, error) from error
         self._capabilities = capabilities
         self._environment, self._work = dict(environment), work
+        if stand_ins:
+            self._environment["PATH"] = f"{stand_ins}:{environment.get('PATH') or os.defpath}"
+            self._environment["ASA_STAND_INS"] = stand_ins
         self._sleep, self._clock, self._linger_s = sleep, clock, linger_s
+        self._shows_slurm = slurm != "no"
         self._umask, self._affinity = _umask(), tuple(sorted(os.sched_getaffinity(0)))
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self._jobs: dict[str, _Known] = {}
@@ -230,8 +238,9 @@ class LocalBackend:
         return {"script": self._script(spec, job_name(spec.name, spec.token))}
 
     def _script(self, spec: JobSpec, name: str) -> str:
-        payload = payload_of(spec, name, str(self._work), self._folder.marks, self._folder.posts)
-        return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
+        before = as_in_slurm(spec, name) if self._shows_slurm and not spec.local else ()
+        payload = payload_of(spec, name, str(self._work), self._folder.marks, self._folder.posts, before=before)
+        return batch_script(payload, JOB_VARIABLE, _PAUSES_S, calls="script-here")
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run."""

@@ -84,6 +84,7 @@ class LocalMachine:
             environment={**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment},
             work=_here(),
             sleep=sleep,
+            slurm=self.settings.slurm,
         )
 
     def advice(self, reason: str) -> Advice:

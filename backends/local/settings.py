@@ -23,6 +23,15 @@ class LocalSettings:
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, in addition to the client's
     # whether small stages are put together into jobs of all its cores, as where jobs get whole nodes
     whole_nodes: bool = False
+    slurm: str = "variables"  # what jobs find of Slurm: a word of `SLURM`
+
+
+SLURM = {
+    "no": "nothing",
+    "variables": "its variables",
+    "commands": "its variables, and stand-ins for `srun` and `module`",
+}
+"""What a job may find of Slurm, for scripts that were written for it."""
 
 
 def cores_here() -> int:
@@ -45,7 +54,7 @@ def default_spool() -> Path:
 
 def checked(given: Mapping[str, Any]) -> LocalSettings:
     """Read settings; refuse unknown ones and values that cannot be."""
-    known = ["cores", "spool", "system", "environment", "whole_nodes"]
+    known = ["cores", "spool", "system", "environment", "whole_nodes", "slurm"]
     for key in given:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
@@ -57,6 +66,7 @@ def checked(given: Mapping[str, Any]) -> LocalSettings:
         system=str(given.get("system", "")) or platform.node().partition(".")[0] or "here",
         environment=_variables(given.get("environment", {})),
         whole_nodes=_yes(given.get("whole_nodes", False)),
+        slurm=_of_slurm(given.get("slurm", "variables")),
     )
 
 
@@ -65,6 +75,14 @@ def _yes(value: object) -> bool:
     if word not in {"yes", "no", "true", "false"}:
         raise InputError(f"{value!r} is not yes or no", where="whole_nodes", hint="As in --option whole_nodes=yes.")
     return word in {"yes", "true"}
+
+
+def _of_slurm(value: object) -> str:
+    word = "no" if value is False else str(value)  # what is written `no` may arrive as what it means
+    if word not in SLURM:
+        hint = f"{'; '.join(f'{one}: jobs find {what} of Slurm' for one, what in SLURM.items())}."
+        raise InputError(f"{value!r} is none of {', '.join(SLURM)}", where="slurm", hint=hint)
+    return word
 
 
 def _cores(value: object) -> int:

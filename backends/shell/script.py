@@ -121,7 +121,8 @@ class Payload:
     posted: Sequence[str] = ()
     max_await_s: float | None = None  # how long it waits for them; None for as long as the job may last
     steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
-    before: Sequence[Sequence[str]] = ()  # for each step, lines of shell to run before it
+    # for each step, or for the one command, lines of shell to run before it
+    before: Sequence[Sequence[str]] = ()
     shares: bool = False  # whether other jobs run the same, which may still do so when it has nothing left to do
     array: Array | None = None  # whose elements run it, each with its own marks and completion marker
     # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
@@ -223,15 +224,20 @@ def batch_script(
         files.append("script-element")
     if payload.steps:
         values |= {"called": payload.name, **_steps(payload)}
-        files += ["script-waves"] * any(step.beside for step in payload.steps) + [calls] * any(payload.before)
+        files += ["script-waves"] * any(step.beside for step in payload.steps)
     else:
+        values |= {"before": "\n".join(payload.before[0])} if any(payload.before) else {}
         values |= _run("", payload.command, heeds=payload.out_of_memory == "fail")
+    files += [calls] * any(payload.before)
     races = bool(payload.race)
     if races:
         names = [step.race for step in payload.steps] or [payload.race]
         values |= {f"race_{number}": name for number, name in enumerate(names, start=1)} | {"race_count": len(names)}
     files += [*["script-racing"] * races, "script-claim", *["script-race"] * races, "script-began"]
-    files.append("script-steps" if payload.steps else "script-single")
+    if payload.steps:
+        files.append("script-steps")
+    else:
+        files += [*["script-before"] * any(payload.before), "script-single"]
     return f"{_facts(payload)}{head(values)}{text(*files)}"
 
 
