@@ -112,6 +112,10 @@ class Submitter(ABC):
     def is_to_be_sent(self, token: str) -> bool:
         """Whether a token has never had a job, and its job is still to be submitted."""
 
+    def takes_in(self, token: str) -> bool:  # noqa: ARG002 - most jobs are not wanted any more once others were sent
+        """Whether a job that turns up late becomes the owner's, though its token has no job, or has none any more."""
+        return False
+
     @abstractmethod
     def accepted(self, token: str, status: JobStatus) -> None:
         """Record that the batch system has a job of a token; it replaces an earlier job of that token."""
@@ -219,7 +223,7 @@ class Submitter(ABC):
         """
         now_s = self.backend.now()
         since = {**doubtful, **self._suspects}  # tokens whose second job was seen, too
-        since = {token: since_s for token, since_s in since.items() if not self.is_to_be_sent(token)}
+        since = {t: since_s for t, since_s in since.items() if self.takes_in(t) or not self.is_to_be_sent(t)}
         due = [token for token, since_s in since.items() if now_s >= self._next_look_s(token, since_s)]
         for token in self._keep_one(due) if due else ():
             self._late_looks[token] = sum(now_s >= since[token] + late_s for late_s in LATE_S)
@@ -262,10 +266,20 @@ class Submitter(ABC):
         attempt.again_s = now_s + LATE_S[0]
         return attempt.again_s
 
+    def seek(self, tokens: Collection[str]) -> float | None:
+        """Look for jobs in doubt that have begun, perhaps; return when to look again."""
+        now_s = self.backend.now()
+        attempts = {token: self._followed.setdefault(token, Attempt()) for token in tokens}
+        if due := [token for token, attempt in attempts.items() if attempt.is_due(now_s)]:
+            self._keep_one(due)
+        for token in due:
+            attempts[token].again_s = now_s + LATE_S[0]
+        return min((attempt.again_s for attempt in attempts.values()), default=None)
+
     def _keep_one(self, tokens: Collection[str]) -> list[str]:
         """Keep each token's job that runs the payload, and cancel the others; return the tokens for which that is done.
 
-        If the token's job has been given up, all its jobs are cancelled.
+        If the token's job has been given up, all its jobs are cancelled, unless the owner takes one in.
         """
         kept = []
         for token, found in (self._find(tokens) or {}).items():
@@ -273,11 +287,18 @@ class Submitter(ABC):
                 if self.status_of(status.job_id) is not None:
                     self.heard(status)  # a known status is reported as well
             ours = self.job_of(token)
-            if ours is not None and found and found[0].job_id != ours:
+            if found and self._is_to_be_taken_in(token, found[0]):
+                self._accept(token, found[0])
+                ours = found[0].job_id
+            elif ours is not None and found and found[0].job_id != ours:
                 self._accept(token, found[0])
             if self._cancel_surplus(token, found[1:]) if ours is not None else self._cancel_strays(found):
                 kept.append(token)
         return kept
+
+    def _is_to_be_taken_in(self, token: str, status: JobStatus) -> bool:
+        """Whether a job that was found becomes the owner's, who does not know it."""
+        return self.job_of(token) is None and self.status_of(status.job_id) is None and self.takes_in(token)
 
     def _suspect(self, token: str) -> None:
         """Look again later whether a second job that could not be cancelled is gone."""
@@ -370,13 +391,22 @@ class Submitter(ABC):
         return job_id in self._unsent_cancellations
 
     def end_all(self, tokens: Collection[str]) -> bool | None:
-        """Cancel all jobs of some tokens; return whether none is left, or None if they could not be looked for."""
+        """Cancel all jobs of some tokens; return whether none is left, or None if they could not be looked for.
+
+        One that has just begun its payload is not cancelled, nor one that the owner takes in.
+        """
         if not tokens:
             return True
         if (jobs := self._find(tokens)) is None:
             return None
-        alive = [status for found in jobs.values() for status in found if not status.state.is_final]
-        self._cancel_strays(alive)
+        alive = [(token, one) for token, found in jobs.items() for one in found if not one.state.is_final]
+        to_cancel = []
+        for token, status in alive:
+            if self._is_to_be_taken_in(token, status):
+                self._accept(token, status)
+            elif self.withdraw(status.job_id):
+                to_cancel.append(status)
+        self._cancel_strays(to_cancel)
         return not alive
 
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:

@@ -206,6 +206,13 @@ class Active(Submitter):
             return False
         return state.ending.refused.keys().isdisjoint(intent.planned.stages)
 
+    def takes_in(self, token: str) -> bool:
+        """Whether a job of a token belongs to the run however late it turns up."""
+        intent = self.state.jobs.intents.get(token)
+        if intent is None or self.state.outcome is not None or self.state.jobs.has_sent(token):
+            return False
+        return self.state.units.asked(intent.planned, intent.spec).may_come_late
+
     def accepted(self, token: str, status: JobStatus) -> None:
         """Record that the batch system accepted a token's job, which replaces an earlier job of the token."""
         is_new = self.state.jobs.open_intent is not None and self.state.jobs.open_intent.token == token

@@ -92,6 +92,15 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
+class NotFound:
+    """A job in doubt was looked for until it was certain enough that it does not turn up any more."""
+
+    token: str
+    at_s: float
+    kind: Literal["not-found"] = "not-found"
+
+
+@dataclass(frozen=True, slots=True)
 class Unexplained:
     """The submission of a token's job got an unknown answer."""
 
@@ -235,6 +244,7 @@ Entry = (
     | Sought
     | Accepted
     | Unsent
+    | NotFound
     | Unexplained
     | Refused
     | Narrowed

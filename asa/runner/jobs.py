@@ -145,13 +145,14 @@ class JobsOfRun(Mapping[str, Job]):
         """Record that a token's job was accepted; return it, and the former job of the token."""
         intent, former = self.open_intent, self._by_token.get(token)
         # another submission that is open stays open
-        if former is not None and (intent is None or intent.token != token):
+        is_open = intent is not None and intent.token == token
+        if former is not None and not is_open:
             former.giving_up, former.given_up = "another job of its token runs the payload", True
             planned, spec, observed = former.planned, former.spec, former.observed
             former.observed = True  # only one wait is learned per token
         else:
-            assert intent is not None
-            planned, spec, observed, self.open_intent = intent.planned, intent.spec, False, None
+            planned, spec, observed = self.intents[token].planned, self.intents[token].spec, False
+            self.open_intent = None if is_open else intent
         # record it as pending: the next entry tells how far it is
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(

@@ -37,6 +37,7 @@ from asa.runner.entries import (
     GivingUp,
     Intended,
     Narrowed,
+    NotFound,
     Refused,
     Reported,
     Retried,
@@ -165,6 +166,9 @@ class RunState(RunCourse):
                     self.jobs.doubtful[token] = at_s
                 if (intent := self.jobs.settled()) is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
+                yield from self._go_on(at_s)
+            case NotFound(token=token, at_s=at_s):
+                yield from self._go_on(at_s, lost=token)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was not needed any more"
@@ -183,6 +187,7 @@ class RunState(RunCourse):
             case Refused(token=token, at_s=at_s, reason=reason):
                 self.jobs.settled()
                 yield from self._refused(self.jobs.intents[token], reason, at_s)
+                yield from self._go_on(at_s)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
                 if refused and (intent := self.jobs.open_intent) is not None and intent.token == refused:
                     self.jobs.settled()
@@ -248,6 +253,11 @@ class RunState(RunCourse):
         self.ending.refused |= dict.fromkeys(failed, reason)
         if failed:
             yield from self.fail(failed, reason, at_s)
+
+    def _go_on(self, at_s: float, lost: str = "") -> Iterator[Record]:
+        """Ask again for stages that waited for a job in doubt which does not come; `lost`: the token of one."""
+        for units in self.units.kinds:
+            yield from units.go_on(self, at_s, lost)
 
     def _accepted(self, token: str, status: JobStatus) -> Record:
         job, former = self.jobs.accepted(token, status)

@@ -22,7 +22,7 @@ from asa.exactly_once import AGAIN_S
 from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
 from asa.runner.deferrals import target_of
-from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, Refused, Shaped, Stopped
+from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, NotFound, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.specs import ask_of, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob, Substitute
@@ -299,7 +299,11 @@ def clear_up(one: Active) -> float | None:
 
 def look_for_duplicates(one: Active) -> float | None:
     """Cancel second jobs of tokens that were sent again; follow those that run the payload; return when to go on."""
-    wakes = [one.look_for_duplicates(one.state.jobs.doubtful)]
+    sought = [token for units in one.state.units.kinds for token in units.sought(one.state)]
+    wakes = [one.look_for_duplicates(one.state.jobs.doubtful), one.seek(sought)]
+    for token in sought:
+        if token in one.state.jobs.doubtful and not (one.state.jobs.has_sent(token) or one.may_turn_up(token)):
+            one.commit(NotFound(token, one.backend.now()))
     for job in [job for job in one.state.jobs.duplicates if not job.given_up]:
         if one.state.outcome is not None:
             break

@@ -70,6 +70,8 @@ class Races:
         lead = next((one for one in view.racers if one.job_id == view.stages[left[0]].job_id), None)
         if lead is None:
             return None
+        if not lead.is_pending:
+            return Plan()  # it has ended, and one is sought that may have begun
         if view.now_s < lead.submit_s + self.pause_s:
             return Plan(wake_s=lead.submit_s + self.pause_s)
         stages = [view.stages[name].stage for name in left]

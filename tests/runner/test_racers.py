@@ -9,7 +9,7 @@ from asa.backends.simulated.engine import Engine, JobTable
 from mortal_client import Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
 
 from asa.backend import JobSpec, JobState
-from asa.errors import SubmitRejectedError
+from asa.errors import SubmitInDoubtError, SubmitRejectedError
 from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
 from asa.runner import read_journal
@@ -154,6 +154,72 @@ def test_a_racer_whose_submission_goes_wrong(how, tmp_path):
         folder.mkdir()
         world = machine(AT_ONCE)
         check(world, folder, go(Wrong(world, "submit", at, how), folder, RACING, flow=CHAIN))
+
+
+class Late:
+    """A world that answers nothing to the n-th submission, which arrives some time later."""
+
+    def __init__(self, inner, at, delay_s):
+        self.inner, self.at, self.delay_s, self.seen, self.under_way = inner, at, delay_s, 0, []
+        self.capabilities = replace(inner.capabilities, accepts_late=True)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def submit(self, spec):
+        self.seen += 1
+        if self.seen - 1 != self.at:
+            return self.inner.submit(spec)
+        self.under_way.append((self.now() + self.delay_s, spec))
+        raise SubmitInDoubtError("no answer came in time")
+
+    def wait(self, until):
+        due_s = min((at_s for at_s, _ in self.under_way), default=None)
+        if due_s is None or (until is not None and until < due_s):
+            return self.inner.wait(until)
+        if changed := self.inner.wait(due_s):
+            return changed
+        [spec] = [spec for at_s, spec in self.under_way if at_s <= self.now()]
+        self.under_way.clear()
+        self.inner.submit(spec)
+        return []
+
+
+# the one of 2 cores that is asked for last begins before it is known, and those of 4 cores start then
+EARLY = ((0, 60, 60, 2), (0, 66, 66, 4), (0, 5000, 5000, 2))
+
+
+@pytest.mark.parametrize("delay_s", [2, 13, 90, 800])
+@pytest.mark.parametrize("others", [EARLY, AT_ONCE, LATE])
+def test_a_racer_that_turns_up_late_is_one_of_them(delay_s, others, tmp_path):
+    """Whether it begins what others were to run, or comes too late."""
+    for at in range(5):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = Late(machine(others), at, delay_s)
+        check(world, folder, go(world, folder, RACING, flow=CHAIN))
+
+
+def test_a_racer_that_began_while_it_was_in_doubt_leads(tmp_path):
+    """Another starts meanwhile and ends as outrun, which tells that it has begun: nothing is asked for anew."""
+    world = Late(machine(EARLY), 3, 2)
+    result = go(world, tmp_path, RACING, flow=CHAIN)
+    check(world, tmp_path, result)
+    assert len(asked(result)) == 4
+    [first] = [r for r in result.records if isinstance(r, StageStarted) and r.stages == ("a",)]
+    assert first.time_s == 62
+
+
+def test_a_client_killed_while_one_is_yet_to_turn_up(tmp_path):
+    (plain_folder := tmp_path / "plain").mkdir()
+    plain = Mortal()
+    go(Late(machine(EARLY), 3, 2), plain_folder, RACING, plain, CHAIN)
+    for dies_at in range(0, plain.count, 3):
+        (folder := tmp_path / f"{dies_at}").mkdir()
+        world = Late(machine(EARLY), 3, 2)
+        with pytest.raises(Killed):
+            go(world, folder, RACING, Mortal(dies_at), CHAIN)
+        check(world, folder, go(world, folder, RACING, flow=CHAIN))
 
 
 def refused(_, *__):

@@ -141,6 +141,19 @@ class Units:
         """Record that one of a stage's jobs was refused for good; return whether the stage runs without it."""
         return False
 
+    @property
+    def may_come_late(self) -> bool:
+        """Whether a job belongs to the run even if it turns up after others were asked for in its place."""
+        return False
+
+    def sought(self, run: RunCourse) -> list[str]:
+        """Return the tokens of jobs in doubt that must be found before stages are asked for again."""
+        return []
+
+    def go_on(self, run: RunCourse, at_s: float, lost: str) -> Iterator[Record]:
+        """Ask again for stages that waited for jobs in doubt; `lost`: token of one that does not come or ""."""
+        yield from ()
+
     def others(self, job: Job) -> list[Job]:
         """Return the other jobs that run the same units and have not ended, the most advanced first."""
         return []

@@ -7,6 +7,18 @@ of no more use are withdrawn. One that has stages in addition to those that anot
 these if it starts later. Which of two runs that start at the same moment is decided by their scripts (see
 `asa.backend.JobSpec.race`): whoever has begun is the lead, and the other ends by itself.
 
+That each stage runs once follows from four rules:
+
+- Of the jobs of one race one runs the stage, whatever a client knows: their scripts see to it. So a stage is asked for
+  in a new race only when none of the last one can run it any more: the job that began it has failed, or all have ended
+  and none may turn up that was submitted in doubt.
+- A job that has ended without having begun leaves its stages to another of their race. While none is there, but one may
+  turn up, it goes on representing them, and that one is looked for. What ended as outrun says that it has begun.
+- A job of a race that turns up, however late, becomes a job of the run as if it had been accepted at once. If it has
+  begun a stage that no other has, it is the lead.
+- Only a job that has not begun is withdrawn. It is first kept from beginning, by a mark that it would find; where it
+  has begun by then, as its own mark shows, it is not cancelled.
+
 Since it is not known before which of them it will be, nothing is submitted that depends on the end of one of them while
 it has not begun: a race has an unknown last job. `may_race` says what does not race: arrays, legs, what several jobs
 run, what is local, what a host hands over, and jobs that resize, wait inside their allocation, or depend on others.
@@ -19,14 +31,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from asa.backend import JobSpec
+from asa.backend import JobSpec, JobState
+from asa.exactly_once import DUPLICATE
 from asa.records import Record
 from asa.runner.course import RunCourse
 from asa.runner.entries import Intended
 from asa.runner.jobs import Job
 from asa.runner.kinds.base import Units
 from asa.runner.kinds.rounds import handed_to
-from asa.runner.retries import idled_out
 from asa.strategies.base import Choice, Keep, Phase, PlannedJob, RacerView, StageView
 from asa.workflow import Stage
 
@@ -37,6 +49,7 @@ class RacingUnits(Units):
 
     jobs: dict[str, list[Job]] = field(default_factory=dict)  # by race, in order of submission
     refused: dict[str, list[Intended]] = field(default_factory=dict)  # likewise
+    lost: set[str] = field(default_factory=set)  # tokens of jobs in doubt that do not turn up any more
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Name a racer: as any job of its stages, and by its number."""
@@ -58,7 +71,8 @@ class RacingUnits(Units):
             return True
         jobs = self.jobs.get(self.race_of(run, planned.stages[0]), ())
         is_new = all(one.planned.racer != planned.racer for one in jobs)
-        return bool(jobs) and is_new and all(self._is_free(run, name) for name in planned.stages)
+        may_start = all(self._is_free(run, name) and self._has_lead(run, name) for name in planned.stages)
+        return bool(jobs) and is_new and may_start
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
         """Whether the others go on where one was refused: unless that was the first."""
@@ -68,15 +82,17 @@ class RacingUnits(Units):
         return True
 
     def accepted(self, run: RunCourse, job: Job) -> None:
-        """Note a job of a race."""
+        """Note a job of a race, which may come late."""
         for race in races_of(job.spec):
             self.jobs.setdefault(race, []).append(job)
+        run.may_have_lost = True
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job represents its stages: the first does, and one that takes the place of such a job."""
+        """Whether a job represents its stages: it does if they have no other, or that whose place it takes."""
         if former is not None:
             return any(run.stages[name].job_id == former.status.job_id for name in job.planned.stages)
-        return job.planned.racer < 2
+        left = self._left(run, job)
+        return all(left.values()) and not any(self._has_lead(run, name) for name in left)
 
     # ------------------------------------------------------------------ which of them leads
 
@@ -86,13 +102,19 @@ class RacingUnits(Units):
         return job is not None and bool(job.spec.race) and job.status.payload_start_s is None
 
     @staticmethod
-    def _is_free(run: RunCourse, name: str) -> bool:
-        """Whether a job may take a stage: none has it, or one that races and has not started."""
+    def _has_lead(run: RunCourse, name: str) -> bool:
+        """Whether a job that may still do something represents a stage."""
+        lead = run.jobs.get(run.stages[name].job_id or "")
+        return lead is not None and not lead.status.state.is_final
+
+    def _is_free(self, run: RunCourse, name: str) -> bool:
+        """Whether a job may take a stage: none has it, or one that races and has not started, or can no more."""
         view = run.stages[name]
         lead = run.jobs.get(view.job_id or "")
         if lead is None:
             return view.phase is Phase.WAITING
-        return view.phase is Phase.QUEUED and bool(lead.spec.race) and lead.status.start_s is None
+        may_start = lead.status.start_s is None or not self._has_lead(run, name)
+        return view.phase is Phase.QUEUED and bool(lead.spec.race) and may_start
 
     def _left(self, run: RunCourse, job: Job) -> dict[str, bool]:
         """Give the stages of a job that are not settled, and whether each is at the attempt that it races for."""
@@ -136,7 +158,8 @@ class RacingUnits(Units):
         for name, is_present in left.items():
             lead = run.jobs.get(run.stages[name].job_id or "")
             has_begun_it = lead is not None and lead.status.payload_start_s is not None
-            if lead is not job and is_present and (self._is_free(run, name) or (has_begun and not has_begun_it)):
+            may_lead = is_present or (has_begun and lead is None)
+            if lead is not job and may_lead and (self._is_free(run, name) or (has_begun and not has_begun_it)):
                 self._hand_over(run, job, name)
 
     def _is_next(self, run: RunCourse, job: Job, name: str) -> bool:
@@ -162,20 +185,68 @@ class RacingUnits(Units):
             may = [one for one in live if one is not job and (one.status.start_s is None or _may_begin(run, one, name))]
             if may:
                 self._hand_over(run, min(may, key=lambda one: one.status.start_s is None), name)
+            elif ours := [one for one in self.jobs.get(race, ()) if one is not job and _gave_way(run, one)]:
+                self._hand_over(run, ours[0], name)
 
     # ------------------------------------------------------------------ when one of them has ended
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Decide what becomes of the stages of a job; of one that another has outrun, the others decide."""
-        if idled_out(job):
-            self._pass_on(run, job)
-        yield from Units.ended(self, run, job, end_s)
+        """Decide what becomes of the stages of a job; of one that has not begun, the others decide."""
+        if not self._leaves(run, job):
+            yield from Units.ended(self, run, job, end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
         """Leave to the others what a job was to run that was cancelled before it began; ask for the rest again."""
-        if job.status.payload_start_s is None:
-            self._pass_on(run, job)
-        yield from Units.given_up(self, run, job, at_s)
+        if not self._leaves(run, job):
+            yield from Units.given_up(self, run, job, at_s)
+
+    def _leaves(self, run: RunCourse, job: Job) -> bool:
+        """Leave the stages of a job that has not begun to others; say whether one of these is yet to turn up."""
+        if job.status.payload_start_s is not None or job.status.state is JobState.COMPLETED or run.outcome is not None:
+            return False
+        self._pass_on(run, job)
+        left = run.left_of(job)
+        if not any(self._in_doubt(run, name) for name in left):
+            return False
+        for name in left:
+            run.stages.put(name, replace(run.stages[name], phase=Phase.QUEUED, hold_until_s=None, limit_s=None))
+        return True
+
+    # ------------------------------------------------------------------ those of which it is not known whether they are
+
+    def _in_doubt(self, run: RunCourse, name: str) -> list[str]:
+        """Give the tokens of the race for a stage whose job may yet turn up."""
+        race, doubtful = self.race_of(run, name), run.jobs.doubtful.keys() - self.lost
+        unsent = {token: run.jobs.intents[token] for token in sorted(doubtful) if not run.jobs.has_sent(token)}
+        if (intent := run.jobs.open_intent) is not None:
+            unsent[intent.token] = intent
+        return [token for token, intent in unsent.items() if race in races_of(intent.spec)]
+
+    def _waiting(self, run: RunCourse) -> Iterator[tuple[Job, list[str]]]:
+        """Give the jobs that have ended and go on representing stages, each with the tokens of what may run these."""
+        leads = dict.fromkeys(view.job_id or "" for view in run.stages.values() if view.phase is Phase.QUEUED)
+        for job in [run.jobs[job_id] for job_id in leads if job_id in run.jobs]:
+            if job.spec.race and job.status.state.is_final and not _gave_way(run, job):
+                left = run.left_of(job)
+                yield job, [*dict.fromkeys(token for name in left for token in self._in_doubt(run, name))]
+
+    @property
+    def may_come_late(self) -> bool:
+        """A job that comes late may have begun a stage."""
+        return True
+
+    def sought(self, run: RunCourse) -> list[str]:
+        """Give the tokens of jobs that must have begun, or are to be known before something is asked for anew."""
+        return [*dict.fromkeys(token for _, tokens in self._waiting(run) for token in tokens)]
+
+    def go_on(self, run: RunCourse, at_s: float, lost: str) -> Iterator[Record]:
+        """Ask anew for what has waited for jobs in doubt, where none is left that may turn up."""
+        if lost:
+            self.lost.add(lost)
+        for job, tokens in [*self._waiting(run)]:
+            if not tokens:
+                decide = Units.given_up if job.given_up else Units.ended
+                yield from decide(self, run, job, at_s)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
         """Say that others have started all that it could run, or that this was asked for anew."""
@@ -191,6 +262,11 @@ class RacingUnits(Units):
 def races_of(spec: JobSpec) -> tuple[str, ...]:
     """Name the races that a job takes part in, stage by stage."""
     return tuple(step.race for step in spec.steps) or (spec.race,)
+
+
+def _gave_way(run: RunCourse, job: Job) -> bool:
+    """Whether a job ended for another of its token, which runs what it was for and is yet to be found."""
+    return job.status.reason == DUPLICATE and run.jobs.of_token(job.spec.token) is job
 
 
 def _may_begin(run: RunCourse, job: Job, name: str) -> bool:
