@@ -19,6 +19,7 @@ from asa.errors import InputError
 from asa.estimators.bank import login_name
 from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
+from asa.runner.kinds import UnitsOfRun
 from asa.runner.outlook import check_possible, check_strategy
 from asa.sites import OpenedSite
 from asa.spec.withheld import stays_in_words
@@ -102,7 +103,7 @@ def plan_run(
         estimator_why=estimator.why,
         backend=opened.backend,
         settings=dict(opened.settings),
-        capabilities=capabilities,
+        capabilities=UnitsOfRun.site_for(how, workflow, capabilities),
         folder=work,
         seed=seed,
         history=history,

@@ -17,6 +17,7 @@ from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.kinds import UnitsOfRun
 from asa.runner.kinds.racers import raced
 from asa.runner.packing import packed
 from asa.runner.requests import (
@@ -218,7 +219,7 @@ def _may_plan(one: Active) -> bool:
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:
-    capabilities = backend.capabilities
+    capabilities = UnitsOfRun.site_for(run.strategy, run.workflow, backend.capabilities)
     state = RunState(
         run.name or run.workflow.name,
         run.workflow,

@@ -705,6 +705,11 @@ class Strategy(Protocol):
         """
         return None
 
+    @property
+    def is_one_job(self) -> bool:
+        """Whether all stages share its job, so that elements of an array take turns in it; not unless it says so."""
+        return False
+
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Return what to do from now on; the same view and forecast give the same plan."""
         ...
@@ -722,7 +727,7 @@ class Configurable(Protocol):
         ...
 
 
-_SAID_HERE = ("needs", "replaces", "max_idle", "price_s", "next_leg")
+_SAID_HERE = ("needs", "replaces", "max_idle", "price_s", "next_leg", "is_one_job")
 
 
 @dataclass(frozen=True, slots=True)

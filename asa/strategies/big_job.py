@@ -9,6 +9,7 @@ class BigJob(Strategy):
     """Submit one job of peak cores for the sum of all run times (Section 2.2, equation 1): one wait, idle cores."""
 
     forecast = ForecastKind.NONE
+    is_one_job = True
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
         """Submit everything as one job at once."""

@@ -21,11 +21,11 @@ _PLUG_IN = {
 class Place:
     """A folder in which a row is run, by a batch system that `options` name.
 
-    `pays`: whether it runs payloads. `arrays`: whether it has job arrays.
+    `pays`: whether it runs payloads.
     """
 
-    def __init__(self, root, *options, pays=True, arrays=False, environment=None):
-        self.root, self.options, self.pays, self.arrays = root, options, pays, arrays
+    def __init__(self, root, *options, pays=True, environment=None):
+        self.root, self.options, self.pays = root, options, pays
         (root / "times").mkdir(parents=True)
         (root / "step.sh").write_text((HERE / "step.sh").read_text())
         package = root / "packages" / "gives_back-0.dist-info"
@@ -63,7 +63,7 @@ class Place:
         if row.gives_back:
             back = f"gives-back:of={row.strategy}:stage={row.tried[-1]}:how={GIVEN_BACK[row.gives_back]}"
             how = (*how[:-1], back)
-        if words := refusal_of(row, arrays=self.arrays):
+        if words := refusal_of(row):
             for more in (("--dry-run",), ()):
                 refused = self.asa("run", *how, *more, code=2)
                 assert words in " ".join(refused.stderr.split())

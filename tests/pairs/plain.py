@@ -32,13 +32,12 @@ def ending_of(stages, *, pays=True):
     return ending
 
 
-def refusal_of(row, *, arrays):
+def refusal_of(row):
     """Give words of why a row is refused before anything runs: what its first stage cannot have; empty if nothing.
 
-    A job that all stages share has no legs, and no elements that are jobs, if the batch system has `arrays`; nor has a
-    pool's task, which shares a node.
+    A job that all stages share has no legs; a pool's task, which shares a node, has no elements that are jobs either.
     """
-    in_one_job = {"continues": "continues in legs"} | ({"array": "is a job array"} if arrays else {})
+    in_one_job = {"continues": "continues in legs"}
     in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "nodes of its own"}
     refused = {"big-job": in_one_job, "pool": in_a_pool}.get(row.strategy, {})
     return next((words for kind in row.kinds for key, words in refused.items() if KINDS[kind].has(key)), "")

@@ -1,10 +1,12 @@
 """What a kind of units says of the jobs of its stages."""
 
 from asa.backend import Capabilities
+from asa.elements import parse_array
+from asa.runner.kinds import UnitsOfRun
 from asa.runner.kinds.base import Units
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
-from asa.strategies import Keep, PlannedJob
+from asa.strategies import Keep, PlannedJob, load_strategy
 from asa.workflow import Stage, Workflow
 
 
@@ -22,3 +24,18 @@ def test_a_job_that_is_a_part_of_its_stage_posts_a_marker_of_its_own():
     assert spec_of(state, planned).posts == (f"{'r' * 12}/a",)
     state.units.whole = Parts()
     assert spec_of(state, planned).posts == (f"{'r' * 12}/a.{'r' * 12}-1-0",)
+
+
+def test_elements_take_turns_where_a_strategy_has_one_job_for_all_stages():
+    """Else a run of an array and others was refused, but where there are no arrays; an array by itself stays one."""
+    site = Capabilities("m", 8, 8, age_accrues=True, arrays=True)
+    array = Stage("b", cores=2, command="x", array=parse_array("1-4"))
+    both, alone = Workflow("w", [Stage("a", cores=1, command="x"), array]), Workflow("w", [array])
+
+    def takes_turns(strategy, workflow):
+        used = UnitsOfRun.site_for(load_strategy(strategy), workflow, site)
+        return RunState("w", workflow, used, "r" * 12).workflow.stages["b"].takes_turns
+
+    assert takes_turns("big-job", both)
+    assert not takes_turns("big-job", alone)
+    assert not takes_turns("chained", both)

@@ -160,6 +160,7 @@ def test_what_a_strategy_does_not_say_is_said_for_it():
 
     one = whole(Plain())
     assert (one.needs, one.replaces, one.max_idle, one.price_s, one.next_leg) == (frozenset(), False, None, None, None)
+    assert not one.is_one_job
     check_strategy(Plain)
     assert whole(one) is one
 
@@ -174,7 +175,7 @@ def test_what_is_said_in_part_is_refused():
         def plan(self, view, forecast):
             return Plan()
 
-    with pytest.raises(InputError, match=r"says nothing of replaces, max_idle, price_s, next_leg") as refused:
+    with pytest.raises(InputError, match="replaces, max_idle, price_s, next_leg, is_one_job") as refused:
         whole(Half())
     assert "asa.strategies.Strategy" in refused.value.hint
 

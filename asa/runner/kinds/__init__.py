@@ -8,7 +8,7 @@ unit is a class, with one instance per run, which keeps the state of that kind.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asa.backend import Capabilities, JobSpec
@@ -20,7 +20,7 @@ from asa.runner.kinds.growth import GrowthUnits, widths_of
 from asa.runner.kinds.legs import LegUnits
 from asa.runner.kinds.racers import RacingUnits
 from asa.runner.kinds.tasks import TaskUnits
-from asa.strategies.base import PlannedJob, StageView
+from asa.strategies.base import PlannedJob, StageView, Strategy
 from asa.workflow import Stage, Workflow
 
 
@@ -39,6 +39,11 @@ class UnitsOfRun:
     def kinds(self) -> tuple[Units, ...]:
         """All kinds."""
         return self.whole, self.tasks, self.elements, self.legs, self.growth, self.racing
+
+    @staticmethod
+    def site_for(strategy: Strategy, workflow: Workflow, site: Capabilities) -> Capabilities:
+        """Give a batch system as a run uses it: without arrays if all stages share one job."""
+        return replace(site, arrays=False) if strategy.is_one_job and len(workflow.stages) > 1 else site
 
     @staticmethod
     def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
