@@ -1,8 +1,8 @@
-"""What each part of the default estimator is worth: rows with more and more of its parts, and with one left out.
+"""How much each part of the default estimator contributes: with more and more parts, and with each one left out.
 
 python examples/ablation.py [TRACE...]
 
-Traces are job histories (SWF or `sacct -P`); without one, four weeks of a simulated centre stand in for it.
+Traces are job histories (SWF or `sacct -P`); without one, four weeks of a simulated centre are used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make(surroundings: Surroundings, *, without: tuple[str, ...] = (), closeness
 
 
 def contestants() -> dict[str, Make]:
-    """From the geometry's exponential weights alone, a part more in each row; then all but one."""
+    """Return the variants: the geometry's exponential weights, then one more part in each row; then all but one."""
     made: dict[str, Make] = {"geometry alone": partial(make, without=PARTS)}
     for count, part in enumerate(PARTS, start=1):
         made[f"+ {part}"] = partial(make, without=PARTS[count:])
@@ -42,13 +42,13 @@ def contestants() -> dict[str, Make]:
 
 
 def simulated() -> JobHistory:
-    """Let a workload model's jobs queue under EASY backfilling."""
+    """Simulate jobs of a workload model under EASY backfilling."""
     model = PRESETS["uppmax"]
     return replayed(model.generate(28 * 86400, np.random.SeedSequence(1)), model.machine.cores)
 
 
 def main() -> None:
-    """Evaluate all on all traces."""
+    """Evaluate all variants on all traces."""
     traces = [Path(name) for name in sys.argv[1:]]
     histories = {path.name: read_history(path).first(40_000) for path in traces}
     histories = histories or {"simulated": simulated().first(6000)}

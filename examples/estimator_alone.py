@@ -1,7 +1,7 @@
 """The estimator alone, on Fig. 5 of the ASA paper: how each sampling policy follows a wait that changes.
 
-1000 predictions of a wait that is drawn anew at 0, 200, 400, 600 and 800. Prints how often each policy chose the
-alternative closest to the truth and how soon it found it, and draws the three lines.
+Makes 1000 predictions of a wait that is drawn anew at 0, 200, 400, 600 and 800. Prints how often each policy chose the
+alternative closest to the true wait and how soon it found it, and draws the three lines.
 
     python examples/estimator_alone.py [FIGURE.png]
 """
@@ -24,13 +24,13 @@ COLOURS = {"default": "#b0b0b0", "greedy": "#d55e00", "tuned": "#cc79a7"}
 
 
 def true_waits(seed: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Draw the wait of each period among the alternatives; in one seed the third is a drop, as in the figure."""
+    """Draw the wait of each period from the alternatives; with one seed, the third is lower, as in the figure."""
     levels = np.random.default_rng(seed).choice(PAPER_ALTERNATIVES_S, size=ITERATIONS // PERIOD, replace=False)
     return np.repeat(levels, PERIOD)
 
 
 def follow(policy: str, waits: np.ndarray[tuple[int], np.dtype[np.float64]], seed: int) -> list[float]:
-    """Predict, see the truth, learn: the five lines that using the estimator takes."""
+    """Predict, observe the true wait, learn: using the estimator takes these five lines."""
     learner = Asa(policy, seed=seed)  # type: ignore[arg-type]  # one of POLICIES
     predicted = []
     for wait in waits.tolist():
@@ -47,7 +47,7 @@ def first_run_of_hits(hits: np.ndarray[tuple[int], np.dtype[np.bool_]], length: 
 
 
 def main() -> None:
-    """Run many seeds for the table, and draw one."""
+    """Run many seeds for the table, and draw one of them."""
     target = Path(sys.argv[1] if len(sys.argv) > 1 else "out/fig5.png")
     target.parent.mkdir(parents=True, exist_ok=True)
     seeds = range(30)

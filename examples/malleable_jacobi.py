@@ -1,9 +1,9 @@
-"""A program that shrinks and grows while it runs: Jacobi's method on Laplace's equation, its rows over processes.
+"""A program that shrinks and grows while it runs: Jacobi's method on Laplace's equation, with its rows on processes.
 
-Every so many iterations it asks the resource manager whether to change its number of processes, does so, and moves its
-rows. The demonstration starts a manager of four nodes on this machine, the program on all of them, and behind it in the
-queue a rigid program that needs two: the first one shrinks, and grows again once the other has ended. What it computes
-is, to the last bit, what it computes without a manager, on four processes from beginning to end.
+After a number of iterations it asks the resource manager whether to change its number of processes, does so, and moves
+its rows. The demonstration starts a manager of four nodes on this machine, the program on all of them and, behind it in
+the queue, a rigid program that needs two nodes. The first program shrinks, and grows again once the other has ended.
+Its result equals, to the last bit, that of a run without a manager, on four processes from beginning to end.
 
     python examples/malleable_jacobi.py                                  # the demonstration
     python examples/malleable_jacobi.py --out plate.npy                  # the program alone
@@ -28,30 +28,31 @@ from asa import dmr
 Plate = NDArray[np.float64]
 
 NODES = 4
-POINTS = 600  # a side
+POINTS = 600  # on each side of the plate
 ITERATIONS = 2500
 CHECK_EACH = 50
 
 
 def relax(new: Plate, above: Plate, here: Plate, below: Plate) -> None:
-    """Set rows to the means of their neighbours; their ends stay as they are."""
+    """Set rows to the means of their neighbours; the points at both ends stay as they are."""
     new[..., 1:-1] = 0.25 * (above[..., 1:-1] + below[..., 1:-1] + here[..., :-2] + here[..., 2:])
 
 
 def iterate(part: dmr.Part, first: int, iterations: int) -> None:
     """Do some iterations on the rows of one process."""
-    outer = {*part.rows[:1], *part.rows[-1:]} - {part.all_rows[0], part.all_rows[-1]}  # next to those of others
+    # rows next to those of other processes
+    outer = {*part.rows[:1], *part.rows[-1:]} - {part.all_rows[0], part.all_rows[-1]}
     for iteration in range(first, first + iterations):
         old, young = ("even", "odd") if iteration % 2 == 0 else ("odd", "even")
         here, new = part.arrays[old], part.arrays[young]
         relax(new[1:-1], here[:-2], here[1:-1], here[2:])
         for row in outer:
             relax(part.row(young, row), part.row(old, row - 1), part.row(old, row), part.row(old, row + 1))
-        part.exchange()  # nobody goes on before all are here
+        part.exchange()  # waits until all processes are here
 
 
 def solve(out: Path) -> None:
-    """Solve for a plate of which the upper edge is hot, and tell how it goes."""
+    """Solve for a plate with a hot upper edge, printing the progress."""
     plate = np.zeros((POINTS, POINTS))
     plate[0] = 1.0
     with dmr.Pool(dmr.processes(NODES), {"even": plate, "odd": plate}) as pool:
@@ -68,19 +69,19 @@ def solve(out: Path) -> None:
 
 
 def at(time_s: float, what: str) -> str:
-    """Write down something that happened, with the time of day."""
+    """Format an event with its time of day."""
     return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S.%f}  {what}"  # noqa: DTZ006 - as on the wall
 
 
 def demonstrate(folder: Path) -> None:
-    """Run the program under a manager, with a rigid one beside, and alone; the results are the same."""
+    """Run the program under a manager, next to a rigid one, and then alone; check that the results are equal."""
     malleable, alone = folder / "malleable.npy", folder / "alone.npy"
     with LocalManager(NODES) as manager:
         jacobi = manager.submit([sys.executable, __file__, "--out", str(malleable)], NODES, name="jacobi")
         rigid = manager.submit(["sleep", "600"], 2, name="rigid")
         while not (ours := manager.wait(jacobi, 0.02)).state.is_final and "shrink" not in ours.output.read_text():
             pass
-        manager.cancel(rigid)  # as if that had been all
+        manager.cancel(rigid)  # as at its end
         told, other = manager.wait(jacobi).output.read_text().splitlines(), manager.job(rigid)
     for what, time_s in (("submitted", other.submit_s), ("started", other.start_s), ("ended", other.end_s)):
         told += [] if time_s is None else [at(time_s, f"(job {rigid}, rigid, on {other.nodes} nodes: {what})")]

@@ -1,12 +1,12 @@
-"""An objective of one's own for the agent that learns to schedule: what a second of waiting costs, job by job.
+"""An objective of your own for the agent that learns to schedule: the cost of a second of waiting, job by job.
 
-Here somebody sits in front of a screen and waits for each short job: it costs twenty times what another does. An agent
-learns by that on a small machine, for some seconds on one core, and is measured by it beside order of age and the agent
-that ships, on days that none has seen. The order that an agent begins with, short jobs first, is good for this
-objective, and so few sets of jobs add little to it. A training worth its name takes minutes, and a log of the machine
-that it is for: `asa dras train --help` says how much.
+Here somebody sits in front of a screen and waits for each short job, so it costs twenty times as much as another job.
+An agent learns with this objective on a small machine, for some seconds on one core. Then it is compared, on days that
+no agent has seen, with order of age and with the agent that ships with asa. An agent begins with short jobs first,
+which suits this objective, so a little training improves it only a little. Serious training takes minutes, and a log of
+the machine that it is for; see `asa dras train --help`.
 
-It needs PyTorch, `pip install 'asa-client[dras]'`; whoever uses the agent that it writes does not, as with
+Training needs PyTorch, `pip install 'asa-client[dras]'`. Using the trained agent does not, as with
 `asa simulate LOG --scheduler dras --option weights=out/own_objective.npz`.
 
     python examples/own_objective.py
@@ -37,16 +37,16 @@ OUT = Path("out/own_objective.npz")
 
 @dataclass(frozen=True)
 class ShortJobs:
-    """Waiting costs 1 a second for jobs that ask for little time, less for others.
+    """A second of waiting costs 1 for jobs that ask for a short time, and less for others.
 
-    What an agent has learned by is noted in its file as the objective is written, so a dataclass does well.
+    An agent's file records its objective as text, for which a dataclass is well suited.
 
     Parameters
     ----------
     short_s
-        What counts as little time, in seconds.
+        Longest walltime that counts as short, in seconds.
     others
-        What a second costs others.
+        Cost of a second for other jobs.
     """
 
     short_s: int = 1800
@@ -55,14 +55,14 @@ class ShortJobs:
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of all jobs that wait what one more second of it costs."""
+        """Return, for each waiting job, the cost of one more second of waiting."""
         del sizes, waits_s, nodes  # an objective may also count these
         costs: NDArray[np.float64] = np.where(requests_s <= self.short_s, 1.0, self.others)
         return costs
 
 
 def main(episodes: int = 5) -> None:
-    """Learn by it, and see what it has brought."""
+    """Train with this objective, and print the improvement."""
     console = Console(highlight=False)
     try:
         pytorch().set_num_threads(1)

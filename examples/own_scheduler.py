@@ -1,9 +1,9 @@
-"""Schedulers of one's own: an order in one line of numpy, and a whole scheduling pass, beside the installed ones.
+"""Schedulers of your own, compared with the installed ones: an order in one line of numpy, and a whole scheduling pass.
 
-The first ranks jobs by their area, smallest first. The second fills the machine with the largest jobs that fit, and
-lets anybody be overtaken for ever. A package of yours makes functions that return such known by entry points; their
-keyword-only arguments are what `--option` sets. Then `asa simulate LOG --scheduler largest-first` and
-`asa compare montage --scheduler smallest-area` take them:
+The first ranks jobs by their area, smallest first. The second fills the machine with the largest jobs that fit, so a
+job may be overtaken for ever. Your package registers functions that return such schedulers as entry points; `--option`
+sets their keyword-only arguments. Then `asa simulate LOG --scheduler largest-first` and `asa compare montage
+--scheduler smallest-area` find them:
 
     [project.entry-points."asa.schedulers"]
     smallest-area = "own_scheduler:smallest_area"
@@ -26,7 +26,7 @@ from rich.table import Table
 
 
 class SmallestArea:
-    """Fewest requested core-seconds first."""
+    """Jobs with the fewest requested core-seconds first."""
 
     def scores(self, view: QueueView) -> NDArray[np.float64]:
         """Score the queued jobs; the highest goes first."""
@@ -36,12 +36,12 @@ class SmallestArea:
 
 
 def smallest_area() -> Policy:
-    """Rank so, and backfill as EASY does."""
+    """Return this order, with backfilling as in EASY."""
     return Policy(SmallestArea(), Easy())
 
 
 class BinPacking:
-    """The largest that fits, again and again."""
+    """Starts the largest job that fits, again and again."""
 
     def schedule(self, view: QueueView) -> None:
         """Start jobs until none fits."""

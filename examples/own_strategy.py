@@ -1,8 +1,8 @@
-"""A strategy of one's own: ASA that always asks half an hour earlier than predicted, beside the installed ones.
+"""A strategy of your own, compared with the installed ones: ASA that submits half an hour earlier than predicted.
 
-A strategy derives from `asa.strategies.Strategy`; here one is borrowed and bent. A package of yours makes it known by
-an entry point, and then `asa compare montage --strategies asa,cautious` and `asa run flow.toml --strategy cautious`
-take it:
+A strategy derives from `asa.strategies.Strategy`; this one changes the plans of an installed one. Your package
+registers it as an entry point; then `asa compare montage --strategies asa,cautious` and `asa run flow.toml --strategy
+cautious` find it:
 
     [project.entry-points."asa.strategies"]
     cautious = "own_strategy:Cautious"
@@ -26,12 +26,12 @@ from asa.strategies.asa import AheadOfTime
 
 @dataclass(frozen=True)
 class Cautious(AheadOfTime):
-    """Ahead of time, and then some."""
+    """ASA with a longer lead."""
 
     margin_s: float = 1800.0
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan as ASA does, and move every submission forward."""
+        """Plan as ASA does, then submit every job earlier."""
         planned = AheadOfTime.plan(self, view, forecast)
         return Plan.of(
             replace(job, submit_s=job.submit_s - self.margin_s, reason=f"{job.reason}, and half an hour to be safe")

@@ -1,8 +1,8 @@
-"""A study of one's own: is what ASA saves under EASY backfilling saved under another scheduler, too.
+"""A study of your own: whether ASA saves as much under another scheduler as under EASY backfilling.
 
-A study is cells, a function that runs one, and what comes of it. `asa.studies.harness` runs the cells side by side,
-keeps each as it ends, and never runs one twice: interrupted, the same command goes on. What came out is compared
-replication by replication, with the intervals and signs of every study here.
+A study has cells, a function that runs one cell, and outcomes. `asa.studies.harness` runs cells in parallel, stores
+each as it ends, and never runs one twice: after an interruption, the same command continues. Outcomes are compared
+replication by replication, with intervals and significance as in every study of asa.
 
     python examples/own_study.py [KEPT.jsonl]
 """
@@ -34,22 +34,22 @@ REPLICATIONS = 4
 
 @dataclass(frozen=True)
 class SchedulerCell:
-    """What is run in one go: one strategy under one scheduler, with an estimator that all its replications share."""
+    """One cell: a strategy under a scheduler, with an estimator that all its replications share."""
 
     scheduler: str
     strategy: str
     cores: int
-    moments: int  # replications, as written into what is kept
-    code: str  # what other code did is another cell
+    moments: int  # replications; the name is part of stored results
+    code: str  # digest of the code, since results of other code belong to another cell
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run; the names of its figures are those that `standings` compares."""
+    """One run; its figures have the names that `standings` compares."""
 
     scheduler: str
     strategy: str
-    moment: int  # the replication, as written into what is kept
+    moment: int  # replication; the name is part of stored results
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def cells() -> list[SchedulerCell]:
-    """All that is to be run."""
+    """Return all cells to run."""
     return [
         SchedulerCell(scheduler, strategy, 56, REPLICATIONS, code_digest([("asa.strategies", strategy)]))
         for scheduler, strategy in product(SCHEDULERS, STRATEGIES)
@@ -67,12 +67,12 @@ def cells() -> list[SchedulerCell]:
 
 @lru_cache
 def site(scheduler: str) -> SimulatedSite:
-    """Make a simulated centre once in each process."""
+    """Make a simulated centre, once in each process."""
     return SimulatedSite("hpc2n", scheduler=scheduler)
 
 
 def run_cell(cell: SchedulerCell) -> list[Outcome]:
-    """Run every replication of the workflow."""
+    """Run all replications of the workflow."""
     centre, workflow, bank = site(cell.scheduler), statistics(cell.cores), WaitBank(seed=0)
 
     def run(seed: int, world: Backend) -> Outcome:
@@ -87,7 +87,7 @@ KIND = Kind(run_cell, SchedulerCell, Outcome)
 
 
 def main(kept: Path | None = None) -> None:
-    """Run what is not kept, and print how each strategy stands under each scheduler."""
+    """Run the cells that are not stored, and print how strategies compare under each scheduler."""
     outcomes = [one for of in fill(cells(), KIND, kept).values() for one in of]
     table = Table("Scheduler", "Strategy", "Makespan over Big Job's", "Core-hours over Per-Stage's")
     for scheduler in SCHEDULERS:

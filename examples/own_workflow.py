@@ -1,8 +1,7 @@
-"""Three ways of asking for the resources of a workflow of one's own, from Python, and what happened in one run.
+"""Three strategies for a workflow of your own, from Python, and the events of one run.
 
-A workflow is a name and stages; one that may be as wide as wanted is a function of its peak cores. A package of yours
-makes that known by an entry point, and then `asa compare search --cores 28,112` takes it:
-it:
+A workflow is a name and stages; if its width is free, it is a function of its peak cores. Your package registers that
+function as an entry point; then `asa compare search --cores 28,112` finds it:
 
     [project.entry-points."asa.workflows"]
     search = "own_workflow:search"
@@ -38,13 +37,13 @@ def search(cores: int = 112) -> Workflow:
 
 
 def main() -> None:
-    """Run both workflows side by side on one simulated machine, under each strategy."""
+    """Run both workflows at the same time on one simulated machine, under each strategy."""
     workflows = (search(), load_workflow(Path(__file__).with_name("mosaic.toml")))
     site = SimulatedSite("hpc2n")
     bank = WaitBank(seed=1)
     for name in ("big-job", "per-stage", "asa"):
         strategy = load_strategy(name)
-        world = site.open(seed=5)  # the same queue for each
+        world = site.open(seed=5)  # the same queue for each strategy
         results = run_all(world, [Run(workflow, strategy, bank=bank) for workflow in workflows])
         for result in results:
             metrics = measure(result.run.workflow, result.records)

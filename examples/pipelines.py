@@ -1,8 +1,8 @@
-"""Real programs under asa: a mosaic by Montage, a search by BLAST+, statistics of a long table, on made-up data.
+"""Real programs under asa, on artificial data: a mosaic by Montage, a search by BLAST+, statistics of a long table.
 
-Each is a workflow file; who makes its data and who checks its result lie beside it. In a new folder of its own the data
-are made, `asa run` has the stages run on this computer, and the result is held against what is known of the data. What
-is not installed is left out (Debian: montage montage-gridtools ncbi-blast+).
+Each example is a workflow file, with scripts that make its data and check its result. In a new folder, the data are
+made, `asa run` runs the stages on this computer, and the result is compared with what is known of the data. Examples
+whose programs are not installed are skipped (Debian: montage montage-gridtools ncbi-blast+).
 
     python examples/pipelines.py [montage | blast | statistics] ...
 """
@@ -23,7 +23,7 @@ OUT = Path("out")
 
 
 class Pipeline(NamedTuple):
-    """Where a pipeline lies, what each part of it is called with, and a program that it needs."""
+    """Where an example is, the arguments of its scripts, and a program that it needs."""
 
     maker: str
     flow: str
@@ -56,7 +56,7 @@ PIPELINES = {
 
 
 def run(name: str, pipeline: Pipeline, data: Path) -> None:
-    """Make its data, run it, check what came of it."""
+    """Make the data, run the workflow, check the result."""
 
     def call(program: Path | str, words: str, *more: str) -> None:
         file, *arguments = words.split()

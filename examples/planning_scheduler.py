@@ -1,4 +1,4 @@
-"""A planning scheduler by itself: everybody is promised a start, and what happens when others end early.
+"""A planning scheduler by itself: every job gets a planned start, which moves when others end early.
 
 python examples/planning_scheduler.py
 """
@@ -21,7 +21,7 @@ HOUR = 3600
 
 
 def show(plan: RequestPlan, now: int) -> None:
-    """Print who starts when."""
+    """Print when each job starts."""
     for job in plan.jobs.values():
         start_s = job.start_s
         when = job.phase.value if start_s is None else f"{job.phase.value}, from {format_duration(start_s - HOUR)}"

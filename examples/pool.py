@@ -1,11 +1,11 @@
-"""One pool over several allocations: a bag of tasks on whatever jobs are alive, and more jobs asked for while it runs.
+"""One pool over several allocations: tasks run on all running jobs, and more jobs are submitted meanwhile.
 
 On a laptop the jobs are processes; with a site's name (`asa doctor --save NAME`) they are jobs there, and nothing else
-changes. It needs `pip install 'asa-client[pool]'`.
+changes. This needs `pip install 'asa-client[pool]'`.
 
     python examples/pool.py [SITE]
 
-It draws what its allocations did to out/pool.png.
+A picture of what the allocations did is written to out/pool.png.
 """
 
 import random
@@ -25,13 +25,13 @@ OUT = Path("out/pool.png")
 
 
 def inside(seed: int) -> int:
-    """Count the points of a random shower that fall into the quarter of a circle."""
+    """Count how many random points fall into a quarter of a circle."""
     draw = random.Random(seed).random
     return sum(draw() ** 2 + draw() ** 2 <= 1.0 for _ in range(DRAWS))
 
 
 def main() -> None:
-    """Compute pi, the hard way."""
+    """Compute pi from random points."""
     console = Console()
     site = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory() as place:

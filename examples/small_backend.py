@@ -1,8 +1,8 @@
-"""A backend as small as the contract lets it be: a machine in virtual time that serves jobs in the order of submission.
+"""The smallest backend that fulfils the contract: a machine in virtual time that runs jobs in the order of submission.
 
-It has what the core needs of a batch system and nothing else; `tests/own_backend.py` has what a real one needs
-beside: files, processes, clients that die. A package of yours makes it known by an entry point, and then
-`asa run flow.toml --backend small --option cores=28` takes it:
+It has what the core needs of a batch system and nothing else; `tests/own_backend.py` has what a real one needs in
+addition: files, processes, clients that die. Your package registers it as an entry point; then
+`asa run flow.toml --backend small --option cores=28` finds it:
 
     [project.entry-points."asa.backends"]
     small = "small_backend:SmallSite"
@@ -34,18 +34,18 @@ NEVER = math.inf
 
 
 class SmallMachine:
-    """Some cores, and a clock that only `wait` moves. Nobody overtakes a job that waits for cores."""
+    """Some cores, and a clock that only `wait` moves. No job overtakes one that waits for cores."""
 
     def __init__(self, cores: int) -> None:
         self.capabilities = Capabilities("small", max_cores=cores, cores_per_node=cores, age_accrues=True)
         self._now = 0.0
         self._specs: dict[str, JobSpec] = {}
         self._jobs: dict[str, JobStatus] = {}  # in the order of submission
-        self._told: dict[str, JobStatus] = {}  # what the client knows of its jobs
+        self._told: dict[str, JobStatus] = {}  # jobs' states as last reported to the client
 
     @property
     def condition(self) -> Condition:
-        """It can always be asked."""
+        """Whether it can be reached: always."""
         return Condition(heard_s=self._now)
 
     def now(self) -> float:
@@ -53,7 +53,7 @@ class SmallMachine:
         return self._now
 
     def submit(self, spec: JobSpec) -> str:
-        """Put a job at the queue's end."""
+        """Add a job at the end of the queue."""
         if (why := self.capabilities.impossible(spec)) or spec.walltime_s <= 0:
             raise SubmitRejectedError(why or "asks for no time", where=f"job {spec.name!r}", hint="Ask for other.")
         job_id = str(len(self._jobs) + 1)
@@ -62,12 +62,12 @@ class SmallMachine:
         return job_id
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens, the one that ran first."""
+        """Find jobs by their tokens; the one that ran comes first."""
         found = {token: [self._jobs[j] for j, spec in self._specs.items() if spec.token == token] for token in tokens}
         return {token: sorted(jobs, key=lambda job: job.payload_start_s is None) for token, jobs in found.items()}
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Tell how jobs stand."""
+        """Return the states of jobs."""
         asked = list(job_ids)
         if unknown := [job_id for job_id in asked if job_id not in self._jobs]:
             raise JobNotFoundError("is not known here", where=f"job {unknown[0]!r}", hint="Ask for one of this queue.")
@@ -83,7 +83,7 @@ class SmallMachine:
         self._specs[job_id] = replace(self._specs[job_id], held=True)
 
     def release(self, job_id: str) -> None:
-        """Release it; it queues from now on."""
+        """Release a held job; it queues from now on."""
         self._specs[job_id] = replace(self._specs[job_id], held=False, begin_s=self._now)
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
@@ -101,7 +101,7 @@ class SmallMachine:
                 return []
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what others' jobs did: nothing, it shows nobody else's."""
+        """Report nothing, since there are no other users."""
         del most, ends
         return []
 
@@ -118,7 +118,7 @@ class SmallMachine:
                 free -= self._consider(job_id, free)
 
     def _consider(self, job_id: str, free: int) -> int:
-        """Start a pending job if it may, and say how many cores are gone for those behind it."""
+        """Start a pending job if it may; return how many cores it takes from those behind it."""
         job, cores, due = self._jobs[job_id], self._specs[job_id].cores, self._due(job_id)
         if not due <= self._now:
             reason = "DependencyNeverSatisfied" if math.isnan(due) else "Dependency"
@@ -148,7 +148,7 @@ class SmallMachine:
         self._jobs[job_id] = replace(self._jobs[job_id], state=state, end_s=self._now, reason=reason, exit_code=code)
 
     def _due(self, job_id: str) -> float:
-        """Say when a pending job may start, and a running one ends; not a number for what can never start."""
+        """Return when a pending job may start, or a running one ends; infinity for a job that can never start."""
         job, spec = self._jobs[job_id], self._specs[job_id]
         if job.state.is_final or (spec.held and job.start_s is None):
             return NEVER
@@ -169,12 +169,12 @@ class SmallMachine:
 
 
 class SmallSite:
-    """What the entry point names: made from a user's settings, it opens a machine for a run.
+    """The entry point's object: made from a user's settings, it opens a machine for a run.
 
     Parameters
     ----------
     cores
-        Of the machine.
+        Cores of the machine.
     """
 
     notes: Sequence[str] = ["Time is not real here, and nothing is kept: a run that was left cannot be resumed."]
@@ -183,13 +183,13 @@ class SmallSite:
         self.cores = int(cores)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SmallMachine:
-        """Open it; of a real batch system, scripts and output would lie in the folder."""
+        """Open the machine; a real batch system would keep scripts and output in the folder."""
         del folder, sleep
         return SmallMachine(self.cores)
 
 
 def main() -> None:
-    """Check that the contract is kept, then run three workflows that queue behind each other."""
+    """Check the contract, then run three workflows that queue behind each other."""
     console = Console(highlight=False)
     check_backend(lambda: SmallMachine(cores=4))
     console.print("It keeps the contract of a backend.")

@@ -1,20 +1,20 @@
 # ruff: noqa: T201, C901, PLR0912, PLR0915 - it prints its tables; the model is a world in a function
-"""A pool that asks ahead of time against dask-jobqueue's `SLURMCluster.adapt`, which follows demand.
+"""Compares a pool that asks ahead of time with dask-jobqueue's `SLURMCluster.adapt`, which follows demand.
 
     python tools/against_jobqueue.py model [--rounds N]            both rules on a simulated machine
     python tools/against_jobqueue.py log LOG ... [--rounds N]      both rules on simulated machines under real logs
     python tools/against_jobqueue.py slurm [--rounds N]            both packages on real Slurm daemons
 
-The work is a graph of wide waves with a single task between two of them: what `client.map`, a reduction, and the next
-`client.map` make; or one long wave that outlasts several walltimes. The machine is full of others' jobs, always with as
-many waiting. The real thing needs `dask-jobqueue` and Slurm; tasks sleep, so that cores that do not exist do not
-matter, while waits, workers and messages are real.
+The work is a graph of wide waves with a single task between two of them, as `client.map`, a reduction and the next
+`client.map` make it; or one long wave that outlasts several walltimes. The machine is full of others' jobs, and a
+constant number of them waits. The comparison on real daemons needs `dask-jobqueue` and Slurm; tasks sleep, so the cores
+need not exist, while waits, workers and messages are real.
 
-The model replaces dask by what decides: of the pool `asa.pool.planning.decide`, of dask-jobqueue dask's rule for the
-number of workers (`Scheduler.adaptive_target`, `AdaptiveCore.recommendations`, with their defaults), once a second.
-Tasks begin in order on free cores; a worker that leaves while it works ends its tasks first, in both. Under a log both
-look every 15 seconds, for it takes hours: jobs are a twelfth of the machine each, three at most, for four hours; the
-work keeps them busy for twelve hours, in one wave of tasks of ten minutes, or in three waves with half an hour between.
+The model replaces dask by the rules that decide: for the pool, `asa.pool.planning.decide`; for dask-jobqueue, dask's
+rule for the number of workers (`Scheduler.adaptive_target`, `AdaptiveCore.recommendations`, with their defaults), once
+a second. Tasks begin in order on free cores; in both, a worker that leaves ends its tasks first. Under a log, both look
+every 15 seconds, since runs take hours: jobs have a twelfth of the machine each, at most three of them, for four hours.
+The work keeps them busy for twelve hours, in one wave of tasks of ten minutes, or in three waves half an hour apart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
+# the tests start the daemons, and have replacements for them
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from slurm_testbed import SCRIPT, Testbed, missing
 
@@ -48,13 +49,13 @@ from asa.pool.values import AllocationShape, Decision, PoolRules, TaskKind, View
 from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
-CORES = 28  # of a job: a node of the testbed
+CORES = 28  # of a job, which is a node of the testbed
 MAX_JOBS = 3
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Waves of tasks, each as many and as long; a task between two."""
+    """Waves of equal tasks, with a single task between two waves."""
 
     waves: int
     tasks: int
@@ -71,7 +72,7 @@ class Graph:
 
     @property
     def steps(self) -> list[tuple[int, float]]:
-        """How many tasks of which length, one after the other."""
+        """Return the number and the length of the tasks of each step."""
         wide, narrow = (self.tasks, self.task_s), (1, self.between_s)
         return [step for _ in range(self.waves) for step in (wide, narrow)]
 
@@ -82,7 +83,7 @@ class Graph:
 
 @dataclass
 class Told:
-    """What came out of a run."""
+    """The results of a run."""
 
     who: str
     makespan_s: float
@@ -102,7 +103,7 @@ GRAPHS = {
 
 
 def show(title: str, told: list[Told], by: str = "jobqueue") -> None:
-    """Print a line for each of the two, medians over the rounds, and what each round gave."""
+    """Print a line for each of the two, with medians over the rounds, and the results of each round."""
     print(f"\n{title}")
     heads = ("", "makespan", "first", f"all {MAX_JOBS}", "allocated", "used", "jobs", "cancelled pending")
     print("{:10} {:>9} {:>7} {:>7} {:>10} {:>7} {:>5} {:>18}".format(*heads))
@@ -129,13 +130,13 @@ def show(title: str, told: list[Told], by: str = "jobqueue") -> None:
 
 
 class Machine:
-    """Others' jobs and ours on so many cores: in order of submission, with gaps filled by what delays nobody."""
+    """Others' jobs and ours on a number of cores: in order of submission, with backfilling that delays no job."""
 
     def __init__(self, seed: int, cores: int = 112, waiting: int = 6) -> None:
         self.random, self.cores, self.waiting = random.Random(seed), cores, waiting
         self.now = 0.0
-        self.queue: list[tuple[str, int, float, float]] = []  # name, cores, walltime, runs
-        self.running: dict[str, tuple[int, float, float]] = {}  # cores, ends, could last until
+        self.queue: list[tuple[str, int, float, float]] = []  # name, cores, walltime, run time
+        self.running: dict[str, tuple[int, float, float]] = {}  # cores, end, latest end by the walltime
         self.count = 0
         self.events: list[QueueEvent] = []
 
@@ -151,7 +152,7 @@ class Machine:
             self.events.append(QueueEvent("ended", name, self.now))
 
     def advance(self, by_s: float) -> list[str]:
-        """Let time pass; tell what started of what is not the others'."""
+        """Advance the clock; return which of our jobs started."""
         self.now += by_s
         for name in [name for name, (_, ends_s, _) in self.running.items() if ends_s <= self.now]:
             del self.running[name]
@@ -171,7 +172,7 @@ class Machine:
                 self.running[name] = (cores, self.now + run_s, self.now + walltime_s)
                 started.append(name)
                 self.events.append(QueueEvent("started", name, self.now))
-            elif shadow_s == math.inf:  # the first that must wait is given the earliest start that is certain
+            elif shadow_s == math.inf:  # the first job that must wait gets the earliest certain start
                 there = free
                 for held, _, until_s in sorted(self.running.values(), key=lambda one: one[2]):
                     there += held
@@ -182,7 +183,7 @@ class Machine:
 
 
 class Logged:
-    """Ours on a machine that replays a log, at a moment that a seed draws."""
+    """Our jobs on a machine that replays a log, from a time that the seed draws."""
 
     def __init__(self, site: Any, seed: int) -> None:
         self.queue = site.open(seed)
@@ -205,7 +206,7 @@ class Logged:
         self.queue.cancel(job)
 
     def advance(self, by_s: float) -> list[str]:
-        """Let time pass; tell what started."""
+        """Advance the clock; return which of our jobs started."""
         until_s, started = self.now + by_s, []
         while self.now < until_s:
             for status in self.queue.wait(until_s):
@@ -217,7 +218,7 @@ class Logged:
 
 
 def other_job(rng: random.Random) -> tuple[int, float, float]:
-    """Draw somebody's job: cores, walltime, run time."""
+    """Draw another user's job: cores, walltime, run time."""
     run_s = rng.uniform(20.0, 70.0)
     return rng.choice((7, 14, 28, 28)), run_s * rng.uniform(1.2, 3.0), run_s
 
@@ -243,7 +244,7 @@ STARTUP_S = 4.0
 
 
 def filled(seed: int) -> Machine:
-    """Give a machine that is full."""
+    """Return a machine that is full."""
     machine = Machine(seed)
     for _ in range(600):
         machine.advance(1.0)
@@ -257,15 +258,15 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
     machine.events.clear()
     shape = AllocationShape(graph.cores, graph.walltime_s, threads=graph.cores)
     wait_count = max(round(3.0 / max(graph.step_s, 1.0)), 1)
-    steps = [list(step) for step in graph.steps]  # tasks that have not begun, of a length
-    begun: list[tuple[float, float]] = []  # of this step: when, until when
+    steps = [list(step) for step in graph.steps]  # number and length of the tasks that have not begun
+    begun: list[tuple[float, float]] = []  # begin and end of this step's tasks
     known: dict[float, float] = {}
     workers: dict[str, Worker] = {}
     counts: Counter[str] = Counter()
     began_s, first_s, all_s, cancelled, used = machine.now, math.inf, math.inf, 0, 0.0
 
     def guess_s(task_s: float, unknown_s: float = 0.0) -> float:
-        """As dask: what was measured, or twice what it has run already, or half a second; the pool has its own."""
+        """Estimate a task's length as dask does: measured, or twice its run time so far, or half a second."""
         ran = [machine.now - since_s for since_s, _ in begun] or [0.0]
         told_s = 2 * max(ran) if max(ran) > 0 and steps[0][1] == task_s else 0.5
         return known.get(task_s) or max(told_s, unknown_s)
@@ -375,7 +376,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
         for one in ready:
             assert one.start_s is not None
             until_s = one.start_s + graph.walltime_s - graph.margin_s
-            if who == "jobqueue" and now >= until_s:  # its workers' lifetime: what they run is run again
+            if who == "jobqueue" and now >= until_s:  # the workers' lifetime is over: their tasks run again
                 lost = [free_s for free_s in one.free_s if free_s > now]
                 for free_s in lost:
                     begun.remove(next(task for task in begun if task[1] == free_s))
@@ -413,7 +414,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
 
 
 class Others:
-    """Keeps the machine full: always as many jobs of others wait, of sizes and times that a seed draws."""
+    """Keeps the machine full with a constant number of waiting jobs, of sizes and times that a seed draws."""
 
     def __init__(self, testbed: Testbed, seed: int, waiting: int = 6) -> None:
         self.testbed, self.random, self.waiting = testbed, random.Random(seed), waiting
@@ -440,23 +441,23 @@ class Others:
 
 
 def nap(seconds: float, *_: Any) -> float:
-    """Stand for work."""
+    """Sleep in place of work."""
     time.sleep(seconds)
     return seconds
 
 
 def work(seconds: float, number: int, *_: Any) -> float:
-    """One of the tasks of a wave."""
+    """Run one task of a wave."""
     return nap(seconds)
 
 
 def join(seconds: float, parts: Any) -> float:
-    """What is done with a wave, and what the next one needs."""
+    """Run the task after a wave, whose result the next wave needs."""
     return nap(seconds)
 
 
 def finish(client: Any, graph: Graph) -> None:
-    """Run the graph. Results of a lone wave are taken as they come, so that none is lost with a worker's memory."""
+    """Run the graph. Results of a single wave are fetched as they come, so that a worker's end loses none."""
     from distributed import as_completed
 
     if graph.waves > 1:
@@ -470,7 +471,7 @@ def finish(client: Any, graph: Graph) -> None:
 
 
 def submit(client: Any, graph: Graph) -> Any:
-    """Hand the whole graph over, and return its last task."""
+    """Submit the whole graph, and return its last task."""
     before: Any = None
     for wave in range(graph.waves):
         numbers = range(wave * graph.tasks, (wave + 1) * graph.tasks)
@@ -487,7 +488,7 @@ def on_slurm(testbed: Testbed, graph: Graph, price: float, estimator: str, place
     commands = ["env", f"TB_ROOT={testbed.root}", "bash", str(SCRIPT), "run-root"]
     make = our_cluster if who == "pool" else their_cluster
     with Others(testbed, seed):
-        time.sleep(60.0)  # until the queue is what it stays
+        time.sleep(60.0)  # until the queue is in a steady state
         began_s = time.time()
         with make(commands, graph, price, estimator, place) as cluster, Client(cluster) as client:
             marks = {"first": math.inf, "all": math.inf}
@@ -529,7 +530,7 @@ def on_slurm(testbed: Testbed, graph: Graph, price: float, estimator: str, place
 
 @contextmanager
 def our_cluster(commands: list[str], graph: Graph, price: float, estimator: str, place: Path) -> Iterator[Any]:
-    """Give the pool, as a user would set it up."""
+    """Open the pool, as a user would set it up."""
     from asa.pool import AsaCluster
 
     with AsaCluster(
@@ -550,7 +551,7 @@ def our_cluster(commands: list[str], graph: Graph, price: float, estimator: str,
 
 @contextmanager
 def their_cluster(commands: list[str], graph: Graph, _price: float, _estimator: str, place: Path) -> Iterator[Any]:
-    """Give dask-jobqueue's, as its documentation sets it up."""
+    """Open dask-jobqueue's cluster, as its documentation sets it up."""
     import shlex
 
     from dask_jobqueue import SLURMCluster
@@ -565,7 +566,7 @@ def their_cluster(commands: list[str], graph: Graph, _price: float, _estimator: 
         walltime=f"00:{graph.walltime_s / 60:.0f}:00",
         log_directory=str(place / "logs"),
         local_directory=str(place),
-        worker_extra_args=[  # as its documentation says: 55 minutes of 60, give or take 4
+        worker_extra_args=[  # as in its documentation: 55 of 60 minutes, plus or minus 4
             "--lifetime",
             f"{graph.walltime_s * 55 / 60:.0f}s",
             "--lifetime-stagger",
@@ -577,7 +578,7 @@ def their_cluster(commands: list[str], graph: Graph, _price: float, _estimator: 
 
 
 def rounds(run: Callable[[int, str], Told], count: int, first: int) -> Iterator[Told]:
-    """Run both in turn, the one first that came second before."""
+    """Run both packages in turn; each round, the other one is first."""
     for number in range(count):
         order = ("jobqueue", "pool") if (first + number) % 2 else ("pool", "jobqueue")
         for who in order:
@@ -587,11 +588,11 @@ def rounds(run: Callable[[int, str], Told], count: int, first: int) -> Iterator[
 
 
 def under_log(log: Path, seeds: range, asked: argparse.Namespace) -> Iterator[tuple[str, list[Told]]]:
-    """Run both rules in several replications on a log, for work of two kinds."""
+    """Run both rules in several replications on a log, for two kinds of work."""
     site = open_facility("simulated", None, {"trace": str(log), "poll_s": "0"}).facility
     cores = max(site.capabilities.max_cores // 12, 1)
     rest = {"walltime_s": 4 * 3600.0, "cores": cores, "step_s": 15.0}
-    tasks = 12 * 6 * MAX_JOBS * cores  # of ten minutes in twelve hours
+    tasks = 12 * 6 * MAX_JOBS * cores  # tasks of ten minutes in twelve hours
     graphs = {"long": Graph(1, tasks, 600.0, 15.0, **rest), "waves": Graph(3, tasks // 3, 600.0, 1800.0, **rest)}
     price = float(cores) if asked.price is None else asked.price
     for name, graph in graphs.items():
@@ -601,7 +602,7 @@ def under_log(log: Path, seeds: range, asked: argparse.Namespace) -> Iterator[tu
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the requested comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("model", "log", "slurm"))
     parser.add_argument("logs", nargs="*", type=Path)
@@ -628,7 +629,7 @@ def main() -> None:
         raise SystemExit(reason)
     asked.price = CORES if asked.price is None else asked.price
     with tempfile.TemporaryDirectory(prefix="asa-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)  # for Slurm's own user
+        Path(folder).chmod(0o755)  # Slurm's own user must enter it
         testbed = Testbed(Path(folder) / "slurm", nodes=4, cores_per_node=CORES, conf="MinJobAge=7200")
         place = Path(folder) / "runs"
         place.mkdir()

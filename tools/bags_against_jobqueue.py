@@ -1,13 +1,13 @@
 # ruff: noqa: T201 - it prints its table
-"""A bag of tasks over several jobs against dask-jobqueue's `SLURMCluster.adapt`, on real Slurm daemons.
+"""Compares a bag of tasks over several jobs with dask-jobqueue's `SLURMCluster.adapt`, on real Slurm daemons.
 
     python tools/bags_against_jobqueue.py [--rounds N] [--tasks N] [--seed N] [--who bag,jobqueue,...]
 
-The machine, four nodes of 28 cores that do not exist, is full of others' jobs, always with as many waiting. The work is
-many equal tasks that sleep. All may have 112 cores at a time: `bag` as 16 jobs of 7 cores that share one folder,
-`jobqueue` as up to 16 jobs of 7 cores that follow demand, `nodes` as up to 4 jobs of 28, which is how a worker for each
-node is set up, and `wide` as one job. In each round all meet the same others. What was allocated is Slurm's own record.
-It needs Slurm, and `dask-jobqueue` for two of them.
+The machine, four nodes of 28 cores that need not exist, is full of others' jobs, and a constant number of them waits.
+The work is many equal tasks that sleep. Each way may have 112 cores at a time: `bag` as 16 jobs of 7 cores that share
+one folder; `jobqueue` as up to 16 jobs of 7 cores that follow demand; `nodes` as up to 4 jobs of 28 cores, the usual
+set-up of one worker per node; and `wide` as one job. In each round, all ways meet the same other jobs. Allocated
+core-hours are taken from Slurm's own records. Two of the ways need `dask-jobqueue`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests start the daemons
 
 from against_jobqueue import Others
 from slurm_testbed import SCRIPT, Testbed, missing
 
 CORES = 112
 WALLTIME_MIN = 30
-SHARES = {"bag": 16, "wide": 1, "jobqueue": 16, "nodes": 4}  # jobs at most
-_CONF = "MinJobAge=7200\nPriorityType=priority/basic"  # first come, first served, and backfill
-WARM_S = 60.0  # until the queue is what it stays
+SHARES = {"bag": 16, "wide": 1, "jobqueue": 16, "nodes": 4}  # upper bound of jobs
+_CONF = "MinJobAge=7200\nPriorityType=priority/basic"  # first come, first served, with backfilling
+WARM_S = 60.0  # until the queue is in a steady state
 
 
 @dataclass(frozen=True)
 class Told:
-    """What came out of a run."""
+    """The results of a run."""
 
     who: str
     seed: int
@@ -72,7 +72,7 @@ def run(testbed: Testbed, place: Path, who: str, seed: int, tasks: int, task_s: 
 
 
 def as_bag(commands: Sequence[str], folder: Path, jobs: int, tasks: int, task_s: float) -> None:
-    """Run them as a stage of `asa run`."""
+    """Run the tasks as a stage of `asa run`."""
     (folder / "list").write_text(f"sleep {task_s:g}\n" * tasks)
     (folder / "flow.toml").write_text(
         f'name = "bag"\n[[stage]]\nname = "work"\ntasks_file = "list"\ncores = {CORES}\njobs = {jobs}\n'
@@ -89,7 +89,7 @@ def as_bag(commands: Sequence[str], folder: Path, jobs: int, tasks: int, task_s:
 
 @contextmanager
 def their_cluster(commands: Sequence[str], folder: Path, jobs: int) -> Iterator[Any]:
-    """Give dask-jobqueue's, as its documentation sets it up."""
+    """Open dask-jobqueue's cluster, as its documentation sets it up."""
     import shlex
 
     from dask_jobqueue import SLURMCluster
@@ -108,13 +108,13 @@ def their_cluster(commands: Sequence[str], folder: Path, jobs: int) -> Iterator[
 
 
 def nap(seconds: float, *_: Any) -> float:
-    """Stand for work; of this file, so that workers get it whole."""
+    """Sleep in place of work; defined in this file, so that workers get the function itself."""
     time.sleep(seconds)
     return seconds
 
 
 def as_they_come(client: Any, tasks: int, task_s: float) -> None:
-    """Take each result when it is there, so that none is lost with a worker's memory."""
+    """Fetch each result as it comes, so that a worker's end loses none."""
     from distributed import as_completed
 
     for task in as_completed([client.submit(nap, task_s, number, pure=False) for number in range(tasks)]):
@@ -123,7 +123,7 @@ def as_they_come(client: Any, tasks: int, task_s: float) -> None:
 
 
 def allocated(testbed: Testbed, since_s: float, ended_s: float) -> Iterator[float]:
-    """Give the core-seconds of each of our jobs that began."""
+    """Yield the core-seconds of each of our jobs that began."""
     for line in testbed.run_as_root("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job").splitlines():
         told = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
         if told["JobName"] == "other" or float(told["SubmitTime"]) < since_s:
@@ -133,7 +133,7 @@ def allocated(testbed: Testbed, since_s: float, ended_s: float) -> Iterator[floa
 
 
 def show(told: Sequence[Told]) -> None:
-    """Print a line for each, and how they compare."""
+    """Print a line for each way, and how they compare."""
     by_who = {who: [one for one in told if one.who == who] for who in dict.fromkeys(one.who for one in told)}
     print(f"{'':9} {'makespan':>9} {'core-hours':>11} {'jobs begun':>11}   (medians; makespan of each round)")
     for who, mine in by_who.items():
@@ -163,7 +163,7 @@ def _hours(one: Told) -> float:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the requested comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=2000)
@@ -178,7 +178,7 @@ def main() -> None:
         raise SystemExit(reason)
     told = []
     with tempfile.TemporaryDirectory(prefix="asa-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)  # for Slurm's own user
+        Path(folder).chmod(0o755)  # Slurm's own user must enter it
         testbed = Testbed(Path(folder) / "slurm", nodes=4, cores_per_node=CORES // 4, conf=_CONF)
         place = Path(folder) / "runs"
         place.mkdir()
@@ -186,7 +186,7 @@ def main() -> None:
             testbed.start()
             print(f"Slurm {testbed.version}, {asked.tasks} tasks of {asked.task_s:g} s")
             for number in range(asked.rounds):
-                order = ways[number % len(ways) :] + ways[: number % len(ways)]  # who comes first takes turns
+                order = ways[number % len(ways) :] + ways[: number % len(ways)]  # each way is the first one in turn
                 for who in order:
                     told.append(run(testbed, place, who, asked.seed + number, asked.tasks, asked.task_s))
                     print(json.dumps(asdict(told[-1])), flush=True)

@@ -1,11 +1,11 @@
 # ruff: noqa: T201 - it prints its table
-"""A bag of tasks over several jobs against the pool that asks ahead of time, on simulated machines under real logs.
+"""Compares a bag of tasks over several jobs with the pool that asks ahead of time, simulated under recorded logs.
 
     python tools/bags_against_pool.py LOG ... [--rounds N] [--hours H ...] [--job-cores C]
 
-Both hold the same cores together at most, in jobs as wide, and do the same work in the same worlds. The bag is a stage
-of as many jobs as share its cores; the pool decides by `asa.pool.planning.decide` from what it learns of waits, as in
-`tools/against_jobqueue.py`, and may ask again for what ran out of walltime or was given back.
+Both have the same number of cores together, in jobs of the same width, and do the same work in the same worlds. The bag
+is a stage of as many jobs as share its cores. The pool decides by `asa.pool.planning.decide` from the waits that it
+learns, as in `tools/against_jobqueue.py`, and may replace jobs that reached their walltime or were given back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS_A_CORE = 20
 
 
 def of_bag(site: Any, hours: float, cores: int, jobs: int, seed: int) -> tuple[float, float]:
-    """Run a bag; give its makespan in seconds, and its core-hours."""
+    """Run a bag; return its makespan in seconds, and its core-hours."""
     flow = bag(hours, cores, jobs)
     [result] = run_all(site.open(seed), [Run(flow, load_strategy("per-stage"))])
     took = measure(flow, result.records)
@@ -46,7 +46,7 @@ def of_pool(site: Any, hours: float, cores: int, jobs: int, seed: int) -> tuple[
 
 
 def main() -> None:
-    """Print a row for each log and size: makespan and core-hours of the bag over the pool's, geometric means."""
+    """Print a row for each log and size: geometric means of the bag's makespan and core-hours over the pool's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=20)

@@ -1,4 +1,4 @@
-"""Benchmarks of the hot paths, as ratios to something plain, since machines are noisy.
+"""Benchmarks of the hot paths, as ratios to a simple reference, since machines vary.
 
 python tools/bench.py
 """
@@ -61,7 +61,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def best(work: Callable[[], object], times: int = 5) -> float:
-    """Seconds of the fastest of some tries."""
+    """Return the seconds of the fastest of some tries."""
     taken = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -71,7 +71,7 @@ def best(work: Callable[[], object], times: int = 5) -> float:
 
 
 def reference() -> Any:
-    """A simulator in plain Python that others wrote for clarity, where it is at hand; its folder, too."""
+    """Load a simulator in plain Python by other authors, if it is at hand; return it and its folder."""
     folder = Path(os.environ.get("ASA_DATA", ROOT.parent / "shared" / "data")).parent / "simulation"
     path = folder / "reference_easy.py"
     if not path.is_file():
@@ -83,7 +83,7 @@ def reference() -> Any:
 
 
 def schedules() -> Iterator[Row]:
-    """Whole logs under FCFS and EASY: the loop alone, without reading and compiling."""
+    """Simulate whole logs under FCFS and EASY: the loop alone, without reading and compiling."""
     plain, folder = reference()
     for name in ("lublin_256", "kth_sp2") if plain else ():
         trace = read_swf(folder / "traces" / f"{name}.swf.gz")
@@ -119,7 +119,7 @@ def schedules() -> Iterator[Row]:
 
 
 def growth() -> Iterator[Row]:
-    """Cost a job on a long load against a short one: it should not grow."""
+    """Compare the cost per job under a long load with that under a short one: it should not grow."""
     model = PRESETS["hpc2n"]
     short, long = (model.generate(days * 86400, 1) for days in (4, 120))
     costs = [
@@ -135,7 +135,7 @@ def growth() -> Iterator[Row]:
 
 
 def graphs() -> Iterator[Row]:
-    """Runs of ever larger graphs, and the exponent of their CPU time over stages and edges; see `tools/growth.py`."""
+    """Run ever larger graphs; fit the exponent of CPU time over stages and edges; see `tools/growth.py`."""
     counts = (64, 128, 256)
     for strategy in ("per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic"):
         for shape in ("chain", "layers"):
@@ -149,7 +149,7 @@ def graphs() -> Iterator[Row]:
 
 
 def estimator() -> Iterator[Row]:
-    """Predict and observe against keeping the last wait in a variable."""
+    """Compare predicting and observing with keeping the last wait in a variable."""
     rng = np.random.default_rng(0)
     waits = rng.choice([100.0, 150.0, 5000.0], 1000).tolist()
     learner = Asa("tuned", seed=1)
@@ -168,7 +168,7 @@ def estimator() -> Iterator[Row]:
 
 
 def reading() -> Iterator[Row]:
-    """A log against splitting its lines, and what a whole simulation of it needs."""
+    """Compare reading a log with splitting its lines, and measure a whole simulation of it."""
     rows = 1_000_000
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.swf"
@@ -197,7 +197,7 @@ def reading() -> Iterator[Row]:
 
 
 def run() -> Iterator[Row]:
-    """A cell of `asa compare`: a run of Montage, and a fork of its world, against the warm-up that all runs share."""
+    """Compare a run of Montage in `asa compare`, and a fork of its world, with the warm-up that all runs share."""
     flow, strategy = montage(112), load_strategy("chained")
     site = SimulatedSite("hpc2n")
     site.prepare([1])
@@ -217,7 +217,7 @@ def run() -> Iterator[Row]:
 
 
 def waits() -> Iterator[Row]:
-    """Predict, submit and learn a job, in steady state, beside the least that any estimator could do."""
+    """Predict, submit and learn a job, in a steady state, compared with the minimum that any estimator could do."""
     rng = np.random.Generator(np.random.PCG64(1))
     count, lag = 20_000, 50
     submits = np.cumsum(rng.exponential(60.0, count)).tolist()
@@ -268,14 +268,14 @@ def waits() -> Iterator[Row]:
         walltime_s=np.array([walltime_s for _, walltime_s in shapes]),
         started=np.ones(rows, dtype=np.bool_),
     )
-    # but those that see the queue, and those that fit trees beside, on another core
+    # without those that see the queue, and those that fit trees on another core meanwhile
     all_but_queue = {name: make for name, make in installed().items() if "boost" not in name}
     taken = best(lambda: evaluate({"made up": history}, all_but_queue), 1)
     yield f"evaluating {len(all_but_queue)} estimators, 200,000 jobs", taken * 200_000 / rows, "what it may take", 60.0
 
 
 def planning() -> Iterator[Row]:
-    """A plan for the rest of a chain, with waits that a bank predicts."""
+    """Plan the rest of a chain, with waits that a bank predicts."""
     rng = np.random.default_rng(0)
     bank = WaitBank(machine_cores=1000)
     for i in range(500):
@@ -298,7 +298,7 @@ def planning() -> Iterator[Row]:
 
 
 def _stage(place: int, cores: int, shapes: tuple[RunAt, ...] | None) -> Stage:
-    """Make a stage of a chain, of one shape or of several."""
+    """Make a stage of a chain, with one shape or several."""
     after = (f"s{place - 1}",) if place else ()
     if shapes is None:
         return Stage(f"s{place}", cores=cores, walltime_s=600.0 + 60 * place, after=after)
@@ -310,7 +310,7 @@ def _stage(place: int, cores: int, shapes: tuple[RunAt, ...] | None) -> Stage:
 
 
 def planner() -> Iterator[Row]:
-    """OpenCCS's planner on a cluster like the paper's, beside what the paper has; `asa ccs bench` has all of it."""
+    """Measure OpenCCS's planner on a cluster like the paper's, compared with the paper; `asa ccs bench` does more."""
     plan, source = filled(5000), requests(2)
     more = [next(source) for _ in range(200)]
     seconds = best(lambda: [plan.cluster.find(plan.cluster.prepare(request), 0) for request in more], 5) / len(more)
@@ -323,7 +323,7 @@ def planner() -> Iterator[Row]:
 
 
 def windows() -> Iterator[Row]:
-    """BBSched on a workload like Cori's: its solver on full windows, and its passes; see `asa bbsched bench`, too."""
+    """Measure BBSched on a workload like Cori's: its solver on full windows, and passes; cf. `asa bbsched bench`."""
     workload = load_workloads(["cori-s4"], days=31)["cori-s4"]
     problems = fullest(harvest(workload))
     seconds = best(lambda: [Exact().solve(problem) for problem in problems]) / len(problems)
@@ -346,7 +346,7 @@ def windows() -> Iterator[Row]:
 
 
 def imports() -> Iterator[Row]:
-    """`import asa` against `import numpy`, and quick commands against starting Python: CPU time."""
+    """Compare `import asa` with `import numpy`, and quick commands with starting Python, in CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
     yield "import asa", cpu([python, "-c", "import asa"]), "import numpy", cpu([python, "-c", "import numpy"])
     plain = cpu([python, "-c", "pass"])
@@ -364,7 +364,7 @@ def imports() -> Iterator[Row]:
 
 
 def cpu(command: list[str], folder: Path | None = None, times: int = 5) -> float:
-    """CPU time of the cheapest of some runs of a command, in seconds."""
+    """Return the CPU time of the cheapest of some runs of a command, in seconds."""
     took = []
     for _ in range(times):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -375,7 +375,7 @@ def cpu(command: list[str], folder: Path | None = None, times: int = 5) -> float
 
 
 def main() -> None:
-    """Run all and print the table."""
+    """Run all benchmarks and print the table."""
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")

@@ -1,9 +1,9 @@
 """Build the documentation as a site that needs no network: `make site`.
 
-    python tools/docs_site.py [--out build/site]     build it; 1 if a link is broken or a page cannot be reached
+    python tools/docs_site.py [--out build/site]     build it; exit code 1 after a broken link or an unreachable page
 
-The pages are those of `docs/`, a page for each file of the project that they link to, and the reference, which is made
-here: of the commands, of the schema of workflow files, and of the docstrings of the public interface.
+The pages are those of `docs/`, a page for each file of the project that they link to, and the reference. The reference
+is made here, from the commands, the schema of workflow files, and the docstrings of the public interface.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _WHITE = re.compile(r"\s+")
 
 
 def _line(text: str) -> str:
-    """Make text that can stand in the cell of a table."""
-    parts = _WHITE.sub(" ", text).strip().split("`")  # every second one is code, which stands as it is
+    """Make text fit into a cell of a table."""
+    parts = _WHITE.sub(" ", text).strip().split("`")  # every second part is code, which stays as it is
     parts[::2] = [part.replace("|", "\\|").replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
@@ -57,10 +57,10 @@ def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def _value(parameter: Any) -> str:
-    """Say what an option takes: the name of its value, or its choices."""
+    """Describe the value that an option takes: the name of the value, or its choices."""
     if getattr(parameter, "is_flag", False):
         return ""
-    kind = getattr(parameter, "type", None)  # which typer has no more from 0.29 on
+    kind = getattr(parameter, "type", None)  # typer has removed it in 0.29
     choices = getattr(kind, "choices", None)
     if choices:
         return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
@@ -68,7 +68,7 @@ def _value(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
-    """Give its default as the help shows it, or an empty text."""
+    """Return the default as the help shows it, or an empty text."""
     shown = getattr(parameter, "show_default", False)
     if isinstance(shown, str):
         return f" Default: {shown}."
@@ -114,11 +114,11 @@ def _command_page(words: tuple[str, ...], command: Any) -> Iterator[str]:
 
 
 def cli_page() -> str:
-    """Make the reference of the commands, of what the program itself knows."""
-    import typer  # which checks of links do without
+    """Make the reference of the commands from the program itself."""
+    import typer  # checking links does not need it
 
     tree = typer.main.get_command(importlib.import_module("asa.cli.app").app)
-    panels: dict[str, list[str]] = {}  # as `asa --help` groups them
+    panels: dict[str, list[str]] = {}  # groups of commands, as in `asa --help`
     for name in tree.commands:
         command = tree.commands[name]
         panel = getattr(command, "rich_help_panel", None)
@@ -140,7 +140,7 @@ _PATTERNS = {"\\{\\{[ \\t]*[A-Za-z_][A-Za-z0-9_-]*[ \\t]*\\}\\}": None}
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    """Name the types of a value, without those that only stand for a parameter."""
+    """Name the types of a value, without the one that stands for a parameter."""
     if "const" in schema:
         return [f'`"{schema["const"]}"`']
     if "enum" in schema:
@@ -179,7 +179,7 @@ def _keys(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def toml_page() -> str:
-    """Make the reference of workflow files, of their schema."""
+    """Make the reference of workflow files from their schema."""
     document = json.loads((ROOT / "asa" / "workflow.schema.json").read_text(encoding="utf-8"))
     stage, settings = (document["$defs"][name]["properties"] for name in ("StageSpec", "StageSettings"))
     own = {key: value for key, value in stage.items() if key not in settings}
@@ -201,7 +201,7 @@ A key that is not listed here is refused. `{{name}}` stands for a parameter wher
 
 
 def python_page() -> str:
-    """Make the reference of the public interface, of its docstrings."""
+    """Make the reference of the public interface from its docstrings."""
     asa = importlib.import_module("asa")
     listed = (DOCS / "reference" / "python.md").read_text(encoding="utf-8").split("|---|---|")[2]
     modules = re.findall(r"`(asa[\w.]+)`", "".join(re.findall(r"^\|([^|]+)\|", listed, re.MULTILINE)))
@@ -233,7 +233,7 @@ def python_page() -> str:
 
 
 def _of_python(value: type) -> str:
-    """Show a class or a function, and of one that has plain keys these, as they are described once."""
+    """Document a class or a function; plain keys of a class are described as in `asa.keys`."""
     lines = [f"::: {value.__module__}.{value.__qualname__}\n"]
     if is_dataclass(value) and (keys := keys_of(value)):
         lines += ["Fields that are keys of a workflow file, too:\n", "| field | key | what it says |", "|---|---|---|"]
@@ -250,7 +250,7 @@ MADE = {"reference/cli.md": cli_page, "reference/workflow-file.md": toml_page, "
 
 
 class Pages:
-    """Pages as they come into the site, by place; those of linked files come with the links."""
+    """The pages of the site by path; pages for linked files are added as links are found."""
 
     def __init__(self) -> None:
         self.text: dict[str, str] = {}
@@ -266,7 +266,7 @@ class Pages:
             self.text[place] = make()
 
     def _linked(self, source: str, place: str, text: str) -> str:
-        """Let the links of a page lead to where their targets are in the site."""
+        """Change the links of a page to where their targets are in the site."""
         parts = re.split(r"(^```.*?^```|`[^`]*`)", text, flags=re.MULTILINE | re.DOTALL)
         # a link's text may be code: put code back before links are read
         held: list[str] = []
@@ -298,7 +298,7 @@ class Pages:
         return f"[{words}]({there}{mark}{anchor})"
 
     def _show(self, target: str) -> None:
-        """Make a page of a file, or of the files in a folder."""
+        """Make a page for a file, or for the files in a folder."""
         place = self._places[target] = f"files/{target}.md"
         path = ROOT / target
         if path.is_file() and path.suffix == ".md":
@@ -325,7 +325,7 @@ def _places(nav: object) -> Iterator[str]:
 
 
 def unreachable(pages: Mapping[str, str]) -> list[str]:
-    """List pages that the navigation lacks, and places in it where no page is. Pages of files are reached by links."""
+    """List pages missing in the navigation, and entries without a page. Pages of files are reached by links."""
     named = set(_places(tomllib.loads(CONFIG.read_text(encoding="utf-8"))["project"]["nav"]))
     own = {place for place in pages if not place.startswith("files/")}
     return [f"{place}: not in the navigation (zensical.toml)" for place in sorted(own - named)] + [
@@ -334,7 +334,7 @@ def unreachable(pages: Mapping[str, str]) -> list[str]:
 
 
 def _as_installed(place: Path) -> None:
-    """Let the sources lie as they do where asa is installed, by links: docstrings are found by their names there."""
+    """Link the sources into the layout in which they are installed: docstrings are looked up by module names."""
     place.mkdir(parents=True)
     for source in (*(ROOT / "asa").iterdir(), ROOT / "backends", ROOT / "workflows"):
         (place / source.name).symlink_to(source)
@@ -344,7 +344,7 @@ _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']
 
 
 def _without_network(out: Path) -> list[str]:
-    """Put the site's own in the place of what a page would fetch from elsewhere; list what is left of that."""
+    """Replace addresses from which a page would fetch something by the site's own files; list the remaining ones."""
     left = []
     for page in out.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -360,7 +360,7 @@ def _without_network(out: Path) -> list[str]:
 
 
 def build(out: Path) -> list[str]:
-    """Build the site; return what is wrong with it."""
+    """Build the site; return the problems."""
     pages = Pages()
     wrong = pages.broken + unreachable(pages.text)
     if wrong:
@@ -392,7 +392,7 @@ def build(out: Path) -> list[str]:
 
 
 def main() -> int:
-    """Build it as the command line says."""
+    """Build the site as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     wrong = build(parser.parse_args().out.absolute())

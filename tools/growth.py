@@ -1,13 +1,13 @@
-"""How the client's CPU time grows with the graph that it drives: of every strategy, on chains, layers, sparse graphs.
+"""How the client's CPU time grows with the graph: for every strategy, on chains, layers and sparse graphs.
 
-    python tools/growth.py                              all of it, on a simulator: some minutes
+    python tools/growth.py                              everything, on a simulator: some minutes
     python tools/growth.py --on local --to 256          on this computer's queue, by `asa run`
     python tools/growth.py --on slurm --from 1000 --to 1000 --shapes layers    on Slurm's real daemons, by its commands
     python tools/growth.py --strategies chained --shapes layers --from 500 --to 2000
 
-A row has the CPU seconds of each size, and the exponent: the slope of the logarithm of the seconds over that of the
-stages and edges, by the larger half of the sizes. 1 means that twice the graph takes twice as long. Where news of a
-stage makes a strategy look at the whole graph anew, which is allowed, it is 2 for chains, and less for what is wide.
+A row has the CPU seconds at each size, and the exponent: the slope of their logarithm over that of stages and edges,
+for the larger half of the sizes. 1 means that twice the graph takes twice as long. A strategy may look at the whole
+graph after each event; then the exponent is 2 for chains, and less for wide graphs.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ MAX_BEFORE = 3
 
 
 class TooLongError(Exception):
-    """It took more CPU time than it may."""
+    """A run took more CPU time than allowed."""
 
 
 def chain(stages: int) -> Workflow:
-    """Stages one after the other."""
+    """Make stages one after the other."""
     return Workflow("chain", [_stage(i, [i - 1] if i else []) for i in range(stages)])
 
 
 def layers(stages: int) -> Workflow:
-    """Five layers, each stage of which follows all of the layer before."""
+    """Make five layers; each stage follows all stages of the layer before."""
     width = -(-stages // DEPTH)
     before = [range((i // width - 1) * width, i // width * width) if i >= width else () for i in range(stages)]
     return Workflow("layers", [_stage(i, those) for i, those in enumerate(before)])
 
 
 def sparse(stages: int) -> Workflow:
-    """Each stage follows up to three of those before it, as chance has it."""
+    """Make stages each of which follows up to three earlier ones, chosen at random."""
     chance = random.Random(stages)
     before = [chance.sample(range(i), min(i, chance.randint(0, MAX_BEFORE))) for i in range(stages)]
     return Workflow("sparse", [_stage(i, those) for i, those in enumerate(before)])
@@ -69,18 +69,18 @@ SHAPES: dict[str, Callable[[int], Workflow]] = {"chain": chain, "layers": layers
 
 
 def _stage(place: int, before: Sequence[int]) -> Stage:
-    """One stage of several widths and times, so that not all predictions are the same."""
+    """Make a stage; widths and times vary, so that predictions differ."""
     after = tuple(f"s{other}" for other in before)
     return Stage(f"s{place}", cores=1 + place % 2, walltime_s=300, expected_run_s=60 + place % 7, after=after)
 
 
 def size(flow: Workflow) -> int:
-    """Stages and edges."""
+    """Return the number of stages and edges."""
     return len(flow.stages) + sum(len(stage.after) for stage in flow.stages.values())
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """Slope of the logarithm of some seconds over that of the sizes, by least squares; nan of fewer than two."""
+    """Return the slope of log seconds over log sizes, by least squares; nan for fewer than two points."""
     points = [(math.log(n), math.log(s)) for n, s in zip(sizes, seconds, strict=True)]
     if len(points) < 2:
         return math.nan
@@ -95,7 +95,8 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
 def _site() -> SimulatedSite:
     site = SimulatedSite(SYSTEM)
     site.prepare([1])
-    run_all(site.open(1), [Run(chain(2), load_strategy("asa"), bank=WaitBank(seed=1))])  # what is compiled at first use
+    # compiles the code that is compiled at its first use
+    run_all(site.open(1), [Run(chain(2), load_strategy("asa"), bank=WaitBank(seed=1))])
     return site
 
 
@@ -114,7 +115,7 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def on_simulator(flow: Workflow, strategy: str, max_s: float) -> float:
-    """CPU seconds of a run on a simulated machine, the machine's own included.
+    """Return the CPU seconds of a run on a simulated machine, including those of the simulation.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def on_simulator(flow: Workflow, strategy: str, max_s: float) -> float:
 
 
 def on_local(flow: Workflow, strategy: str, max_s: float) -> float:
-    """CPU seconds of `asa run` on this computer's queue, from its beginning to its end; the jobs do nothing.
+    """Return the CPU seconds of a whole `asa run` on this computer's queue; the jobs do nothing.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def on_local(flow: Workflow, strategy: str, max_s: float) -> float:
 
 
 def on_slurm(flow: Workflow, strategy: str, max_s: float) -> float:
-    """CPU seconds of `asa run` on Slurm's real daemons, those of Slurm's commands, too; the jobs do nothing.
+    """Return the CPU seconds of `asa run` on real Slurm daemons, including Slurm's commands; the jobs do nothing.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def on_slurm(flow: Workflow, strategy: str, max_s: float) -> float:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from slurm_testbed import Testbed
 
-    os.umask(0)  # the cluster's user is another
+    os.umask(0)  # the cluster has another user, who must write here
     testbed = Testbed(Path(f"/tmp/growth{os.getpid()}"))
     testbed.start()
     try:
@@ -175,7 +176,7 @@ def on_slurm(flow: Workflow, strategy: str, max_s: float) -> float:
 def _by_command(
     flow: Workflow, strategy: str, max_s: float, folder: Path, backend: str, settings: Sequence[str]
 ) -> float:
-    """CPU seconds of `asa run` to the end, and of what it calls."""
+    """Return the CPU seconds of a whole `asa run`, and of the commands that it calls."""
     (folder / "flow.toml").write_text(_text(flow))
     environment = {**os.environ, "ASA_BANK": f"{folder}/bank", "ASA_SITES": str(folder), "ASA_RUNS": f"{folder}/runs"}
     command = [sys.executable, "-c", _TIMED, str(max_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
@@ -221,7 +222,7 @@ PLACES = {"simulator": on_simulator, "local": on_local, "slurm": on_slurm}
 def measured(
     shape: str, strategy: str, counts: Sequence[int], max_s: float, where: str = "simulator"
 ) -> Iterator[tuple[int, float]]:
-    """Give stages and edges, and CPU seconds, of ever larger graphs, until one takes too long."""
+    """Yield the stages and edges, and the CPU seconds, of ever larger graphs, until one takes too long."""
     for count in counts:
         flow = SHAPES[shape](count)
         try:
@@ -231,7 +232,7 @@ def measured(
 
 
 def main() -> None:
-    """Measure what is asked for, and print the table."""
+    """Measure what the command line asks for, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--shapes", default=",".join(SHAPES))

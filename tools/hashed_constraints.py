@@ -1,8 +1,8 @@
-"""Write what a release needs, each with its version and its files' SHA-256, for `pip install --require-hashes -r`.
+"""Write the packages that a release needs, with versions and SHA-256, for `pip install --require-hashes -r`.
 
-`tools/release.sh` runs it: `python tools/hashed_constraints.py --out FILE dist/*`. pip itself is asked what it would
-install for each Python and kind of machine, by the versions of constraints.txt; nothing is installed. The file names no
-address. It ends with 75 where pip cannot say.
+`tools/release.sh` runs `python tools/hashed_constraints.py --out FILE dist/*`. pip reports what it would install for
+each Python and kind of machine, with the versions of constraints.txt; nothing is installed. The file contains no
+address. The exit code is 75 if pip cannot report that.
 """
 
 import argparse
@@ -35,12 +35,12 @@ def main():
 
 
 def targets(pythons, machines):
-    """Give each Python on each kind of machine."""
+    """Yield each Python on each kind of machine."""
     return [(python, machine) for python in pythons for machine in machines]
 
 
 def report(wheel, constraints, python, machine):
-    """Ask pip what it would install; it ends the program if that cannot be had."""
+    """Have pip report what it would install; exit if it cannot."""
     platforms = [f"--platform=manylinux{glibc}_{machine}" for glibc in _GLIBCS]
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
@@ -58,7 +58,7 @@ def report(wheel, constraints, python, machine):
 
 
 def document(reports, files, constraints):
-    """Write the file: of each package all that any of the reports would install; this one's from its own files."""
+    """Write the file: for each package all files that any report would install; for asa itself, the given files."""
     pinned = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", constraints, re.MULTILINE))
     pinned = {_plain(name): version for name, version in pinned.items()}
     own = re.match(r"(.+?)-(\d[^-]*)-", next(path for path in files if path.suffix == ".whl").name)

@@ -1,11 +1,11 @@
-"""What keeps the project's rooms apart is counted: reach of mechanisms, circles of imports, names, complexity.
+"""Counts what keeps the project's packages apart: reach of mechanisms, circles of imports, class names, complexity.
 
-    python tools/house.py              says what is too much: 1 if something is (`make lint`)
-    python tools/house.py --count      says the counts, and in which files a mechanism is mentioned
-    python tools/house.py --lower      writes lower ceilings into tools/house.toml, where the counts have fallen
+    python tools/house.py              prints what exceeds its limit; exit code 1 if something does (`make lint`)
+    python tools/house.py --count      prints the counts, and in which files a mechanism is mentioned
+    python tools/house.py --lower      writes lower ceilings into tools/house.toml where counts have fallen
 
-A mechanism is mentioned in a file where a name in its code has one of the mechanism's words; comments, docstrings and
-texts are none. `tools/house.toml` has the words, the homes, and the ceilings, which may only fall.
+A file mentions a mechanism if a name in its code contains one of the mechanism's words; comments, docstrings and
+texts do not count. `tools/house.toml` has the words, the homes, and the ceilings, which may only fall.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACES = {
     "backends": "asa.backends",
     "workflows": "asa.workflows",
-}  # what stands at the top, and where it is installed
+}  # folders at the top, and the packages that they are installed as
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What threads through the project: where it is at home, and by which words its names are known."""
+    """A mechanism that reaches through the project: its home, and the words in its names."""
 
     name: str
     home: tuple[str, ...]
-    words: frozenset[str]  # of which a name has one, as `put_off` or `PutOff` has `put off`
-    but: frozenset[str] = frozenset()  # whole names that mean something else
-    apart: tuple[str, ...] = ()  # files in which its words do
+    words: frozenset[str]  # words or pairs of words, as `put off` in `put_off` and `PutOff`
+    but: frozenset[str] = frozenset()  # whole names with another meaning
+    apart: tuple[str, ...] = ()  # files in which its words have another meaning
 
     def is_in(self, name: str) -> bool:
-        """Whether a name mentions it."""
+        """Whether a name mentions the mechanism."""
         if name in self.but:
             return False
         spelt = f" {' '.join(word.lower() for word in _WORD.findall(name.rpartition('.')[2]))} "
@@ -62,7 +62,7 @@ def files(*folders: str) -> dict[str, str]:
 
 @cache
 def names(text: str) -> frozenset[str]:
-    """Give all names in a module's code; those behind a module's name with it, as `np.array`."""
+    """Return all names in a module's code; names after a module's name include it, as `np.array`."""
     found, before = set(), ["", ""]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
@@ -79,7 +79,7 @@ def _is_of(name: str, patterns: Iterable[str]) -> bool:
 
 
 def mentions(mechanism: Mechanism, sources: dict[str, str]) -> list[str]:
-    """Name the files outside its home in which a mechanism is mentioned."""
+    """Return the files outside its home that mention a mechanism."""
     return [
         file
         for file, text in sources.items()
@@ -88,14 +88,14 @@ def mentions(mechanism: Mechanism, sources: dict[str, str]) -> list[str]:
 
 
 def module(file: str) -> str:
-    """Name a module as it is installed."""
+    """Return the name under which a module is installed."""
     top, _, rest = file.removesuffix(".py").partition("/")
     name = f"{_PLACES.get(top, top)}/{rest}".replace("/", ".")
     return name.removesuffix(".__init__")
 
 
 def imports(file: str, tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
-    """Name the modules that one imports, also when a function of it is called, but not for types alone."""
+    """Return the modules that one imports, also inside functions, but not for types only."""
     own = module(file)
     package = own if file.endswith("__init__.py") else own.rpartition(".")[0]
 
@@ -118,7 +118,7 @@ def imports(file: str, tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
 
 
 def circles(sources: dict[str, str]) -> list[list[str]]:
-    """Find the circles of imports: the modules of each, which all lead to each other."""
+    """Find circles of imports: sets of modules that all import each other, directly or not."""
     known = frozenset(map(module, sources))
     after = {module(file): sorted(set(imports(file, ast.parse(text), known))) for file, text in sources.items()}
     number: dict[str, int] = {}
@@ -148,7 +148,7 @@ def circles(sources: dict[str, str]) -> list[list[str]]:
 
 
 def classes(sources: dict[str, str]) -> dict[str, list[str]]:
-    """Name the classes of which there are several, with their files."""
+    """Return the class names that occur several times, with their files."""
     found = defaultdict(list)
     for file, text in sources.items():
         for node in ast.walk(ast.parse(text)):
@@ -158,7 +158,7 @@ def classes(sources: dict[str, str]) -> dict[str, list[str]]:
 
 
 def too_complex(limit: int) -> list[str]:
-    """Name the functions whose complexity is above a limit, whatever a comment says."""
+    """Return the functions whose complexity exceeds a limit, whatever their comments say."""
     command = [sys.executable, "-m", "ruff", "check", *_FOLDERS, "--select", "C901", "--ignore-noqa"]
     command += ["--isolated", "--config", f"lint.mccabe.max-complexity={limit}", "--output-format", "concise"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -170,12 +170,12 @@ _FOLDERS = ("asa", "backends", "workflows")
 
 
 def table() -> dict[str, Any]:
-    """Read the table."""
+    """Read the table of limits."""
     return tomllib.loads(TABLE.read_text())
 
 
 def mechanisms(of: dict[str, Any]) -> list[Mechanism]:
-    """Give all mechanisms of the table."""
+    """Return all mechanisms of the table."""
     return [
         Mechanism(
             name,
@@ -189,7 +189,7 @@ def mechanisms(of: dict[str, Any]) -> list[Mechanism]:
 
 
 def troubles(of: dict[str, Any], sources: dict[str, str]) -> Iterator[str]:
-    """Say all that is too much."""
+    """Yield everything that exceeds its limit."""
     for one in mechanisms(of):
         found, ceiling = mentions(one, sources), of["mechanisms"][one.name]["ceiling"]
         if len(found) > ceiling:
@@ -206,7 +206,7 @@ def troubles(of: dict[str, Any], sources: dict[str, str]) -> Iterator[str]:
 
 
 def lower(of: dict[str, Any], sources: dict[str, str]) -> str:
-    """Write the table anew, with lower ceilings where counts have fallen."""
+    """Return the table with lower ceilings where counts have fallen."""
     text = TABLE.read_text()
     for one in mechanisms(of):
         count, ceiling = len(mentions(one, sources)), of["mechanisms"][one.name]["ceiling"]
@@ -218,7 +218,7 @@ def lower(of: dict[str, Any], sources: dict[str, str]) -> str:
 
 
 def main() -> int:
-    """Count."""
+    """Print counts and problems, or lower the ceilings."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", nargs="*", metavar="MECHANISM")
     parser.add_argument("--lower", action="store_true")
@@ -244,7 +244,7 @@ if __name__ == "__main__":
     try:
         status = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # as of `head`, which has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is for nobody
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest is discarded
         status = 0
     raise SystemExit(status)

@@ -1,4 +1,4 @@
-"""How often 95 % intervals of a mean hold in truth, by several rules: a table of docs/research/evaluations.md.
+"""How often 95 % intervals of a mean contain the true mean, by several rules: a table of docs/research/evaluations.md.
 
 As in: python tools/interval_rules.py
 """
@@ -16,7 +16,7 @@ RULES = ("Student's", "percentile", "BCa", "bootstrap-t")
 
 
 def values_of(kind, rng, shape):
-    """Draw, and give the true mean."""
+    """Draw values; return them with the true mean."""
     match kind:
         case "normal":
             return rng.normal(1, 1, shape), 1.0
@@ -30,7 +30,7 @@ def values_of(kind, rng, shape):
 
 
 def intervals(values, rng):
-    """Give each rule's interval of one mean."""
+    """Return each rule's interval of one mean."""
     count, mean, deviation = len(values), values.mean(), values.std(ddof=1)
     half = student_quantile(0.975, count - 1) * deviation / math.sqrt(count)
     drawn = values[rng.integers(count, size=(RESAMPLES, count))]
@@ -46,7 +46,7 @@ def intervals(values, rng):
 
 
 def bca_levels(values, means):
-    """Give the levels at which Efron's rule takes the bootstrap's quantiles."""
+    """Return the levels at which Efron's rule takes the bootstrap's quantiles."""
     normal = NormalDist()
     below = (means < values.mean()).mean() + (means == values.mean()).mean() / 2
     bias = normal.inv_cdf(min(max(below, 1 / len(means)), 1 - 1 / len(means)))
@@ -58,7 +58,7 @@ def bca_levels(values, means):
 
 
 def main():
-    """Print how often each rule holds, and how wide it is beside Student's."""
+    """Print how often each rule's interval holds, and how wide it is compared with Student's."""
     rng = np.random.default_rng(0)
     sys.stdout.write(f"{'':14}{'values':>7}{''.join(f'{rule:>18}' for rule in RULES)}\n")
     for kind in ("normal", "log-normal", "bimodal", "difference"):

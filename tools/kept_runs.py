@@ -1,11 +1,11 @@
-"""Run folders, banks and run times as this version writes them, kept so that later versions go on reading them.
+"""Stores run folders, banks and run times as this version writes them, so that tests of later versions can read them.
 
-    python tools/kept_runs.py DATE      writes tests/data/kept/DATE.tar.xz; an earlier one stays, and is read as well
+    python tools/kept_runs.py DATE      writes tests/data/kept/DATE.tar.xz; earlier files stay, and are tested as well
 
-There is a run of each kind of stage under each strategy, on a simulated machine or on a Slurm in memory, and two of a
-real computer, whose folders have all that jobs' scripts leave behind. Beside them, in `expected.json`, is what a user
-saw of each: values that `asa status`, `asa report` and `asa run` show, and nothing else, so that what is inside may
-change. `tests/test_kept.py` compares, and goes on with each run from the middle.
+There is a run of each kind of stage under each strategy, on a simulated machine or on a Slurm in memory, and two runs
+on a real computer, whose folders have all files that jobs' scripts leave. Next to them, `expected.json` has what a user
+saw of each run: only values that `asa status`, `asa report` and `asa run` show, so that anything inside may change.
+`tests/test_kept.py` compares these, and resumes each run from the middle.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from asa.workflow import Stage
 
 KEPT = Path(__file__).parents[1] / "tests" / "data" / "kept"
 ID = "abcd12345678"
-NOT_SIMULATED = {"pool", "asa-asks", "asa-naive-asks"}  # tasks of a dask cluster; a batch system that plans
+NOT_SIMULATED = {"pool", "asa-asks", "asa-naive-asks"}  # these need a dask cluster, or a batch system that plans
 STRATEGIES = [*(name for name in names("asa.strategies") if name not in NOT_SIMULATED), "asa-plan:grow=yes"]
 CORES = 16
 LINES = tuple(f"work {number}" for number in range(8))
@@ -85,10 +85,10 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 NOT_KEPT = {
     ("array", "oracle"), ("hosted", "oracle"),  # the Slurm in memory does not know the future
-    # nor tells it a job of several stages what each is to run
+    # nor can its jobs of several stages wait for a host to say what each stage runs
     *(("hosted", strategy) for strategy in ("big-job", "elastic", "asa-plan", "asa-plan:grow=yes")),
 }  # fmt: skip
-PLACE = "/kept/runs"  # what stands for the folder of runs in what is kept
+PLACE = "/kept/runs"  # stands for the folder of runs in the stored files
 _BEGUN_S = 1_700_000_000.0
 
 
@@ -101,16 +101,16 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Name its folder."""
+        """The name of its folder."""
         return f"{self.kind}-{self.strategy}".replace(" ", "-").replace(":", "-").replace("=", "-")
 
     @property
     def is_slurm(self) -> bool:
-        """Whether it is on a Slurm in memory, which has arrays, and whose jobs can be told later what to run."""
+        """Whether it runs on a Slurm in memory, which has arrays, and whose jobs can wait for their commands."""
         return self.kind in {"array", "hosted"}
 
     def stages(self) -> tuple[Stage, ...]:
-        """Give what runs: a stage of the kind between two, of which the last are in a row."""
+        """Return the stages: one of the kind between others, of which the last follow each other."""
         common = {"walltime_s": 600.0, "expected_run_s": 250.0, "command": "work"}
         first = Stage("first", cores=1, walltime_s=300.0, expected_run_s=200.0, command="sleep 200")
         tried = Stage("tried", **common | KINDS[self.kind], after=("first",))
@@ -129,7 +129,7 @@ class Case:
         return (first, tried, *more, *([] if self.kind == "when" else behind))
 
     def plan(self, bank: str) -> RunPlan:
-        """Say what the run is."""
+        """Return the plan of the run."""
         site = self.world(Path()).capabilities
         more = {"host": "Host"} if self.kind == "hosted" else {}
         stages = self.stages()[:1] if more else self.stages()
@@ -144,7 +144,7 @@ class Case:
         return World.slurm(folder) if self.is_slurm else World.simulated(self.kind)
 
     def run(self, folder: RunFolder, world: World) -> str:
-        """Run it, or go on with it, to its end; tell how that was."""
+        """Run it, or resume it, to its end; return the outcome."""
         host = _Host(folder, self.stages()) if folder.plan.host else None
         how: dict[str, Any] = {"requests": host.requests, "on_pass": host.look} if host else {}
         result = drive(folder, lambda _: world, **how)
@@ -154,9 +154,9 @@ class Case:
 
 
 class World:
-    """A batch system in memory, of which some submissions go otherwise than asked.
+    """A batch system in memory, some of whose submissions do not go as requested.
 
-    What makes it so is said of the jobs by their names alone, so that it goes on likewise when the run is gone on with.
+    Only the jobs' names decide about that, so that a resumed run meets the same.
     """
 
     def __init__(self, inner: Any, kind: str) -> None:
@@ -167,7 +167,7 @@ class World:
 
     @classmethod
     def simulated(cls, kind: str) -> World:
-        """Make a machine of 16 cores, which somebody else's job takes whole as the first stage ends."""
+        """Make a machine of 16 cores, all of which another user's job takes when the first stage ends."""
         others = np.array([(100, 300, 300, CORES)], dtype=np.int64).reshape(-1, 4).T
         return cls(SimulatedBackend(Engine(CORES, JobTable(*others), now=0), Machine("m", 2, CORES // 2)), kind)
 
@@ -183,9 +183,9 @@ class World:
         return cls(SlurmBackend(link, folder, site, clock=clock, sleep=clock.sleep), "array")
 
     def submit(self, spec: Any) -> str:
-        """Submit a job; the first ones of the stage that is tried may be put off, or fail."""
+        """Submit a job; the first jobs of the stage that is retried may be deferred, or fail."""
         stages = spec.name.rpartition("/")[2]
-        if "tried" in stages.split("+") or stages == "flow":  # that is one job of them all
+        if "tried" in stages.split("+") or stages == "flow":  # `flow` is one job of all stages
             self._seen["asked"] += 1
             if self._kind == "put off" and self._seen["asked"] <= 3:
                 raise SubmitDeferredError("too many jobs of yours are in the queue")
@@ -199,7 +199,7 @@ class World:
         return self._kind in {"tried again", "resumed"} and self._seen["asked"] <= 1
 
     def as_of(self, entries: list[Any]) -> None:
-        """Come to be as a journal says that it was: its jobs are submitted, and cancelled, when they were then."""
+        """Restore the state that a journal describes: its jobs are submitted and cancelled at the same times."""
         intended: dict[str, Any] = {}
         for entry in entries:
             match entry:
@@ -252,7 +252,7 @@ class _Host:
 
 
 def seen(path: Path) -> dict[str, Any]:
-    """Tell what a user sees of a run: how each stage stands, each job with its times, what happened, what it cost."""
+    """Return what a user sees of a run: the state of each stage, each job with its times, the events, the cost."""
     folder = RunFolder(path)
     standing = standing_of(folder, _BEGUN_S + 1e6).as_dict()
     state, records = folder.state()
@@ -277,7 +277,7 @@ def seen(path: Path) -> dict[str, Any]:
 
 
 def cut(path: Path, lines: int) -> None:
-    """Leave of a run what a client left that was killed after so many lines of its journal."""
+    """Cut a run back to what a client leaves that is killed after so many lines of its journal."""
     journal = path / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:lines]))
     for name in ("metrics.json", "pulse.json"):
@@ -293,7 +293,7 @@ def entries_of(path: Path) -> list[Any]:
 
 
 def cases() -> list[Case]:
-    """Give all: each kind under each strategy."""
+    """Return all cases: each kind under each strategy."""
     every = [Case(kind, strategy) for kind in KINDS for strategy in STRATEGIES]
     return [case for case in every if (case.kind, case.strategy) not in NOT_KEPT]
 
@@ -326,11 +326,11 @@ RAN = sorted(
 
 
 class _LeftError(Exception):
-    """The client is no more."""
+    """The client was killed."""
 
 
 class _Leaving(Journal):
-    """A journal whose client is no more once so many jobs were accepted."""
+    """A journal that kills its client once a number of jobs were accepted."""
 
     jobs = 0
 
@@ -342,7 +342,7 @@ class _Leaving(Journal):
 
 
 def queue_here(root: Path) -> Queue:
-    """Give a queue of this computer, with its files in a folder; to be closed."""
+    """Return a queue of this computer, with its files in a folder; the caller closes it."""
     queue = Queue(root, 8)
     queue.machine = LocalMachine(cores=8, spool=str(root / "spool"), system="here")
     return queue
@@ -356,7 +356,7 @@ def go_on_here(folder: RunFolder, queue: Queue) -> str:
 
 
 def _run_here(root: Path, bank: str, *, leaves: bool) -> None:
-    """Run what is to be kept of this computer; with `leaves`, the client dies once the first jobs are accepted."""
+    """Make the runs on this computer; with `leaves`, the client dies once the first jobs are accepted."""
     root.mkdir(parents=True)
     queue = queue_here(root)
     stages = tuple(stage for stage in _LOCAL if not (leaves and stage.retries))
@@ -371,9 +371,10 @@ def _run_here(root: Path, bank: str, *, leaves: bool) -> None:
             go_on_here(folder, queue)
             return
         with mock.patch("asa.runner.folder.Journal", _Leaving), suppress(_LeftError):
-            _Leaving.jobs = sum(not stage.after for stage in stages) + 2  # two more that share the bag and the array
+            # the two further jobs share the bag and the array
+            _Leaving.jobs = sum(not stage.after for stage in stages) + 2
             go_on_here(folder, queue)
-        # what was submitted ends by itself
+        # the submitted jobs end by themselves
         until(lambda: not [n for n in queue.spool.numbers() if queue.spool.holds(n)], what="the end of its jobs")
 
 
@@ -381,7 +382,7 @@ def _run_here(root: Path, bank: str, *, leaves: bool) -> None:
 
 
 def _make_banks(root: Path) -> None:
-    """Make a bank of each kind of file: added to, brought at once, merged with something forgotten, exported."""
+    """Make a bank of each kind: added to, added as a whole, merged with forgotten records, exported."""
 
     def records(name: str, n: int) -> Iterator[WaitRecord]:
         for i in range(n):
@@ -416,7 +417,7 @@ def _make_banks(root: Path) -> None:
 
 
 def seen_of_banks(root: Path) -> dict[str, Any]:
-    """Tell what is in the banks and the run times of a folder, and what a bank's file of export brings."""
+    """Return what the banks and run times in a folder hold, and what an exported bank brings."""
 
     def told(store: WaitStore) -> list[Any]:
         records = sorted(store.read(), key=lambda record: record.id)
@@ -433,7 +434,8 @@ def seen_of_banks(root: Path) -> dict[str, Any]:
     times = sorted(RunTimes(root / "times").read(), key=lambda time: (time.stage, time.at_s))
     return {
         **found,
-        "export": [row[1:4] + row[6:] for row in sorted(told(anew), key=lambda row: row[1])],  # users have new names
+        # users get new pseudonyms
+        "export": [row[1:4] + row[6:] for row in sorted(told(anew), key=lambda row: row[1])],
         "times": [
             [one.workflow, one.stage, one.cores, one.run_s, one.at_s, one.system, one.input_size, one.kind]
             for one in times
@@ -445,12 +447,12 @@ def seen_of_banks(root: Path) -> dict[str, Any]:
 
 
 def _cut_at(name: str, lines: int) -> int:
-    """Choose where a run is cut that is gone on with: each at another place, and always the same."""
+    """Choose where to cut a run that is resumed: at a different line for each, and always the same."""
     return 1 + zlib.crc32(name.encode()) % max(lines - 1, 1)
 
 
 def make(root: Path) -> None:
-    """Make all that is kept in a folder, and write down what is seen of it."""
+    """Make everything in a folder, and write down what a user sees of it."""
     expected: dict[str, Any] = {"runs": {}, "left": {}}
     for case in cases():
         folder = RunFolder.create(root / "runs", case.plan(str(root / "bank")))
@@ -477,7 +479,7 @@ def make(root: Path) -> None:
 
 
 def keep(root: Path, file: Path) -> None:
-    """Pack a folder, without names of this computer and its user, paths, and whose files they are."""
+    """Pack a folder, without names of this computer and its user, its paths, and owners."""
     machine = socket.gethostname().partition(".")[0]
     plain = [
         (
@@ -511,7 +513,7 @@ def keep(root: Path, file: Path) -> None:
 
 
 def unpack(file: Path, root: Path) -> dict[str, Any]:
-    """Unpack what was kept into a folder of one's own, whose paths it has from then on; give what was seen of it."""
+    """Unpack a file into a folder, and set the paths to that folder; return what a user saw."""
     with tarfile.open(file) as archive:
         archive.extractall(root, filter="data")
     root.chmod(0o700)
@@ -526,7 +528,7 @@ def unpack(file: Path, root: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Keep what this version writes."""
+    """Store what this version writes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("date", help="of this version, which names the file")
     file = KEPT / f"{parser.parse_args().date}.tar.xz"

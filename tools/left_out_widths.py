@@ -1,4 +1,4 @@
-"""How well run times at a width follow from those at others, one left out: a table of docs/explanation/shapes.md.
+"""How well run times at a left-out width follow from those at others: a table of docs/explanation/shapes.md.
 
 As in: python tools/left_out_widths.py
 """
@@ -15,11 +15,11 @@ from asa.shapes import RunAt, Scaling, run_time_at
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nas_runtimes.csv"
 _P90_OF_NORMAL = 1.2816
 _GRID = 2000
-_BEYOND = {1: "beyond the only one", 2: "beyond two"}  # that are known
+_BEYOND = {1: "beyond the only one", 2: "beyond two"}  # by the number of known widths
 
 
 def measured(path=DATA):
-    """Give the points of each program on each machine, the narrowest first."""
+    """Return the points of each program on each machine, the narrowest first."""
     points = defaultdict(list)
     with Path(path).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -28,7 +28,7 @@ def measured(path=DATA):
 
 
 def left_out(points):
-    """Give each width of a program with how it lies to the others, and these."""
+    """Yield each width of a program, with its position among the others, and these others."""
     for one in points:
         others = [other for other in points if other is not one]
         is_between = bool(others) and others[0].width < one.width < others[-1].width
@@ -36,7 +36,7 @@ def left_out(points):
 
 
 def plain_amdahl(width, points):
-    """Fit Amdahl's law by least squares on logarithms, and take it at its word."""
+    """Fit Amdahl's law by least squares on logarithms, without an uncertainty."""
     if len(points) < 2:
         return None
     best = min((_misfit(points, part / _GRID), part / _GRID) for part in range(_GRID + 1))[1]
@@ -51,7 +51,7 @@ def _misfit(points, serial):
 
 
 def log_log(width, points):
-    """Draw a line in the logarithms through the two nearest points, beyond them, too."""
+    """Draw a line in the logarithms through the two nearest points, also beyond them."""
     if len(points) < 2:
         return None
     one, other = sorted(points, key=lambda point: abs(math.log(point.width / width)))[:2]
@@ -86,7 +86,7 @@ PREDICTORS = {
 
 
 def errors(path=DATA):
-    """Give, by how the width lies and by predictor, by which factors predictions are off, as logarithms."""
+    """Return, by position and predictor, the factors by which predictions are wrong, as logarithms."""
     found = defaultdict(lambda: defaultdict(list))
     for points in measured(path).values():
         for one, others, place in left_out(points):
@@ -98,7 +98,7 @@ def errors(path=DATA):
 
 
 def within(path=DATA):
-    """Say how many of how many run times lie within what is said to hold for 8 in 10, with Amdahl's law."""
+    """Count the run times, and those within the range predicted for 8 in 10, with Amdahl's law."""
     inside = total = 0
     for points in measured(path).values():
         for one, others, _ in left_out(points):
@@ -110,7 +110,7 @@ def within(path=DATA):
 
 
 def table(path=DATA):
-    """Write by which factor predictions are off, on average, less one."""
+    """Format the average factor by which predictions are wrong, less one."""
     lines = [f"| the width lies | widths | {' | '.join(PREDICTORS)} |", f"|---|--:{'|--:' * len(PREDICTORS)}|"]
     found = errors(path)
     for place in ("between two", *reversed(_BEYOND.values())):

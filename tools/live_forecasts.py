@@ -1,35 +1,35 @@
 # ruff: noqa: T201 - it prints its figures
-"""Forecasts of waits on real Slurm daemons, beside the site's own word, while a log is replayed there.
+"""Compares forecasts of waits with Slurm's own estimates, on real daemons on which a log is replayed.
 
-A stretch of a log is submitted to a throw-away cluster of real daemons (slurmctld, 8 slurmd, slurmdbd, slurmrestd) with
+A part of a log is submitted to a temporary cluster of real daemons (slurmctld, 8 slurmd, slurmdbd, slurmrestd) with
 multifactor priority, backfilling and two partitions, `short` and `batch`. Its hours are minutes there: every job is a
-`sleep` of its run time divided by the scale. At the moment of each submission
+`sleep` of its run time divided by the scale. At each submission
 
-- what Slurm's REST daemon shows of everybody's jobs is learned, as a run of asa does (`queue_events`, `WaitBank`);
-- each estimator predicts the wait of this job, and Slurm is asked as well, by `sbatch --test-only`;
-- the job is submitted, and its wait is what Slurm made of it.
+- asa learns everything that Slurm's REST daemon shows of all jobs, as a run does (`queue_events`, `WaitBank`);
+- each estimator predicts the wait of this job, and Slurm estimates it as well, by `sbatch --test-only`;
+- the job is submitted, and later its real wait is known.
 
     python tools/live_forecasts.py --log CTC-SP2-1996-3.1-cln.swf.gz     # both releases at once: 22 minutes
     python tools/live_forecasts.py --jobs 60 --minutes 1 --release 22.05 # a glance, with jobs of a workload model
 
-What differs from the log's site, so that nobody takes it for that site:
+Differences from the log's site:
 
-- Slurm counts walltimes in minutes. A scaled one is rounded up to the next, which the table's head says in hours of
-  the log; Slurm, and so `--test-only`, plans with that, and so do the estimators.
-- Slurm's times are whole seconds, and it looks at its queue every second or so. Errors are judged with waits floored
-  at 5 s.
-- Who ran or waited in the log when the stretch begins is submitted first, all at once, and not judged. Estimators
-  begin with nothing else learned.
-- Estimators are given all times multiplied by the scale, from the log's hour of the day on: what they take for
-  granted of queues (10 s are nothing, days have 24 hours) is of real ones.
-- The log's users share the computer's system accounts, those with most jobs have one of their own.
-- Stretches are taken of which a simulation starts nearly all jobs in time, so that few waits stay unknown.
-- The last quarter of the jobs only keeps the queue full. Of the others, those that have not started some minutes
-  after the last submission are not judged; their number is printed.
+- Slurm counts walltimes in minutes. A scaled walltime is rounded up to the next minute; the table's head says how many
+  hours of the log that adds. Slurm, with `--test-only` as well, and the estimators use these walltimes.
+- Slurm's times are whole seconds, and it looks at its queue every second or so. Errors are judged with waits of at
+  least 5 s.
+- Jobs that ran or waited in the log when the part begins are submitted first, all at once, and not judged. Estimators
+  learn nothing else before.
+- Estimators get all times multiplied by the scale, from the log's hour of the day on, since their assumptions (10 s are
+  nothing, days have 24 hours) are about real queues.
+- The log's users share the computer's system accounts; those with most jobs have one of their own.
+- Parts are chosen in which a simulation starts nearly all jobs in time, so that few waits stay unknown.
+- The last quarter of the jobs only keeps the queue full. Of the others, jobs that have not started some minutes after
+  the last submission are not judged; their number is printed.
 
-It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmdbd slurmrestd slurm-client
-munge mariadb-server); newer releases come from the trees that the tests use. Without `--log` the log is the first in
-`$ASA_DATA/swf`, else jobs of the simulated queue's workload model. Seeds choose the stretch.
+It needs root, for its own cluster, and Slurm installed (Debian: slurmctld slurmd slurmdbd slurmrestd slurm-client munge
+mariadb-server); newer releases come from the trees that the tests use. Without `--log`, the log is the first in
+`$ASA_DATA/swf`, else jobs are drawn from the simulated queue's workload model. The seed chooses the part.
 """
 
 import argparse
@@ -54,7 +54,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests start the daemons
 
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import preset
@@ -88,8 +88,8 @@ NOTE = (
 
 _NODES = 8
 _FIRST = 50
-_LOOK_S = 3.0  # so often the queue is looked at while nothing is submitted
-_FORGET_S = 120  # Slurm shows ended jobs for so long; more would only make looks longer
+_LOOK_S = 3.0  # between looks at the queue while nothing is submitted
+_FORGET_S = 120  # Slurm shows ended jobs for this long; a longer time would only make looks slower
 _JUDGED = 0.75
 _MAX_UNSTARTED = 0.02
 _MAX_DRAIN_S = 240.0
@@ -114,13 +114,13 @@ class Jobs:
     cores: NDArray[np.int64]
     user: NDArray[np.int64]
     machine_cores: int
-    clock_s: int  # what the clock on the wall showed at second 0
+    clock_s: int  # the hour of the day at second 0
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is submitted; seconds of the cluster's clock, since the stretch began."""
+    """A job as it is submitted; in seconds of the cluster's clock since the part began."""
 
     at_s: float
     run_s: float
@@ -132,21 +132,21 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is replayed."""
+    """The part of a log that is replayed."""
 
     source: str
     machine_cores: int
-    scale: float  # seconds of the log in one of the cluster's
-    clock_s: float  # the log's clock at its begin
-    before: tuple[Job, ...]  # who ran or waited when it begins, in the order in which they are to start
+    scale: float  # seconds of the log per second of the cluster
+    clock_s: float  # the log's clock at the beginning
+    before: tuple[Job, ...]  # jobs that run or wait at the beginning, in the order in which they are to start
     jobs: tuple[Job, ...]
-    users: int  # of the log, among these
+    users: int  # number of the log's users in it
     short_min: int  # MaxTime of partition short
     longer_h: float  # mean of what rounding adds to a walltime, in hours of the log
 
 
 def first_log() -> Path | None:
-    """Find a log where `ASA_DATA` says, if it does."""
+    """Find a log in `ASA_DATA`, if that is set."""
     folder = os.environ.get("ASA_DATA")
     return next(iter(sorted(Path(folder, "swf").glob("*.swf*"))), None) if folder else None
 
@@ -163,21 +163,21 @@ def from_log(path: Path) -> Jobs:
 
 
 def from_model(seed: int) -> Jobs:
-    """Draw jobs of the simulated hpc2n's workload, for a smaller machine, and let them queue in a simulation."""
+    """Draw jobs of the simulated hpc2n's workload, for a smaller machine, and simulate their queue."""
     machine = Machine("model", _NODES, 128)
     model = replace(preset("hpc2n"), machine=machine, load=0.95, log2_widest=9.0)
     table = model.generate(_MODEL_DAYS * 86_400, seed)
     wait_s = replayed(table, machine.cores).wait_s.astype(np.int64)
-    user = (31 * table.cores + table.request) % _MODEL_USERS  # alike jobs are one user's
+    user = (31 * table.cores + table.request) % _MODEL_USERS  # similar jobs belong to the same user
     return Jobs(table.submit, wait_s, table.run, table.request, table.cores, user, machine.cores, 0, "workload model")
 
 
 def stretch(jobs: Jobs, count: int, minutes: float, seed: int) -> Stretch:
-    """Pick a stretch of so many jobs that is submitted within so many minutes.
+    """Choose a part of a log: `count` jobs, scaled so that they are submitted within `minutes`.
 
-    It is one of the ten shortest in whose jobs half waited for ten minutes or more, no user submitted more than a
-    quarter, and of which a simulation of the cluster (first come first served, EASY backfilling) starts nearly all that
-    are judged before the replay ends. Where there are none, one of the ten shortest of all.
+    It is one of the ten shortest parts that satisfy these conditions: half of its jobs waited for ten minutes or more;
+    no user submitted more than a quarter; and a simulation of the cluster (first come, first served, EASY backfilling)
+    starts nearly all judged jobs before the replay ends. If there is none, it is one of the ten shortest parts.
     """
     count = min(count, len(jobs.submit_s) - 1)
     firsts = np.arange(0, len(jobs.submit_s) - count, max(1, count // 10))
@@ -199,7 +199,7 @@ def stretch(jobs: Jobs, count: int, minutes: float, seed: int) -> Stretch:
 
 
 def _is_seen_whole(there: Stretch) -> bool:
-    """Whether nearly all jobs that are judged start in time, in a simulation."""
+    """Whether a simulation starts nearly all judged jobs in time."""
     every = [*there.before, *there.jobs]
     submit_s = np.array([0] * len(there.before) + [math.floor(job.at_s) for job in there.jobs])
     run_s = np.array([math.ceil(job.run_s) + 1 for job in every])
@@ -210,12 +210,12 @@ def _is_seen_whole(there: Stretch) -> bool:
 
 
 def judged_of(count: int) -> int:
-    """Of so many jobs the first so many are judged; those behind them compete with them."""
+    """Return how many of the jobs, from the first on, are judged; later ones compete with them."""
     return math.ceil(_JUDGED * count)
 
 
 def drain_s(there: Stretch) -> float:
-    """How long jobs are followed after the last submission, in seconds of the cluster's clock."""
+    """Return how long jobs are followed after the last submission, in seconds of the cluster's clock."""
     return min(_MAX_DRAIN_S, 10.0 + 0.4 * there.jobs[-1].at_s)
 
 
@@ -233,7 +233,7 @@ def _scaled(jobs: Jobs, rows: slice, scale: float) -> Stretch:
     past = np.arange(rows.start)
     there = past[start_s[past] + jobs.run_s[past] > begin_s]
     there = there[np.argsort(start_s[there], kind="stable")]
-    ran_s = np.maximum(begin_s - start_s, 0)  # of its run, before the stretch began
+    ran_s = np.maximum(begin_s - start_s, 0)  # part of its run before the beginning
     walltime_min = np.maximum(np.ceil((jobs.walltime_s - ran_s) / scale / 60), 1).astype(np.int64)
     here = np.arange(rows.start, rows.stop)
     short_min = int(np.median(walltime_min[here]))
@@ -266,7 +266,7 @@ def _scaled(jobs: Jobs, rows: slice, scale: float) -> Stretch:
 
 
 def system_accounts() -> list[str]:
-    """Accounts of this computer that are nobody's, under which jobs may sleep."""
+    """Return accounts of this computer that belong to nobody, under which jobs may sleep."""
     return sorted(each.pw_name for each in pwd.getpwall() if 0 < each.pw_uid < 1000)
 
 
@@ -274,30 +274,30 @@ def system_accounts() -> list[str]:
 
 
 def cores_per_node(replayed_there: Stretch) -> int:
-    """Share the log's machine out among equal nodes."""
+    """Divide the log's machine into equal nodes."""
     return -(-replayed_there.machine_cores // _NODES)
 
 
 @contextmanager
 def cluster(release: str, replayed_there: Stretch, conf: str = "") -> Iterator[Testbed]:
-    """Start a cluster as large as the log's machine; whatever happens, nothing of it is left."""
+    """Start a cluster as large as the log's machine, and remove it afterwards in any case."""
     partitions = (
         *filter(None, [conf]),
         f"MinJobAge={_FORGET_S}",
-        "PriorityWeightPartition=2000",  # as much as a minute or so of age
+        "PriorityWeightPartition=2000",  # as much as about a minute of age
         f"PartitionName=short Nodes=ALL MaxTime={replayed_there.short_min} PriorityJobFactor=10 State=UP",
         "PartitionName=batch Nodes=ALL MaxTime=UNLIMITED PriorityJobFactor=1 State=UP",
     )
     root = Path(tempfile.mkdtemp(prefix=f"asa-live-{os.getpid()}-", dir="/tmp"))
     root.chmod(0o755)
-    # with accounting: without it Slurm lets no job's age count
+    # with accounting: without it, jobs gain no priority by age
     size = {"nodes": _NODES, "cores_per_node": cores_per_node(replayed_there)}
     bed = Testbed(root, release=release, accounting=True, conf="\n".join(partitions), **size)
     try:
         yield bed.start()
     finally:
         handlers = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:  # once it ends, it ends whole
+        try:  # an interrupted end must be completed
             if bed.env:
                 with suppress(RuntimeError, subprocess.TimeoutExpired):
                     bed.run_as_root("scancel", "--quiet", "--partition=batch", check=False)
@@ -309,7 +309,7 @@ def cluster(release: str, replayed_there: Stretch, conf: str = "") -> Iterator[T
 
 
 def _sbatch(bed: Testbed, job: Job, *options: str) -> str:
-    """Call sbatch for a job; what it says, on either stream."""
+    """Call sbatch for a job; return its output on either stream."""
     asked = (
         f"--uid={job.account}", f"--ntasks={job.cores}", f"--time={job.walltime_min}", f"--partition={job.partition}",
         "--chdir=/", "--output=/dev/null", f"--wrap=sleep {job.run_s:.3f}",
@@ -322,12 +322,12 @@ def _sbatch(bed: Testbed, job: Job, *options: str) -> str:
 
 
 def submit(bed: Testbed, job: Job) -> str:
-    """Submit a job; its number."""
+    """Submit a job; return its id."""
     return _sbatch(bed, job, "--parsable").split(";")[0].strip()
 
 
 def words_of_site(bed: Testbed, job: Job, now_s: float) -> float:
-    """Ask Slurm how many seconds a job would wait that is submitted now; nan where it does not say."""
+    """Ask Slurm how many seconds a job would wait that is submitted now; nan if it does not say."""
     try:
         told = _TOLD.search(_sbatch(bed, job, "--test-only"))
     except RuntimeError:
@@ -342,7 +342,7 @@ def words_of_site(bed: Testbed, job: Job, now_s: float) -> float:
 
 @dataclass(slots=True)
 class Forecast:
-    """What was said of a job when it was submitted, and what came of it; seconds of the cluster's clock."""
+    """The predictions for a job at its submission, and its real wait; in seconds of the cluster's clock."""
 
     job_id: str
     at_s: float
@@ -355,16 +355,16 @@ class Forecast:
 
 @dataclass(slots=True)
 class Live:
-    """All forecasts of a release."""
+    """All forecasts on a release."""
 
     release: str
     forecasts: list[Forecast] = field(default_factory=list)
-    late_s: float = 0.0  # how much later than due a job was submitted, at most
+    late_s: float = 0.0  # the most by which a submission was later than planned
     unstarted: int = 0
 
 
 class Client:
-    """Who learns from what Slurm shows, and predicts."""
+    """Learns from what Slurm shows, and predicts."""
 
     def __init__(self, bed: Testbed, replayed_there: Stretch, seed: int) -> None:
         cores = bed.nodes * bed.cores_per_node
@@ -419,12 +419,12 @@ class Client:
 
 
 def live(bed: Testbed, release: str, replayed_there: Stretch, seed: int) -> Live:
-    """Submit a stretch, forecast each of its jobs, and wait until all have started, or for some minutes."""
+    """Submit the jobs, predict the wait of each, and wait until all have started, or for some minutes."""
     for job in replayed_there.before:
         submit(bed, job)
     client = Client(bed, replayed_there, seed)
     client.look()
-    client.predict(replayed_there.jobs[0])  # what is compiled is compiled now
+    client.predict(replayed_there.jobs[0])  # compiles the code that is compiled at its first use
     found = Live(release)
     began_s = time.monotonic()
     for job in replayed_there.jobs:
@@ -468,12 +468,12 @@ def _tell(words: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a predictor was on a release; nan where that cannot be said."""
+    """How good a predictor was on a release; nan if not known."""
 
     release: str
     predictor: str
-    forecasts: int  # that are judged; of a predictor that learned on the first half, those of the second
-    log10_error: float = math.nan  # of all forecasts; waits floored at `MIN_WAIT_S`
+    forecasts: int  # judged ones; of a predictor trained on the first half, those of the second half
+    log10_error: float = math.nan  # of all forecasts; waits count as `MIN_WAIT_S` at least
     within_2x: float = math.nan
     log10_error_first: float = math.nan  # of the first 50
     log10_error_later: float = math.nan  # of the second half
@@ -483,11 +483,11 @@ class Score:
 
 
 def scores(found: Live) -> list[Score]:
-    """Judge all predictors on the same jobs: those that started, of which Slurm said something."""
+    """Judge all predictors on the same jobs: those that started, and for which Slurm gave an estimate."""
     judged = [each for each in found.forecasts if math.isfinite(each.wait_s + each.said_s[SITE])]
     if not judged:
         return []
-    unit = FLOOR_S / MIN_WAIT_S  # so that 10 s, at which these figures have their floor, are `MIN_WAIT_S`
+    unit = FLOOR_S / MIN_WAIT_S  # scales the floor of these figures, 10 s, to `MIN_WAIT_S`
     wait_s = unit * np.array([each.wait_s for each in judged])
     said_s = {name: unit * np.array([each.said_s[name] for each in judged]) for name in (*ESTIMATORS, SITE)}
     half = len(judged) // 2
@@ -524,7 +524,7 @@ def scores(found: Live) -> list[Score]:
 
 
 def _with_site(judged: Sequence[Forecast], unit: float) -> NDArray[np.float64]:
-    """Weigh Slurm's word against asa's forecasts, by what was known of earlier ones at each job; times a unit."""
+    """Blend Slurm's estimates into asa's forecasts, by the known errors at each job; scaled by a unit."""
     known: list[tuple[float, Lived]] = []
     rows: list[tuple[float, ...]] = []
     for place, each in enumerate(judged):
@@ -542,7 +542,7 @@ def _mean(values: NDArray[Any]) -> float:
 
 
 def facts(found: Live, replayed_there: Stretch) -> dict[str, Any]:
-    """What a reader of the figures has to know of a release."""
+    """Return what a reader of the figures must know about a release."""
     waits_s = np.array([each.wait_s for each in found.forecasts if not math.isnan(each.wait_s)])
     return {
         "release": found.release,
@@ -569,7 +569,7 @@ def facts(found: Live, replayed_there: Stretch) -> dict[str, Any]:
 
 
 def render(documents: Sequence[dict[str, Any]]) -> list[Table | str]:
-    """Make a table a release, and the sentences that belong to it."""
+    """Make a table for each release, with explanations."""
     parts: list[Table | str] = [_of_replay(documents[0]["facts"])]
     for document in documents:
         told = document["facts"]
@@ -610,7 +610,7 @@ def _row(score: Score) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Write numbers that are none as null."""
+    """Replace numbers that JSON lacks by null."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -619,12 +619,12 @@ def _plain(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """Read them back."""
+    """Replace null by nan."""
     return {key: math.nan if each is None else each for key, each in value.items()}
 
 
 def one_release(release: str, replayed_there: Stretch, seed: int) -> dict[str, Any]:
-    """Start the daemons of a release, replay, and judge."""
+    """Start the daemons of a release, replay the jobs, and judge the predictors."""
     with cluster(release, replayed_there) as bed:
         found = live(bed, release, replayed_there, seed)
     if not (judged := scores(found)):
@@ -637,7 +637,7 @@ def one_release(release: str, replayed_there: Stretch, seed: int) -> dict[str, A
 
 
 def at_once(releases: Sequence[str], arguments: Sequence[str]) -> list[dict[str, Any]]:
-    """Run each release in a process of its own; when this one is interrupted, those clean up and end as well."""
+    """Run each release in a process of its own; if this one is interrupted, the others clean up and end as well."""
     command = [sys.executable, __file__, *arguments, "--json", "--release"]
     children = [subprocess.Popen([*command, each], stdout=subprocess.PIPE) for each in releases]
     with ThreadPoolExecutor(len(children)) as readers:
@@ -657,7 +657,7 @@ def at_once(releases: Sequence[str], arguments: Sequence[str]) -> list[dict[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print; 1 if nothing could be judged."""
+    """Run, and print; exit code 1 if nothing could be judged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--log", type=Path, help="an SWF log; the first of $ASA_DATA/swf, else a workload model")
     parser.add_argument("--jobs", type=int, default=650, help="jobs that are submitted")
@@ -672,7 +672,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(f"{each} is not run: {missing(each)}")
     if not able:
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is below `finally` is done
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` blocks run
     if len(able) > 1:
         passed = ["--jobs", str(options.jobs), "--minutes", str(options.minutes), "--seed", str(options.seed)]
         documents = at_once(able, [*passed, *(["--log", str(options.log)] if options.log else [])])
@@ -681,7 +681,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             iter(sorted(Path(os.environ.get("ASA_DATA", "/nowhere"), "swf").glob("*.swf*"))), None
         )
         jobs = from_log(log) if log else from_model(options.seed)
-        os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+        os.umask(0)  # the cluster has another user, who writes into its folders
         documents = [one_release(able[0], stretch(jobs, options.jobs, options.minutes, options.seed), options.seed)]
     if options.json:
         print(json.dumps(_plain(documents), allow_nan=False))

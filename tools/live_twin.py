@@ -1,20 +1,20 @@
 # ruff: noqa: T201 - it prints its figures
-"""A twin beside the site that it is made of: real Slurm daemons, on which two users' month is replayed.
+"""Compares a twin with its site: real Slurm daemons, on which a month of two users is replayed.
 
-A month of two users of a log, one of whom asks for wider jobs than the other, is submitted to a throw-away cluster of
-real daemons with multifactor priority, fair share, backfilling and two partitions. Of what Slurm's commands say of it
-(`asa twin`) a twin is made, and its waits are put beside those that Slurm's accounting has. Then the same month is
-replayed again, on a fresh cluster, with small Montages that begin at ten moments, at each one in every way of asking;
-and in the twin the same Montages are asked for in the same ways, at the same moments.
+A month of two users of a log, one of whom asks for wider jobs than the other, is submitted to a temporary cluster of
+real daemons with multifactor priority, fair share, backfilling and two partitions. A twin is made from what Slurm's
+commands report (`asa twin`), and its waits are compared with those in Slurm's accounting. Then the same month is
+replayed on a fresh cluster. Small Montages begin at ten times, under each strategy; the same Montages begin in the twin
+under the same strategies, at the same times.
 
     python tools/live_twin.py --log CTC-SP2-1996-3.1-cln.swf.gz               # both releases at once: some 70 minutes
     python tools/live_twin.py --minutes 2 --moments 2 --release 22.05 --log ...
 
-A month is minutes there. Submissions are as far apart as in the log, in proportion; run times and walltimes are scaled
-by another factor, by which the two fill nine tenths of a machine twice as wide as their widest job. Otherwise jobs
-would run for seconds, and their waits be those for Slurm's daemons to start them. Pairs are taken who wait for a minute
-or more in the middle, by a simulation of first come first served with EASY backfilling; cores are multiplied, so that
-Montages are small beside them.
+A month takes minutes there. The times between submissions are in proportion to the log's; run times and walltimes are
+scaled by another factor, with which the two users fill nine tenths of a machine twice as wide as their widest job.
+Otherwise jobs would run for seconds, and their waits would be the time that Slurm's daemons need to start them. Users
+are chosen whose median wait is a minute or more, by a simulation of first come, first served with EASY backfilling.
+Cores are multiplied, so that Montages are small compared with these jobs.
 
 It needs what `tools/live_forecasts.py` needs.
 """
@@ -52,24 +52,24 @@ from asa.workflow import Stage, Workflow
 
 WAYS = ("per-stage", "big-job", "asa")
 _CORES = 16
-_SCALE = 15.0  # seconds of a Montage in one of its own
+_SCALE = 15.0  # seconds of a real Montage per second of these
 _FAIR = "PriorityWeightFairShare=20000\nPriorityDecayHalfLife=0-00:10:00"
 _ESTIMATOR = "asa-queue"
 _HISTORY = 1000
-_QUIET = {"poll": "2s", "max_poll": "4s"}  # thirty clients look at one queue
+_QUIET = {"poll": "2s", "max_poll": "4s"}  # since thirty clients look at one queue
 _MONTH_S = 28 * 86_400
-_MACHINE = 256  # cores, about
+_MACHINE = 256  # cores, approximately
 _JOBS_OF_ONE, _JOBS_OF_BOTH = (60, 220), (200, 300)
-_WIDER = 2.0  # one's jobs than the other's
-_LEAST_SHARE = 0.25  # of the core-hours, of either
-_LONGEST_RUN = 0.25  # of the month
+_WIDER = 2.0  # factor between the two users' widths
+_LEAST_SHARE = 0.25  # of the core-hours, for either user
+_LONGEST_RUN = 0.25  # share of the month
 _LEAST_WAIT_S = 60.0
-_MOST_AFTER_S = 240.0  # that the last job starts after the last submission
+_MOST_AFTER_S = 240.0  # from the last submission to the last start
 _PICKED_FROM = 10
 
 
 def montage_run(bed: Testbed, way: str, bank: Path) -> SlurmRun:
-    """Begin a Montage of sleeps, by a client that looks at the queue as `asa run` does."""
+    """Begin a Montage of sleeps, with a client that looks at the queue as `asa run` does."""
     cores = bed.nodes * bed.cores_per_node
     site = Capabilities("live", cores, bed.cores_per_node, age_accrues=False, partition="batch")
     plan = {"capabilities": site, "history": _HISTORY, "bank": str(bank)}
@@ -78,7 +78,7 @@ def montage_run(bed: Testbed, way: str, bank: Path) -> SlurmRun:
 
 
 def pair(jobs: live.Jobs, minutes: float, load: float, seed: int) -> live.Stretch:
-    """Pick a month of two users, scaled to so many minutes and to a machine that they fill so far."""
+    """Choose a month of two users, scaled to a number of minutes and to a machine that they fill to a given share."""
     found = list(itertools.islice(_pairs(jobs, 60.0 * minutes, load), _PICKED_FROM))
     if not found:
         raise SystemExit("there are no two such users in this log: give another, or other minutes")
@@ -101,7 +101,7 @@ def _pairs(jobs: live.Jobs, length_s: float, load: float) -> Iterator[live.Stret
 
 
 def _of_two(jobs: live.Jobs, own: Any, begin_s: int, length_s: float, load: float) -> live.Stretch | None:
-    """Scale two users' jobs; None if they are too much alike, or if hardly anybody would wait."""
+    """Scale two users' jobs; None if they are too similar, or hardly any job would wait."""
     is_first = jobs.user[own] == jobs.user[own[0]]
     cores, area = jobs.cores[own], jobs.run_s[own] * jobs.cores[own]
     wide = sorted((float(np.median(cores[is_first])), float(np.median(cores[~is_first]))))
@@ -145,7 +145,7 @@ def _of_two(jobs: live.Jobs, own: Any, begin_s: int, length_s: float, load: floa
 
 
 def flow() -> Workflow:
-    """Make the Montage that is asked for: its stages sleep, for a part of their time."""
+    """Make the Montage: its stages sleep for a part of their run time."""
     whole = montage(_CORES)
     stages = []
     for stage in whole.stages.values():
@@ -161,7 +161,7 @@ def flow() -> Workflow:
 
 
 def play(bed: Testbed, there: live.Stretch, ways: Sequence[str], moments: Sequence[float]) -> dict[str, Any]:
-    """Submit a stretch, and begin Montages meanwhile in each way; tell when it began, and what each came to."""
+    """Submit the jobs, and begin Montages under each strategy; return the begin, and the result of each."""
     names = ",".join(sorted({job.account for job in (*there.before, *there.jobs)}))
     bed.run_as_root("sacctmgr", "-i", "add", "user", names, "Account=test", "Cluster=testbed", check=False)
     for job in there.before:
@@ -200,14 +200,14 @@ def play(bed: Testbed, there: live.Stretch, ways: Sequence[str], moments: Sequen
 
 
 def gathered(bed: Testbed, folder: Path) -> None:
-    """Ask Slurm as `asa twin` does."""
-    time.sleep(5.0)  # the accounting is told a little later
+    """Query Slurm as `asa twin` does."""
+    time.sleep(5.0)  # the accounting gets its data a little later
     for name, command in survey().commands.items():
         (folder / name).write_text(bed.run_as_root("sh", "-c", command, timeout=120))
 
 
 def one_release(release: str, there: live.Stretch, ways: Sequence[str], count: int) -> dict[str, Any]:
-    """Replay on a release, once for the twin and once for Montages, and begin the same ones in the twin."""
+    """Replay on a release, once for the twin and once with Montages, and begin the same Montages in the twin."""
     length_s = there.jobs[-1].at_s
     moments = [(0.1 + 0.75 * place / count) * length_s for place in range(count)]
     with tempfile.TemporaryDirectory() as name:
@@ -250,7 +250,7 @@ def _fixed(_cores: int) -> Workflow:
 
 
 def render(found: dict[str, Any]) -> list[Table | str]:
-    """Lay it out."""
+    """Make the tables."""
     waits = [
         (str(of), str(jobs), f"{recorded:.0f}", f"{twin:.0f}", f"{max(twin, 5) / max(recorded, 5):.2f}", f"{ks:.2f}")
         for of, jobs, recorded, twin, _, _, ks in found["agreement"]

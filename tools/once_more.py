@@ -1,9 +1,9 @@
-"""Judge the few tests that failed in the whole run once more, alone: those of real daemons wait for seconds.
+"""Run the few tests that failed once more, alone: tests of real daemons wait for seconds, and a busy machine is slow.
 
     python tools/once_more.py
 
-It reads what pytest noted of the last run. More than five failures are no matter of a busy machine. Exit codes: 0 all
-of them pass alone, and are named, 1 one fails again, or there are none or too many.
+It reads pytest's record of the last run. More than five failures are not due to a busy machine. Exit codes: 0 all of
+them pass alone, and are named; 1 one fails again, or there are none or too many.
 """
 
 import json

@@ -1,10 +1,11 @@
-"""How often new runs of programs fall into the range for 8 in 10: a table of docs/explanation/shapes.md.
+"""How often new runs of programs are within the range predicted for 8 in 10: a table of docs/explanation/shapes.md.
 
 As in: python tools/run_time_ranges.py
 
-Programs are made up, so that it is known how they scale: by Amdahl's law, a power of the width, or with messages whose
-time grows with it. Each strays at each width by itself, as NAS benchmarks do by 7 % or so where one width is predicted
-from others, and from run to run. It runs a few times on 8, 32 and 128 cores; then once on each, and on others.
+Programs are artificial, so that their scaling is known: by Amdahl's law, by a power of the width, or with messages
+whose time grows with it. At each width, a program deviates from its law (as NAS benchmarks do, by about 7 % when one
+width is predicted from others), and each run deviates as well. It runs a few times on 8, 32 and 128 cores; then once on
+each of these, and on other widths.
 """
 
 import math
@@ -42,7 +43,7 @@ def law(rng):
 
 
 class Program:
-    """A program, by which it is drawn how long it runs."""
+    """An artificial program, from which run times are drawn."""
 
     def __init__(self, rng, noise, *, sized=False, of_width=_OF_WIDTH):
         self._rng, self._noise, self._law = rng, noise, law(rng)
@@ -56,7 +57,7 @@ class Program:
         return self._base_s * self._law(width) * size**self._power * strays
 
     def runs(self, counts, sizes=(None,)):
-        """Run it some times on each of the measured widths; the first has all sizes, others the first of them."""
+        """Run it several times at each measured width; the first width has all sizes, others have the first size."""
         times = [
             RunTime("flow", "program", width, self.run_s(width, size or 1.0), float(number), "site", size)
             for width in MEASURED
@@ -67,7 +68,7 @@ class Program:
 
 
 def inside(rng, noise, counts, *, scaling="measured", sized=False, of_width=_OF_WIDTH):
-    """Say of each width whether the next run fell into its range."""
+    """Return for each width whether the next run was within its range."""
     program = Program(rng, noise, sized=sized, of_width=of_width)
     times = program.runs(counts, _SIZES if sized else (None,))
     size = float(rng.choice(_SIZES)) if sized else None
@@ -82,7 +83,7 @@ def inside(rng, noise, counts, *, scaling="measured", sized=False, of_width=_OF_
 
 
 def coverage(noise, runs, *, programs=200, seed=0, **options):
-    """Give the shares of new runs within their ranges, on widths that were measured, between them, and beyond."""
+    """Return the shares of new runs within their ranges, at measured widths, between them, and beyond."""
     rng = np.random.default_rng(seed)
     hits = defaultdict(list)
     for _ in range(programs):
@@ -93,7 +94,7 @@ def coverage(noise, runs, *, programs=200, seed=0, **options):
 
 
 def table(**options):
-    """Write the shares."""
+    """Format the shares as a table."""
     lines = [
         f"| runs on each width | {' | '.join(f'{noise:.0%}' for noise in NOISES)} |",
         f"|---|{'--:|' * len(NOISES)}",

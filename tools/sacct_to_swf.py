@@ -1,10 +1,10 @@
 # ruff: noqa: T201 - it tells what it left out
-"""Write what `sacct` printed of past jobs as a workload log in the standard format (SWF).
+"""Convert output of `sacct` into a workload log in the standard format (SWF).
 
     python tools/sacct_to_swf.py JOBS.txt[.gz] --nodes N --out LOG.swf[.gz]
 
-Columns are found by their names, in a header whose words stand above them: Submit, Start, End, NNodes, and as far as
-they are there UID, and TimelimitRaw (minutes). A node counts as a processor.
+Columns are found by their names in the header: Submit, Start, End, NNodes and, if present, UID and TimelimitRaw
+(minutes). A node counts as a processor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def opened(path: Path, mode: str) -> TextIO:
 
 
 def rows(file: TextIO) -> Iterator[dict[str, str]]:
-    """Give each job's words by the names of their columns, which may be cut off in the header."""
+    """Yield each job's values by column; names in the header may be cut off."""
     names: list[str] = []
     for line in file:
         words = line.split("\t") if "\t" in line else line.split()
@@ -38,7 +38,7 @@ def rows(file: TextIO) -> Iterator[dict[str, str]]:
 
 
 def seconds(text: str) -> int | None:
-    """Read a time; None for what is none."""
+    """Read a time; None if it is none."""
     try:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
     except ValueError:

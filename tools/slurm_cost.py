@@ -1,10 +1,10 @@
 # ruff: noqa: T201 - it prints its table
-"""What a waiting client costs: its own CPU and its questions, on real daemons with many other jobs in the queue.
+"""What a waiting client costs: its CPU time and its requests, on real daemons with many other jobs in the queue.
 
     python tools/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
 
-A look asks for the client's four jobs; the whole queue is looked at for the estimator, once in five minutes. How many
-looks an hour of waiting takes is counted on a virtual clock.
+A look asks for the client's four jobs; once in five minutes, the whole queue is read for the estimator. The number of
+looks per hour of waiting is counted on a virtual clock.
 """
 
 import argparse
@@ -20,7 +20,8 @@ from pathlib import Path
 
 import httpx
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
+# the tests start the daemons, and have replacements for them
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.commands import CommandLink
@@ -34,7 +35,7 @@ from asa.backend import Capabilities, JobSpec
 
 @contextmanager
 def cluster(release):
-    """Start a throw-away cluster."""
+    """Start a temporary cluster."""
     testbed = Testbed(Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp")), release=release)
     testbed.root.chmod(0o755)
     try:
@@ -44,7 +45,7 @@ def cluster(release):
 
 
 def crowd(testbed, count):
-    """Fill the queue with jobs that wait."""
+    """Fill the queue with waiting jobs."""
     script = "#!/bin/sh\nsleep 1\n"
     old = testbed.version.startswith("22")
     job = {"environment": {"PATH": "/bin"} if old else ["PATH=/bin"], "current_working_directory": "/tmp", "hold": True}
@@ -61,13 +62,13 @@ def crowd(testbed, count):
 
 
 def spent():
-    """CPU seconds of this process, and of the commands that it ran."""
+    """Return the CPU seconds of this process and of the commands that it ran."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
 
 
 def per_call(action, times):
-    """CPU ms of a call in this process and in commands, and the ms that it takes; the least of some."""
+    """Return the CPU ms of a call in this process and in commands, and its wall-clock ms; the least of some tries."""
     least = None
     for _ in range(times):
         before, began = spent(), time.perf_counter()
@@ -79,7 +80,7 @@ def per_call(action, times):
 
 
 def looks_an_hour(folder):
-    """Count the questions of an hour of waiting, the first and a later one, on a virtual clock."""
+    """Count the requests in an hour of waiting, the first and a later hour, on a virtual clock."""
     clock = VirtualClock()
     fake = FakeLink(clock, folder)
     backend = SlurmBackend(
@@ -98,7 +99,7 @@ def looks_an_hour(folder):
 
 
 def measured(testbed, kind):
-    """Say what a look at four own jobs costs, and what one at the whole queue."""
+    """Measure what a look at four own jobs costs, and a look at the whole queue."""
     by_rest = kind == "rest"
     served = {"served_by": [uid_of(testbed.user)]}
     link = RestLink(f"unix://{testbed.socket}", **served) if by_rest else CommandLink(prefix=testbed.prefix)

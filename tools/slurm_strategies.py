@@ -1,16 +1,16 @@
-"""Strategies side by side on a real Slurm cluster, in competition with another user's jobs.
+"""Compares strategies on a real Slurm cluster, in competition with another user's jobs.
 
-All that are installed, but for those that cannot run there: which know the future, as a simulator does, or ask a batch
-system that plans, which Slurm does not; and `pool`, whose stages share jobs of a dask cluster.
+It runs all installed strategies that can run there. Left out are those that know the future, as only a simulator does,
+those that ask a planning batch system, which Slurm is not, and `pool`, whose stages share jobs of a dask cluster.
 
 The paper ran Montage at two centres for weeks. Here its nine stages last seconds in place of minutes (`sleep`), on a
-throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts by itself, while another
-user keeps the cluster busy. Each strategy is a client of its own, with a run folder of its own; all meet the same load.
+temporary cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts, while another user keeps
+the cluster busy. Each strategy has its own client and run folder; all meet the same load.
 
     python tools/slurm_strategies.py --rounds 3          # the release that this computer has
     python tools/slurm_strategies.py --release 26.05     # another Slurm, from the tree that the tests use
 
-It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
+It needs root, for its own cluster, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
 """
 
 import argparse
@@ -25,7 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
+# the tests start the daemons, and have replacements for them
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from asa.backends.slurm.facility import SlurmRest
 from asa.workflows import montage
@@ -48,11 +49,11 @@ ON_SLURM = (ForecastKind.NONE, ForecastKind.LEARNED)
 STRATEGIES = [name for name in names("asa.strategies") if name != POOL and load_strategy(name).forecast in ON_SLURM]
 NODES, CORES_PER_NODE = 16, 28
 SECONDS = 24.0  # of all stages together
-WAITING = 4  # jobs that the other user always has in the queue
+WAITING = 4  # jobs of the other user that always wait in the queue
 
 
 def scaled(flow: Workflow, total_s: float) -> Workflow:
-    """Let a workflow last so many seconds in all, its stages in proportion, none under a second."""
+    """Scale a workflow to a total run time, with stages in proportion, but at least a second each."""
     whole = sum(stage.expected_s for stage in flow.stages.values())
 
     def short(stage: Stage) -> Stage:
@@ -63,14 +64,14 @@ def scaled(flow: Workflow, total_s: float) -> Workflow:
 
 
 class OtherUser(threading.Thread):
-    """Another user, who always has some jobs in the queue."""
+    """Another user, of whom a constant number of jobs waits in the queue."""
 
     def __init__(self, cluster: Testbed, seed: int) -> None:
         super().__init__(daemon=True)
         self.cluster, self.random, self.over = cluster, random.Random(seed), threading.Event()
 
     def run(self) -> None:
-        """Submit as soon as fewer wait."""
+        """Submit a job whenever fewer wait."""
         while not self.over.wait(0.3):
             waiting = self.cluster.run_as_root("squeue", "-h", "-t", "PD", "-u", "root", check=False)
             for _ in range(WAITING - len(waiting.splitlines())):
@@ -109,9 +110,9 @@ def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int
 
 
 def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
-    """Run all strategies at once, so that they meet the same load, and again."""
+    """Run all strategies at the same time, so that they meet the same load, several times."""
     folder = cluster.folder("runs")
-    os.chdir(folder)  # where payloads run: a folder that nodes see
+    os.chdir(folder)  # payloads run here: nodes must see the folder
     other = OtherUser(cluster, seed=1)
     other.start()
     runs: list[CompareRun] = []
@@ -127,7 +128,7 @@ def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
 
 
 def main() -> int:
-    """Start a cluster, run, print; 1 if a run failed."""
+    """Start a cluster, run, and print; exit code 1 if a run failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cores", type=int, default=112)
@@ -137,10 +138,10 @@ def main() -> int:
     if reason := missing(options.release):
         console.print(f"Nothing is run: {reason}")
         return 0
-    os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    os.umask(0)  # the cluster has another user, who writes into its folders
     root = Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp"))
     root.chmod(0o755)
-    # jobs of one priority go by their numbers: who asks early is early, also while it depends on another
+    # jobs of equal priority go in order of their numbers: early submission counts, even with a dependency
     cluster = Testbed(
         root, release=options.release, nodes=NODES, cores_per_node=CORES_PER_NODE, conf="PriorityType=priority/basic"
     )

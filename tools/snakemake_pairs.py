@@ -1,23 +1,24 @@
 # ruff: noqa: T201 - it prints its table
-"""Snakemake through `--executor asa` against `snakemake-executor-plugin-slurm`, in pairs, on real Slurm daemons.
+"""Compares Snakemake's `--executor asa` with `snakemake-executor-plugin-slurm`, in pairs, on real Slurm daemons.
 
     python tools/snakemake_pairs.py [--pairs N] [--clusters N] [--seed N] [--seconds S] [--small N]
 
-One workflow of seven levels, of one job and of two in turn, each job on a whole node for some seconds. Others' jobs
-keep arriving at moments, of sizes and for times that the pair's seed draws, whatever ours do; both of a pair meet the
-same, one after the other on an empty cluster that was filled for as long, and take turns to be first. Priority is
-multifactor, and grows with the time for which a job is eligible: not while it depends on another. What was allocated is
-Slurm's own accounting of all that the user's jobs had, idle or not.
+One workflow has seven levels, of one job and of two in turn, each job on a whole node for some seconds. Others' jobs
+arrive at times, with sizes and for durations that the pair's seed draws, independent of ours. Both runs of a pair meet
+the same jobs, one after the other on an empty cluster that was filled for the same time, and are first in turn.
+Priority is multifactor, and grows with the time for which a job is eligible, so not while it depends on another.
+Allocated time is Slurm's own accounting of all of the user's jobs, idle or not.
 
-Both look once a second at what has become of their jobs: of the other plugin that is forced, for by its own rule, of 40
-seconds and more, it would find jobs of seconds long over. asa knows run times from one run before, on an empty cluster,
-and nothing of waits but what the cluster's accounting tells anybody. A job of the other plugin starts Snakemake twice,
-once more than asa's: with jobs of seconds a part of what is gained is that; `--seconds` makes them longer.
+Both plugins look once a second at the states of their jobs. For the other plugin this is a changed setting: by its own
+rule, of 40 seconds and more, it would find that jobs of seconds ended long ago. asa knows run times from one earlier
+run on an empty cluster, and of waits only what the cluster's accounting shows to anybody. A job of the other plugin
+starts Snakemake twice, once more than asa's: with short jobs, this is part of the difference; `--seconds` makes them
+longer.
 
-With `--small N` the levels are of one job, of N, and of one, each of one core, on nodes that Slurm gives whole.
+With `--small N`, levels have one job, N jobs and one job, each job of one core, on nodes that Slurm allocates whole.
 
 It needs root, Slurm with its accounting (as tests/slurm), Snakemake as `tests/snakemake/install.sh` installs it, and a
-package index: the newest of the other plugin is installed beside Snakemake.
+package index: the newest version of the other plugin is installed next to Snakemake.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Self
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and installs Snakemake
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests start the daemons, and install Snakemake
 
 import snakemake_runs
 from slurm_testbed import Testbed, until
@@ -51,15 +52,15 @@ from asa.core.intervals import Interval, as_ratio, mean_interval
 from asa.runtimes import RunTimes
 
 WIDTHS = (1, 2, 1, 2, 1, 2, 1)
-NODES, CORES = 4, 28  # of the machine, of a node
-WARM_S = 20.0  # for which others come before ours do
+NODES, CORES = 4, 28  # nodes of the machine, and cores of a node
+WARM_S = 20.0  # others' jobs arrive for this long before ours
 OURS, THEIRS = "asa", "slurm"
 PLUGIN = "snakemake-executor-plugin-slurm"
 BESIDE = snakemake_runs.INSTALLED.with_name("snakemake-slurm")
 PATIENCE_S = 900.0
-PYTHON = "/usr/bin/python3"  # which the cluster's user may run
-_OTHERS_FIRST = 6  # that come at once
-_EVERY_S = 7.0  # one of them comes, in the mean: they fill some five sixths of the machine
+PYTHON = "/usr/bin/python3"  # the cluster's user may run it
+_OTHERS_FIRST = 6  # others' jobs that arrive at the beginning
+_EVERY_S = 7.0  # mean time between others' jobs, which then fill about five sixths of the machine
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 _ONE_BEGINS = threading.Lock()
 _LOOKS_EACH_SECOND = """
@@ -78,7 +79,7 @@ _HOW = {
 
 
 def snakefile(seconds: float, widths: Sequence[int], cores: int) -> str:
-    """Write the workflow; each job of a level follows all of the level before."""
+    """Write the workflow; each job of a level follows all jobs of the level before."""
     drawn = random.Random(0)
     rules = [f'rule all:\n    input: "{len(widths) - 1}/0.txt"\n']
     for level, width in enumerate(widths):
@@ -96,19 +97,19 @@ def snakefile(seconds: float, widths: Sequence[int], cores: int) -> str:
 
 @dataclass(frozen=True)
 class Told:
-    """What came out of a run."""
+    """The results of a run."""
 
     pair: int
     who: str
     makespan_s: float
     core_hours: float
-    jobs: int  # that began
-    held_s: float  # by one of them, in the mean
+    jobs: int  # our jobs that began
+    held_s: float  # mean allocated time of a job
 
 
 @dataclass
 class Others:
-    """Others' jobs, which arrive as a seed draws it, whatever becomes of them."""
+    """Others' jobs, which arrive as a seed draws them, whatever happens to them."""
 
     cluster: Testbed
     seed: int
@@ -133,7 +134,7 @@ class Others:
 
 
 def arrivals(seed: int) -> Iterator[tuple[float, int, float, int]]:
-    """Draw when others' jobs come, on how many nodes, for how many seconds, and for how many minutes they ask."""
+    """Draw others' jobs: arrival, number of nodes, run time in seconds, and walltime in minutes."""
     drawn, at_s = random.Random(seed), 0.0
     for count in range(1_000_000):
         if count >= _OTHERS_FIRST:
@@ -142,7 +143,7 @@ def arrivals(seed: int) -> Iterator[tuple[float, int, float, int]]:
 
 
 def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
-    """Run the workflow in a folder, to its end; give the seconds that it took."""
+    """Run the workflow in a folder to its end; return the seconds that it took."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Snakefile").write_text(text)
     path = (
@@ -176,7 +177,7 @@ def run(cluster: Testbed, folder: Path, who: str, text: str) -> float:
 
 
 def with_srun(cluster: Testbed) -> Path:
-    """Make a folder with an `srun` that finds the cluster: the other plugin's jobs forget SLURM_CONF."""
+    """Make a folder with an `srun` that finds the cluster, since the other plugin's jobs lack SLURM_CONF."""
     folder = cluster.root / "jobs" / "bin"
     folder.mkdir(exist_ok=True)
     script = folder / "srun"
@@ -186,7 +187,7 @@ def with_srun(cluster: Testbed) -> Path:
 
 
 def allocated(cluster: Testbed, since_s: float) -> list[tuple[int, int]]:
-    """Give the cores and the seconds of each of the user's jobs that began, once the accounting knows of all."""
+    """Return the cores and seconds of each of the user's jobs that began, once the accounting has all of them."""
     until(lambda: not cluster.run_as_root("squeue", "-h", "-u", cluster.user).strip(), what="the end of all jobs")
     asked = (
         "-X",
@@ -213,7 +214,7 @@ def allocated(cluster: Testbed, since_s: float) -> list[tuple[int, int]]:
 
 
 def one_run(cluster: Testbed, place: Path, pair: int, who: str, seed: int, text: str, times: Path) -> Told:
-    """Run the workflow beside others' jobs."""
+    """Run the workflow in competition with others' jobs."""
     cluster.empty()
     folder = place / f"{pair}-{who}" / "flow"  # asa knows a workflow by its folder's name
     if who == OURS:
@@ -229,7 +230,7 @@ def one_run(cluster: Testbed, place: Path, pair: int, who: str, seed: int, text:
 
 
 def pairs_of_cluster(number: int, root: Path, asked: argparse.Namespace) -> list[Told]:
-    """Run every so many-th pair on a cluster of its own."""
+    """Run this cluster's share of the pairs."""
     conf = "MinJobAge=7200" + "\nPartitionName=DEFAULT OverSubscribe=EXCLUSIVE" * bool(asked.small)
     cluster = Testbed(root / str(number), accounting=True, nodes=NODES, cores_per_node=CORES, conf=conf)
     told: list[Told] = []
@@ -255,12 +256,12 @@ def pairs_of_cluster(number: int, root: Path, asked: argparse.Namespace) -> list
 
 
 def widths_of(asked: argparse.Namespace) -> Sequence[int]:
-    """Say how many jobs each level has."""
+    """Return the number of jobs of each level."""
     return (1, asked.small, 1) if asked.small else WIDTHS
 
 
 def install() -> str:
-    """Install the newest of the other plugin, with what fits the Snakemake that is there; give its version."""
+    """Install the newest version of the other plugin that fits the installed Snakemake; return its version."""
     there = [f"{one.name}=={one.version}" for one in distributions(path=[str(snakemake_runs.INSTALLED)])]
     shutil.rmtree(BESIDE, ignore_errors=True)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -274,7 +275,7 @@ def install() -> str:
 
 
 def ratio(told: Sequence[Told], of: Callable[[Told], float]) -> tuple[Interval, int]:
-    """Give the geometric mean of ours over theirs, with its interval over pairs, and how many there are."""
+    """Return the geometric mean of ours over theirs, with its interval over pairs, and the number of pairs."""
     by_pair: dict[int, dict[str, Told]] = {}
     for one in told:
         by_pair.setdefault(one.pair, {})[one.who] = one
@@ -304,7 +305,7 @@ def _hours(one: Told) -> float:
 
 
 def main() -> int:
-    """Run what is asked for; 1 if a pair is missing."""
+    """Run the requested pairs; exit code 1 if one is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--clusters", type=int, default=1, help="that run pairs at the same time, each a share of them")
@@ -317,9 +318,9 @@ def main() -> int:
         print(f"Nothing is run: {reason}")
         return 0
     version = install()
-    # before there are threads, and compiled, as what is installed is
+    # before any thread starts; compiled, as an installed package is
     subprocess.run([PYTHON, "-m", "compileall", "-q", str(snakemake_runs.asa_folder())], check=True)
-    os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    os.umask(0)  # the cluster has another user, who writes into its folders
     [snakemake, *_] = (snakemake_runs.INSTALLED / ".installed").read_text().split()
     widths = widths_of(asked)
     work_h = sum(widths) * asked.seconds * (1 if asked.small else CORES) / 3600

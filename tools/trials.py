@@ -1,7 +1,7 @@
-"""Random trials of what asa promises: each stage once, always progress, the run ends as it should, on real daemons.
+"""Random trials of what asa promises, on real daemons: each stage runs once, and runs progress and end as they should.
 
-Each trial draws a workflow, a cluster beside another user, and what goes wrong, by its seed; payloads leave marks by
-themselves, and the verdict comes from these and from Slurm. Trials rotate over all that is asked for:
+Each trial draws a workflow, a cluster with another user, and faults, by its seed. Payloads leave marks that do not
+depend on asa, and the verdict follows from these marks and from Slurm. Trials rotate over all requested combinations:
 
     python tools/trials.py --seeds 0-49 --version 22.05 --link rest --strategy asa-plan --jobs 3
     python tools/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
@@ -10,8 +10,8 @@ themselves, and the verdict comes from these and from Slurm. Trials rotate over 
     python tools/trials.py --seeds 9000-9499 --world hostile        # where a site does all to a client that sites do
     python tools/trials.py --seeds 9000-9049 --world absence,codes  # some of that, by its names in draw.WORLD
 
-`invalid` is a trial in which a fault lay outside what is promised; `broken` leaves its evidence below --keep.
-It needs root, for clusters and small disks of its own, and Slurm installed, as tests/slurm does.
+`invalid`: a fault was outside of what is promised; `broken`: a promise was broken, and the evidence is kept below
+--keep. It needs root, for its own clusters and small disks, and Slurm installed, as tests/slurm does.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
+# the tests start the daemons, and have replacements for them
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from slurm_testbed import RELEASES, missing
 from trial.draw import SITES, STRATEGIES, WORLD, Trial, draw
@@ -39,11 +40,11 @@ from trial.place import Cluster, Place
 from trial.verdict import Verdict, judge
 
 ASA = str(Path(sys.executable).with_name("asa"))
-PLACES: list[Place] = []  # that are there now
+PLACES: list[Place] = []  # places of the trials that are running
 POOLED = (("22.05", "cli"), ("", "local"))
 """Where jobs find this Python: another release has a tree of its own, and the REST daemon's user none of root's."""
-SETTLES_S = 25.0  # in which cancelled jobs leave the queue
-COMPLETES_S = 180.0  # in which Slurm notes the end of one whose daemon did not hear that it was to tell it
+SETTLES_S = 25.0  # time in which cancelled jobs leave the queue
+COMPLETES_S = 180.0  # time in which Slurm notes the end of a job whose daemon missed the request to report it
 
 
 def unable(trial: Trial) -> str:
@@ -103,7 +104,7 @@ def _settled(place: Place) -> list[str]:
 def _keep(folder: Path, operator: Operator, verdict: Verdict) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    given = [f"*{step.name}.out" for step in operator.trial.steps if step.late_s]  # which come and go
+    given = [f"*{step.name}.out" for step in operator.trial.steps if step.late_s]  # outputs that appear and disappear
     shutil.copytree(operator.place.work, folder / "work", ignore=shutil.ignore_patterns("home", *given))
     if operator.run is not None:
         shutil.copytree(operator.run, folder / "run", symlinks=True)
@@ -120,7 +121,7 @@ def _keep(folder: Path, operator: Operator, verdict: Verdict) -> None:
 
 
 def chosen(options: Any) -> list[Trial]:
-    """List the trials that were asked for: each seed one of the strategies and sites, in turn."""
+    """Return the requested trials: each seed has one of the strategies and sites, in turn."""
     sites = [
         (version, link)
         for version, link in SITES
@@ -130,7 +131,7 @@ def chosen(options: Any) -> list[Trial]:
         sites = [site for site in sites if site[0]]
     strategies = STRATEGIES if options.strategy == "all" else tuple(options.strategy.split(","))
     world = worlds(options.world)
-    pooled = () if world else POOLED  # whose jobs are root's, as are strangers'
+    pooled = () if world else POOLED  # its jobs are root's, as are strangers' jobs
     ways = [(site, strategy) for site in sites for strategy in strategies if strategy != "pool" or site in pooled]
     if not ways:
         raise SystemExit("trials.py: there is no such version with such a link")
@@ -154,7 +155,7 @@ def worlds(asked: str) -> tuple[str, ...]:
 
 
 def matrix(verdicts: list[Verdict]) -> str:
-    """Write what came of the trials, by strategy and site, and why."""
+    """Format the results of the trials, by strategy and site, with reasons."""
     cells: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         trial = verdict.trial
@@ -191,13 +192,13 @@ def matrix(verdicts: list[Verdict]) -> str:
 
 
 def tell(text: str) -> None:
-    """Print, also where the output is a file that somebody watches."""
+    """Print, and flush for a file that somebody watches."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def _leave(number: int, *_: object) -> None:
-    """Leave nothing behind when interrupted; what trials say from now on is of no meaning."""
+    """Clean up after an interrupt; verdicts from then on are meaningless."""
     tell(f"{signal.Signals(number).name}: {len(PLACES)} trials are given up")
     for place in PLACES[:]:
         place.stop()
@@ -205,7 +206,7 @@ def _leave(number: int, *_: object) -> None:
 
 
 def main() -> int:
-    """Make the trials, print what came of them; 1 if a promise was broken."""
+    """Make the trials, print the results; exit code 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="0-34", help="as 3 or 0-49 or 1,5,8-9")
     parser.add_argument("--version", default="all", choices=("all", *RELEASES))
@@ -215,10 +216,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=3, help="trials at once")
     parser.add_argument("--keep", type=Path, default=Path("out/trials"), help="where evidence is kept")
     options = parser.parse_args()
-    os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    os.umask(0)  # the cluster has another user, who writes into its folders
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # clients go on ignoring what is ignored where they are started
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # clients inherit ignored signals
     verdicts: list[Verdict] = []
     trials = chosen(options)
 

@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints its figures
-"""Verdicts of `asa worth` by the first half of public logs, beside those by the second.
+"""Compares verdicts of `asa worth` from the first half of public logs with those from the second half.
 
-A twin is made of each half by itself. What a user would have been told at the end of the first is put beside what came.
+A twin is made of each half. The verdict that a user would have got after the first half is compared with the second.
 
     python tools/worth_halves.py --workflow montage --cores 32 --moments 60 CTC.swf.gz KTH.swf.gz ...
 """
@@ -22,7 +22,7 @@ from asa.studies.worth import OURS, SIMPLE, WorthVerdict, judged
 
 
 def halves(history: JobHistory) -> Iterator[tuple[str, JobHistory]]:
-    """Cut a history in the middle of its time."""
+    """Split a history in the middle of its time."""
     middle = float(history.submit_s[0] + history.submit_s[-1]) / 2
     first = int(np.searchsorted(history.submit_s, middle))
     yield "first", history.first(first)
@@ -30,7 +30,7 @@ def halves(history: JobHistory) -> Iterator[tuple[str, JobHistory]]:
 
 
 def verdict(twin: Twin, workflow: str, cores: int, moments: int) -> WorthVerdict:
-    """Do as `asa worth` does."""
+    """Return a verdict, as `asa worth` makes it."""
     make = workflow_maker(workflow)
     site = TwinSite(twin=twin)
     comparison = Comparison(make, site, (cores,), (*SIMPLE, *OURS), tuple(range(moments)), "asa-queue")
@@ -38,7 +38,7 @@ def verdict(twin: Twin, workflow: str, cores: int, moments: int) -> WorthVerdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a row a half."""
+    """Print a row for each half."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--workflow", default="montage")

@@ -1,4 +1,4 @@
-"""Building a chain of parallel and sequential stages from fitted times."""
+"""Builds a chain of parallel and sequential stages from fitted times."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class ChainStage:
     """One stage of a chain."""
 
     name: str
-    parallel: bool  # whether it takes all cores, or one
-    share: float  # of the seconds of its kind
+    parallel: bool  # whether it uses all cores, or one
+    share: float  # of all parallel, or all sequential, seconds
 
 
 def chain(name: str, cores: int, links: Sequence[ChainStage], widths: Sequence[int] = ()) -> Workflow:
     """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
 
-    With `widths`, its parallel stages may be asked for in these, too. The sequential ones run as at this core count
-    whatever the others ask for, and so the parallel ones take the rest of what was fitted at each width: all in one job
-    at a width runs as long as the workflow that is built for it.
+    With `widths`, its parallel stages may also be asked for in these widths. The sequential stages run as long as at
+    this core count in any case. The parallel ones take the rest of the time that was fitted at their width, so that a
+    job of all stages at some width runs as long as the workflow built for that width.
     """
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]

@@ -12,13 +12,13 @@ _LINKS = (ChainStage("search", parallel=True, share=1.0), ChainStage("merge", pa
 
 
 def blast(cores: int, widths: Sequence[int] = ()) -> Workflow:
-    """BLAST at a peak core count: a long search on all cores, a short merge on one.
+    """Make BLAST for a peak core count: a long search on all cores, then a short merge on one.
 
     Parameters
     ----------
     cores
         Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
     widths
-        Further widths in which its parallel stages may be asked for; none if not given.
+        Further widths in which its parallel stages may be asked for; by default none.
     """
     return chain("blast", cores, _LINKS, widths)

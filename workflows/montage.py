@@ -8,8 +8,8 @@ from asa.workflow import Workflow
 
 from ._chain import ChainStage, chain
 
-# Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on
-# Chameleon), the largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
+# Shares are the summed run times by executable of the largest public 2MASS run, of 3 degrees (WfInstances, montage on
+# Chameleon); its mViewer takes the place of the last two stages. The paper's run is of 8 degrees.
 _LINKS = (
     ChainStage("mProject", parallel=True, share=1526.9),
     ChainStage("mDiffFit", parallel=True, share=105.6),
@@ -24,13 +24,13 @@ _LINKS = (
 
 
 def montage(cores: int, widths: Sequence[int] = ()) -> Workflow:
-    """Montage at a peak core count: stages one, two and five take all cores, the others one.
+    """Make Montage for a peak core count: stages one, two and five use all cores, the others one.
 
     Parameters
     ----------
     cores
         Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
     widths
-        Further widths in which its parallel stages may be asked for; none if not given.
+        Further widths in which its parallel stages may be asked for; by default none.
     """
     return chain("montage", cores, _LINKS, widths)

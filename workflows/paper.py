@@ -1,13 +1,13 @@
 """Stage run times fitted to Table 1 of the ASA paper.
 
-The paper prints no stage's run time. What it prints implies them in sum: a workflow's execution time is its makespan
-less its waiting time, and Per-Stage's core-hours say for how much of it all cores were needed if the rest ran on one.
-How that sum divides among the parallel and among the sequential stages is each workflow's own page.
+The paper prints no stage's run time, but its figures imply sums: a workflow's execution time is its makespan less its
+waiting time, and Per-Stage's core-hours show for how much of that all cores were needed, if the rest ran on one core.
+Each workflow's module says how these sums are divided among its parallel and its sequential stages.
 
-The table's core-hours are whole numbers, in some rows truncated (20.8 printed as 20) and in others rounded (8.8 as
-9), and its Big Job and Per-Stage runs are different runs. One execution time must serve both here, so the fit sees
-first that both core-hours, truncated or rounded, are the table's; then that they are near its numbers, within half an
-hour as far as that goes; and then stays as near as it can to Big Job's execution time.
+The table's core-hours are whole numbers, truncated in some rows (20.8 printed as 20) and rounded in others (8.8 as 9),
+and its Big Job and Per-Stage runs are different runs. Here one execution time must serve both. So the fit first
+requires that both core-hours, truncated or rounded, are the table's; then that they are within half an hour of its
+numbers, if possible; and then comes as close as it can to Big Job's execution time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from asa.units import core_hours
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """What Table 1 prints for one strategy."""
+    """The figures of Table 1 for one strategy."""
 
     twt_s: int  # total waiting time, in seconds
     makespan_s: int
@@ -76,14 +76,14 @@ TABLE_1: Mapping[str, Mapping[int, Mapping[str, PaperRow]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a workflow spends on all its cores, and on one."""
+    """The time that a workflow runs on all its cores, and on one."""
 
     parallel_s: int
     sequential_s: int
 
     @property
     def execution_s(self) -> int:
-        """Seconds in all."""
+        """Seconds altogether."""
         return self.parallel_s + self.sequential_s
 
 
@@ -101,7 +101,8 @@ def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, min_sequentia
     near = range(round(0.95 * big_job.execution_s), round(1.05 * big_job.execution_s) + 1)
     candidates = []
     for total in near:
-        ideal = (per_stage.core_hours * 3600 - total) / (cores - 1)  # parallel seconds that give Per-Stage's exactly
+        # the parallel seconds with exactly Per-Stage's core-hours
+        ideal = (per_stage.core_hours * 3600 - total) / (cores - 1)
         candidates += [
             Fit(parallel, total - parallel)
             for parallel in {min(max(p, 1), total - min_sequential_s) for p in (math.floor(ideal), math.ceil(ideal))}
@@ -118,10 +119,11 @@ def _fits(workflow: str, min_sequential_s: int) -> dict[int, Fit]:
 
 
 def peak_times(workflow: str, cores: int, *, min_sequential_s: int) -> Fit:
-    """Fitted run times at any peak core count.
+    """Return fitted run times at any peak core count.
 
-    At the table's six counts these are the fit; between two of them both times follow a power of the core count;
-    beyond them the nearest two's power goes on, but never faster than perfect scaling and never slower with more cores.
+    At the table's six counts these are the fit; between two of them, both times follow a power of the core count;
+    beyond them, the power of the nearest two continues, but never faster than perfect scaling and never slower with
+    more cores.
     """
     if cores < 1:
         raise WorkflowError(
@@ -147,7 +149,7 @@ def peak_times(workflow: str, cores: int, *, min_sequential_s: int) -> Fit:
 
 
 def divide(total_s: int, shares: Sequence[float]) -> list[int]:
-    """Divide whole seconds by shares, at least one second each, by largest remainders; the parts add up to the total.
+    """Divide whole seconds by shares, with largest remainders and at least one second each; the parts add up exactly.
 
     Examples
     --------
@@ -164,5 +166,5 @@ def divide(total_s: int, shares: Sequence[float]) -> list[int]:
 
 
 def requested_walltime_s(run_s: float) -> float:
-    """Walltime that a careful user asks for: half as much again as expected, rounded up to five minutes."""
+    """Return the walltime that a careful user asks for: 1.5 times the expected time, rounded up to five minutes."""
     return math.ceil(1.5 * run_s / 300) * 300.0

@@ -8,7 +8,7 @@ from asa.workflow import Workflow
 
 from ._chain import ChainStage, chain
 
-# The paper says which kinds of stages there are and that each is long, not how they compare: equal shares.
+# The paper says which kinds of stages there are, and that each is long, but not how long: equal shares.
 _LINKS = (
     ChainStage("load", parallel=False, share=1.0),
     ChainStage("moments", parallel=True, share=1.0),
@@ -18,13 +18,13 @@ _LINKS = (
 
 
 def statistics(cores: int, widths: Sequence[int] = ()) -> Workflow:
-    """Statistics at a peak core count: stages two and four take all cores, the others one.
+    """Make Statistics for a peak core count: stages two and four use all cores, the others one.
 
     Parameters
     ----------
     cores
         Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
     widths
-        Further widths in which its parallel stages may be asked for; none if not given.
+        Further widths in which its parallel stages may be asked for; by default none.
     """
     return chain("statistics", cores, _LINKS, widths)

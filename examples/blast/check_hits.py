@@ -1,8 +1,8 @@
-"""Looks whether a search found each relative that was planted, where it was planted, and nothing else.
+"""Checks that a search found each planted relative where it was planted, and nothing else.
 
 python examples/blast/check_hits.py planted.tsv best.tsv
 
-Exit code 1 if not.
+Exit code 1 if it did not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Look, and say."""
+    """Check the hits, and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("planted", type=Path)
     parser.add_argument("best", type=Path)
@@ -32,7 +32,7 @@ def rows(path: Path) -> list[list[str]]:
 
 
 def is_there(hit: list[str], place: list[str]) -> bool:
-    """Whether a hit is in the sequence, on the strand and for the most part in the range where it was planted."""
+    """Whether a hit is in the right sequence, on the right strand, and mostly in the range where it was planted."""
     begin, end = int(hit[7]), int(hit[8])
     strand = "plus" if begin < end else "minus"
     first, last = int(place[2]), int(place[3])

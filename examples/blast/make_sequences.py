@@ -1,9 +1,9 @@
-"""Makes a nucleotide database up, and queries of which some have a relative in it.
+"""Makes an artificial nucleotide database, and queries some of which have a relative in it.
 
 python examples/blast/make_sequences.py FOLDER [--megabases 50] [--queries 8000] [--seed 1]
 
-FOLDER/database.fa and FOLDER/queries.fa are what a search reads. FOLDER/planted.tsv says what it is to find: query,
-sequence, strand, first and last base there, and how much of it was left alone.
+FOLDER/database.fa and FOLDER/queries.fa are the input of a search. FOLDER/planted.tsv has what it should find: query,
+sequence, strand, first and last base there, and the share of bases that were not changed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-Bases = npt.NDArray[np.uint8]  # 0 to 3; a base's partner on the other strand is 3 less it
+Bases = npt.NDArray[np.uint8]  # 0 to 3; a base and its partner on the other strand add up to 3
 
-LENGTH = 10_000  # of a sequence of the database
+LENGTH = 10_000  # bases in a sequence of the database
 QUERY_LENGTH = 600
-PLANTED = 0.5  # of the queries
+PLANTED = 0.5  # share of the queries
 MIN_IDENTITY, MAX_IDENTITY = 0.85, 0.99
 _LETTERS = np.frombuffer(b"ACGT", np.uint8)
 _LINE = 80
 
 
 def main() -> None:
-    """Make them."""
+    """Make the files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--megabases", type=float, default=50.0, help="of the database")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def mutated(rng: np.random.Generator, bases: Bases, rate: float) -> Bases:
-    """Change a share of the bases: most become others, one in ten is lost or followed by a new one."""
+    """Change a share of the bases: most become others; one in ten is lost, or followed by a new base."""
     draw = rng.random(bases.size) / rate
     others = (bases + rng.integers(1, 4, bases.size, dtype=np.uint8)) % 4
     copies = np.ones(bases.size, dtype=np.int64)
@@ -74,7 +74,7 @@ def mutated(rng: np.random.Generator, bases: Bases, rate: float) -> Bases:
 
 
 def write_fasta(file: BinaryIO, name: str, bases: Bases) -> None:
-    """Write a sequence."""
+    """Write a sequence in FASTA format."""
     text = _LETTERS[bases].tobytes()
     file.write(f">{name}\n".encode())
     file.writelines(text[at : at + _LINE] + b"\n" for at in range(0, len(text), _LINE))

@@ -21,7 +21,7 @@ place.mkdir(exist_ok=True)
 
 
 def save(name: str, done: int, plate: np.ndarray) -> None:
-    """Write a file that is there whole, or as it was before: a leg may be killed as it writes."""
+    """Write a file completely or not at all, since a leg may be killed while it writes."""
     half = place / f"{name}.part"
     with half.open("wb") as file:
         np.save(file, plate)
@@ -34,7 +34,7 @@ def save(name: str, done: int, plate: np.ndarray) -> None:
 
 
 def newest() -> tuple[int, np.ndarray]:
-    """Give the step that was saved last, and the plate."""
+    """Return the number of the last saved step, and the plate."""
     saved = sorted((int(path.name.partition(".")[0]), path) for path in place.glob("*.state"))
     if saved:  # 2: go on from what was saved
         return saved[-1][0], np.load(saved[-1][1])

@@ -1,9 +1,9 @@
-"""Compares a mosaic with the sky that its tiles were taken of.
+"""Compares a mosaic with the sky of which its tiles were taken.
 
 python examples/montage/check_mosaic.py SKY.json MOSAIC.fits
 
-Montage makes the tiles' backgrounds agree with each other, but what plane lies below all of them nobody can know: one
-is taken off first. What is left is to be the tiles' noise, everywhere, and no tile may be missing. Exit code 1 if not.
+Montage makes the tiles' backgrounds agree with each other, but cannot know the plane below all of them, so a plane is
+subtracted first. Only the tiles' noise may remain, and no tile may be missing. Exit code 1 if that is not so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from fits import read_image
 from sky import NOISE, Frame, Survey
 
-BLOCKS = 8  # along each side, whose levels are compared with the sky's
+BLOCKS = 8  # blocks along each side, whose levels are compared with the sky's
 MAX_OFF, MIN_PIXELS = 1.5, 100  # of a block
 
 
 def main() -> int:
-    """Compare, and say how it looks."""
+    """Compare, and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sky", type=Path)
     parser.add_argument("mosaic", type=Path)

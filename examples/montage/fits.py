@@ -1,4 +1,4 @@
-"""Images in FITS files, as far as Montage's go: one plane of floating-point numbers, and its header."""
+"""Reads and writes FITS images as Montage uses them: one plane of floating-point numbers, and a header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {-32: _SINGLE, -64: _DOUBLE}
 
 
 def write_image(path: Path, image: Image, keys: Mapping[str, Value]) -> None:
-    """Write an image in single precision, with more keys for its header."""
+    """Write an image in single precision, with additional keys in its header."""
     rows, columns = image.shape
     frame: dict[str, Value] = {"SIMPLE": True, "BITPIX": -32, "NAXIS": 2, "NAXIS1": columns, "NAXIS2": rows}
     cards = [_card(key, value) for key, value in {**frame, **keys}.items()]
@@ -33,7 +33,7 @@ def read_image(path: Path) -> tuple[Image, dict[str, Value]]:
     Raises
     ------
     ValueError
-        It is no such image, or cut short.
+        It is no such image, or incomplete.
     """
     data = path.read_bytes()
     header: dict[str, Value] = {}

@@ -1,8 +1,8 @@
-"""Takes a survey's tiles of a sky that was made up: FITS images that overlap, with noise and uneven backgrounds.
+"""Makes a survey's tiles of an artificial sky: FITS images that overlap, with noise and uneven backgrounds.
 
 python examples/montage/make_sky.py FOLDER [--tiles 20] [--size 400] [--seed 1]
 
-They lie in FOLDER/raw. FOLDER/sky.json says which sky it is, for `check_mosaic.py`.
+The tiles are in FOLDER/raw. FOLDER/sky.json describes the sky, for `check_mosaic.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sky import Survey
 
 
 def main() -> None:
-    """Make them."""
+    """Make the tiles."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tiles", type=int, default=20)

@@ -1,6 +1,6 @@
-"""A piece of sky that nobody has seen: a spiral galaxy among stars, and a survey's tiles of it.
+"""An artificial piece of sky, a spiral galaxy among stars, and a survey's tiles of it.
 
-Everything follows from four numbers, so that a mosaic can be compared with the sky that its tiles were taken of.
+Everything follows from the survey's parameters, so that a mosaic can be compared with the sky of its tiles.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from fits import Image
 
 __all__ = ["NOISE", "Frame", "Survey"]
 
-NOISE = 2.0  # standard deviation of a tile's pixel
+NOISE = 2.0  # standard deviation of a pixel in a tile
 _CENTRE = (math.radians(210.8), math.radians(54.3))  # right ascension and declination
-_STEP = math.radians(1 / 3600)  # a pixel: one second of arc
-_PITCH = 0.8  # of a tile's side, from one tile to the next
-_STARS = 1 / 1000  # a pixel
-_BLUR = 1.6  # of a star, in pixels
+_STEP = math.radians(1 / 3600)  # one pixel: one second of arc
+_PITCH = 0.8  # distance between tiles, as a share of a tile's side
+_STARS = 1 / 1000  # per pixel
+_BLUR = 1.6  # width of a star, in pixels
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A grid of pixels on the plane that touches the sky at one point.
+    """A grid of pixels on a plane that touches the sky at one point.
 
     Parameters
     ----------
     centre
         Right ascension and declination of that point, in radians.
     column, row
-        Where it is on the grid; the first pixel's middle is at 1.
+        Position of that point on the grid; the first pixel's middle is at 1.
     turn
-        By which the grid is rotated, in radians.
+        Angle by which the grid is rotated, in radians.
     step
         Side of a pixel, in radians.
     """
@@ -49,7 +49,7 @@ class Frame:
     step: float = _STEP
 
     def to_sky(self, column: Image, row: Image) -> tuple[Image, Image]:
-        """Give the right ascension and declination of places on the grid."""
+        """Return the right ascension and declination of positions on the grid."""
         u, v = -self.step * (column - self.column), self.step * (row - self.row)
         east, north = _turned(u, v, self.turn)
         ra, dec = self.centre
@@ -58,7 +58,7 @@ class Frame:
         return ra + np.arctan2(east, towards), np.arctan2(height, np.hypot(east, towards))
 
     def to_grid(self, ra: Image, dec: Image) -> tuple[Image, Image]:
-        """Give the column and row of points of the sky."""
+        """Return the column and row of points of the sky."""
         ra0, dec0 = self.centre
         depth = math.sin(dec0) * np.sin(dec) + math.cos(dec0) * np.cos(dec) * np.cos(ra - ra0)
         east = np.cos(dec) * np.sin(ra - ra0) / depth
@@ -74,11 +74,11 @@ class Survey:
     Parameters
     ----------
     tiles
-        How many.
+        Number of tiles.
     size
-        Side of each, in pixels.
+        Side of each tile, in pixels.
     seed
-        Of the sky and of the tiles.
+        Seed of the sky and of the tiles.
     """
 
     tiles: int
@@ -87,16 +87,16 @@ class Survey:
 
     @classmethod
     def load(cls, path: Path) -> Survey:
-        """Read which survey it was."""
+        """Read the parameters of a survey from a file."""
         return cls(**json.loads(path.read_text()))
 
     def save(self, path: Path) -> None:
-        """Note which survey it is."""
+        """Write the survey's parameters to a file."""
         path.write_text(json.dumps(asdict(self)))
 
     @cached_property
     def frames(self) -> list[Frame]:
-        """The tiles' grids: in rows, each a little off its place and askew."""
+        """Return the tiles' grids: in rows, each slightly displaced and rotated."""
         rng = np.random.default_rng([self.seed, 1])
         columns, rows = self._shape
         whole = self._whole
@@ -112,7 +112,7 @@ class Survey:
         return frames
 
     def tile_images(self) -> Iterator[Image]:
-        """Take the tiles: each has its own background, which slopes, and noise."""
+        """Yield the tiles: each has a sloping background of its own, and noise."""
         rng = np.random.default_rng([self.seed, 2])
         slope = np.linspace(-0.5, 0.5, self.size)
         for frame in self.frames:
@@ -120,7 +120,7 @@ class Survey:
             yield self.truth(frame, (self.size, self.size)) + background + rng.normal(0, NOISE, (self.size, self.size))
 
     def truth(self, frame: Frame, shape: tuple[int, int]) -> Image:
-        """Show the sky as it is on a grid: no noise, no background."""
+        """Return the sky on a grid, without noise and background."""
         row, column = np.mgrid[1 : shape[0] + 1, 1 : shape[1] + 1].astype(np.float64)
         x, y = self._whole.to_grid(*frame.to_sky(column, row))
         image = _galaxy(x / self._radius, y / self._radius)
@@ -130,7 +130,7 @@ class Survey:
     def footprint(
         self, frame: Frame, shape: tuple[int, int], number: int, margin: float = 3.0
     ) -> npt.NDArray[np.bool_]:
-        """Tell which pixels of a grid lie well within a tile."""
+        """Return which pixels of a grid are well inside a tile."""
         row, column = np.mgrid[1 : shape[0] + 1, 1 : shape[1] + 1].astype(np.float64)
         x, y = self.frames[number].to_grid(*frame.to_sky(column, row))
         low, high = 1 + margin, self.size - margin
@@ -151,7 +151,7 @@ class Survey:
 
     @cached_property
     def _stars(self) -> tuple[Image, Image, Image]:
-        """Where the stars are, in right ascension and declination, and how bright."""
+        """Return the right ascension, the declination and the brightness of the stars."""
         rng = np.random.default_rng([self.seed, 3])
         half = [0.5 * self.size * (1.2 + _PITCH * (count - 1)) for count in self._shape]
         count = int(4 * half[0] * half[1] * _STARS)
@@ -177,7 +177,7 @@ def _turned(x: Image, y: Image, angle: float) -> tuple[Image, Image]:
 
 
 def _galaxy(x: Image, y: Image) -> Image:
-    """Give the light of a spiral galaxy of radius 1 that is seen from above, a little tilted."""
+    """Return the light of a spiral galaxy of radius 1, seen from above and slightly tilted."""
     y = y / 0.75
     radius, angle = np.hypot(x, y), np.arctan2(y, x)
     arms = np.cos(angle - 3.5 * np.log(radius + 0.05)) ** 4

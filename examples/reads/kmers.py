@@ -1,4 +1,4 @@
-"""Count the k-mers of reads, or keep the reads all of whose k-mers are solid; to the standard output.
+"""Count the k-mers of reads, or keep the reads whose k-mers are all solid; prints to standard output.
 
 python kmers.py count part.fastq
 python kmers.py keep part.fastq solid.txt

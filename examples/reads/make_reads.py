@@ -1,4 +1,4 @@
-"""Make reads of a genome that is made up, as a sequencer would: reads.fastq.
+"""Make reads of an artificial genome, as a sequencer would: reads.fastq.
 
 python make_reads.py [--bases 50000] [--coverage 20] [--seed 1]
 """
@@ -12,7 +12,7 @@ LENGTH = 100
 
 
 def reads(bases: int, coverage: int, seed: int) -> Iterator[str]:
-    """Draw reads from random places of a random genome, with an error in every hundredth base."""
+    """Draw reads from random positions of a random genome, with an error in every hundredth base."""
     draw = random.Random(seed)
     genome = "".join(draw.choices("ACGT", k=bases))
     for number in range(bases * coverage // LENGTH):
@@ -22,7 +22,7 @@ def reads(bases: int, coverage: int, seed: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write them."""
+    """Write the reads."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bases", type=int, default=50_000)
     parser.add_argument("--coverage", type=int, default=20)

@@ -1,8 +1,8 @@
-"""Compares a summary of the table with what was known of it when it was made.
+"""Compares a summary of the table with the statistics that are known from making it.
 
 python examples/statistics/check_summary.py truth.json summary.json
 
-Means, deviations and correlations agree to nine digits, quantiles to a bin. Exit code 1 if not.
+Means, deviations and correlations must agree to nine digits, quantiles to a bin; else the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DIGITS = 1e-9
 
 
 def main() -> int:
-    """Compare, and say."""
+    """Compare, and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("truth", type=Path)
     parser.add_argument("summary", type=Path)
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def differences(truth: Any, summary: Any) -> list[str]:
-    """Tell what differs."""
+    """Describe the differences."""
     wrong = []
     if truth["rows"] != summary["rows"]:
         wrong.append(f"{summary['rows']} rows in place of {truth['rows']}")
@@ -45,12 +45,12 @@ def differences(truth: Any, summary: Any) -> list[str]:
 
 
 def is_near(one: float, other: float) -> bool:
-    """Whether two numbers are the same but for rounding."""
+    """Whether two numbers are equal but for rounding."""
     return math.isclose(one, other, rel_tol=_DIGITS, abs_tol=_DIGITS)
 
 
 def flat(numbers: Any) -> list[float]:
-    """Give the numbers of a list of lists as one list."""
+    """Return the numbers of a list of lists as one list."""
     return [number for part in numbers for number in flat(part)] if isinstance(numbers, list) else [numbers]
 
 

@@ -1,8 +1,8 @@
-"""Makes a household's electricity up, a row a minute, like the UCI's "Individual household electric power consumption".
+"""Makes an artificial table like UCI's "Individual household electric power consumption", one row per minute.
 
 python examples/statistics/make_power.py FOLDER [--rows 2075259] [--seed 1]
 
-FOLDER/power.txt is the table: what is missing is `?`. FOLDER/truth.json holds the statistics of what was written.
+FOLDER/power.txt is the table, with `?` for missing values. FOLDER/truth.json has the statistics of its values.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NAMES = (
 )
 ROWS = 2_075_259
 BEGIN = datetime(2006, 12, 16, 17, 24)  # noqa: DTZ001 - the household's own clock
-GAPS, LONGEST_GAP = 70, 7200  # in a table of ROWS, and in minutes
+GAPS, LONGEST_GAP = 70, 7200  # number of gaps in a table of ROWS, and longest gap in minutes
 _DAY = 1440
 _AT_ONCE = 100_000
 
 
 def main() -> None:
-    """Make it."""
+    """Make the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=ROWS)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def household(rng: np.random.Generator, hours: Column) -> Column:
-    """Let people live: seven columns, as `NAMES` says."""
+    """Simulate a household: seven columns, as `NAMES` lists them."""
     rows = hours.size
     day = np.arange(rows) / _DAY
     cold = 0.5 + 0.5 * np.cos(2 * np.pi * (day - 30) / 365.25)
@@ -75,7 +75,7 @@ def household(rng: np.random.Generator, hours: Column) -> Column:
 
 
 def appliance(rng: np.random.Generator, per_day: Column, *, minutes: float, level: float) -> Column:
-    """Switch something on now and then; gives whole watt-hours a minute."""
+    """Switch an appliance on now and then; returns whole watt-hours per minute."""
     on = np.flatnonzero(rng.random(per_day.size) < per_day / _DAY)
     off = np.minimum(on + 1 + rng.poisson(minutes, on.size), per_day.size)
     power = np.round(rng.normal(level, level / 10, on.size))
@@ -86,7 +86,7 @@ def appliance(rng: np.random.Generator, per_day: Column, *, minutes: float, leve
 
 
 def gaps(rng: np.random.Generator, rows: int) -> npt.NDArray[np.bool_]:
-    """Say which rows have no values."""
+    """Return which rows have no values."""
     missing = np.zeros(rows, dtype=np.bool_)
     count = -(-GAPS * rows // ROWS)
     lengths = np.minimum(rng.lognormal(4, 2, count).astype(int) + 1, min(LONGEST_GAP, rows // 10))
@@ -96,7 +96,7 @@ def gaps(rng: np.random.Generator, rows: int) -> npt.NDArray[np.bool_]:
 
 
 def lines(first: int, table: Column, is_there: npt.NDArray[np.bool_]) -> Iterator[str]:
-    """Write rows, of which the first is the table's n-th."""
+    """Write rows of the table; `first`: number of the first one."""
     for number, (values, has_values) in enumerate(zip(table.T.tolist(), is_there.tolist(), strict=True), start=first):
         moment = BEGIN + timedelta(minutes=number)
         told = ";".join(f"{value:.3f}" for value in values) if has_values else "?;?;?;?;?;?;?"
@@ -104,7 +104,7 @@ def lines(first: int, table: Column, is_there: npt.NDArray[np.bool_]) -> Iterato
 
 
 def truth(table: Column, hours: Column) -> dict[str, object]:
-    """Compute what the workflow is to find."""
+    """Compute the statistics that the workflow must find."""
     return {
         "rows": int(table.shape[1]),
         "columns": [

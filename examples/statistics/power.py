@@ -1,11 +1,11 @@
-"""Statistics of a table too long for one pass on one core. The standard library is enough for it.
+"""Statistics of a table that is too long for one pass on one core, with the standard library only.
 
-    power.py moments TABLE K/N OUT          sums of the lines that begin in the K-th of N parts of the file
-    power.py means OUT IN...                what those of all parts come to
-    power.py spread TABLE K/N MEANS OUT     deviations from these means, and how often which value
-    power.py summary OUT MEANS IN...        what those of all parts come to
+    power.py moments TABLE K/N OUT          sums over the lines that begin in the K-th of N parts of the file
+    power.py means OUT IN...                means, from the sums of all parts
+    power.py spread TABLE K/N MEANS OUT     deviations from these means, and counts of values
+    power.py summary OUT MEANS IN...        the summary, from the deviations and counts of all parts
 
-Each writes its file in one step: who is killed leaves none.
+Each command writes its file in one step: a killed one leaves no file.
 """
 
 import json
@@ -22,7 +22,7 @@ PAIRS = list(combinations_with_replacement(range(COLUMNS), 2))
 
 
 def rows(table: str, part: str) -> Iterator[tuple[int, list[float]]]:
-    """Give the hour and the values of each row that has them; a line belongs to the part in which it begins."""
+    """Yield the hour and the values of each complete row; a line belongs to the part in which it begins."""
     number, count = map(int, part.split("/"))
     size = Path(table).stat().st_size
     at, end = (number - 1) * size // count, number * size // count
@@ -35,12 +35,12 @@ def rows(table: str, part: str) -> Iterator[tuple[int, list[float]]]:
                 return
             at += len(line)
             _, clock, *values = line.split(b";")
-            if b"?" not in line and clock[:2].isdigit():  # neither missing nor the heading
+            if b"?" not in line and clock[:2].isdigit():  # neither an incomplete row nor the heading
                 yield int(clock[:2]), [float(value) for value in values]
 
 
 def moments(table: str, part: str, out: str) -> None:
-    """Add a part's values up, of the first column also by the hour."""
+    """Add up a part's values; those of the first column also by the hour."""
     count, sums = 0, [0.0] * COLUMNS
     least, most = [math.inf] * COLUMNS, [-math.inf] * COLUMNS
     hours = [[0, 0.0] for _ in range(24)]
@@ -58,7 +58,7 @@ def moments(table: str, part: str, out: str) -> None:
 
 
 def means(out: str, *parts: str) -> None:
-    """Divide the sums of all parts by their rows."""
+    """Divide the sums of all parts by the number of rows."""
     told = [read(part) for part in parts]
     count = sum(part["rows"] for part in told)
     by_hour = []
@@ -76,7 +76,7 @@ def means(out: str, *parts: str) -> None:
 
 
 def spread(table: str, part: str, means_of_all: str, out: str) -> None:
-    """Add up the products of deviations, and count values in bins between the least and the most."""
+    """Add up products of deviations, and count values in bins between the minimum and the maximum."""
     told = read(means_of_all)
     mean, least = told["mean"], told["least"]
     bins_a_unit = [BINS / (high - low) if high > low else 0.0 for low, high in zip(least, told["most"], strict=True)]
@@ -92,7 +92,7 @@ def spread(table: str, part: str, means_of_all: str, out: str) -> None:
 
 
 def summary(out: str, means_of_all: str, *parts: str) -> None:
-    """Say what the whole table is like."""
+    """Write the statistics of the whole table."""
     told, read_parts = read(means_of_all), [read(part) for part in parts]
     products = {
         pair: math.fsum(part["products"][place] for part in read_parts) / told["rows"]
@@ -116,7 +116,7 @@ def summary(out: str, means_of_all: str, *parts: str) -> None:
 
 
 def quantile(counts: list[int], share: float) -> float:
-    """Say in which bin a share of the values ends, by the bin's middle."""
+    """Return the middle of the bin in which a share of the values ends."""
     left = share * sum(counts)
     for place, count in enumerate(counts):
         left -= count
@@ -126,12 +126,12 @@ def quantile(counts: list[int], share: float) -> float:
 
 
 def read(path: str) -> Any:
-    """Read what another task wrote."""
+    """Read the file of another task."""
     return json.loads(Path(path).read_text())
 
 
 def write(path: str, what: object) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file completely or not at all."""
     draft = Path(f"{path}.draft")
     draft.write_text(json.dumps(what))
     draft.replace(path)
