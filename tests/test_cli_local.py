@@ -127,7 +127,7 @@ def test_a_parameter_that_is_unknown_is_no_setting_either(home):
 
 
 def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
-    """And with others where they are given; with a mended script only where that is asked for."""
+    """And with others where they are given; what runs again is as the file and its scripts say by then."""
     (home.root / "say.sh").write_text("#!/bin/sh\nexit 3\n")
     home.flow(
         '[parameters]\nword = "one"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\nscript = "say.sh"\n'
@@ -135,11 +135,28 @@ def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
     )
     home.asa("run", "flow.toml", *home.on, "--set", "word=two", code=1)
     (home.root / "say.sh").write_text('#!/bin/sh\necho "$WORD" >>said\n')
-    done = home.asa("resume", "--retry", code=1)
-    assert "Note: what stage a runs has changed since the run began" in done.stderr
-    home.asa("resume", "--retry", "--workflow", "flow.toml")
+    done = home.asa("resume", "--retry")
+    assert "Note: stage a changed since the run began: " in done.stderr
+    assert "flow.toml and its scripts are taken as they are now." in done.stderr
     home.asa("resume", "--from", "a", "--workflow", "flow.toml", "--set", "word=three")
     assert (home.root / "said").read_text() == "two\nthree\n"
+
+
+def test_a_retry_takes_no_file_that_it_cannot_use(home):
+    """It goes on as it was begun, and says so."""
+    text = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "test -e b"\n'
+    home.flow(text)
+    home.asa("run", "flow.toml", *home.on, code=1)
+    assert "Note" not in home.asa("resume", "--retry", code=1).stderr
+    home.flow(text.replace('"a"', '"z"'))
+    assert "flow.toml has other stages now" in home.asa("resume", "--retry", code=1).stderr
+    home.flow(text + "cores = 2\n")
+    assert "its file cannot be used as it is now" in home.asa("resume", "--retry", code=1).stderr
+    home.flow(text.replace("1min", "2min"))
+    assert "stage a changed since the run began" in home.asa("resume", "--retry", code=1).stderr
+    (home.root / "flow.toml").unlink()
+    (home.root / "b").touch()
+    assert "Note" not in home.asa("resume", "--retry").stderr
 
 
 def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):

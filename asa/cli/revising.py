@@ -61,6 +61,45 @@ def take_estimator(folder: RunFolder, given: str | None) -> None:
             folder.revise(estimator=given, estimator_why="")
 
 
+def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, goes_again: bool) -> Path | None:
+    """Return a run's own workflow file if stages that did not complete are not as there any more, and say so.
+
+    `goes_again`: the run has ended, and goes on, so that it can take them as they are now; else None is returned.
+    """
+    from asa.cli.pooled import workflow_for
+    from asa.spec import load_workflow
+
+    source = folder.plan.source
+    if not source or not Path(source).is_file():
+        return None
+    once_more = state.workflow.with_followers(again)
+    left = [name for name, view in state.stages.items() if view.phase.value != "done" or name in once_more]
+    try:
+        flow = workflow_for(folder.plan.strategy, load_workflow(source, dict(folder.plan.parameters)))
+    except InputError as error:
+        sys.stderr.write(f"Note: the run goes on as it was begun, for its file cannot be used as it is now: {error}\n")
+        return None
+    if set(flow.stages) != set(state.workflow.stages):
+        sys.stderr.write(f"Note: the run goes on as it was begun, for {source} has other stages now.\n")
+        return None
+    changed = [name for name in left if _is_changed(flow.stages[name], state.workflow.stages[name], folder.plan.width)]
+    if not changed:
+        return None
+    begin = f"Note: {'stage' if len(changed) == 1 else 'stages'} {', '.join(changed)} changed since the run began"
+    if goes_again:
+        sys.stderr.write(f"{begin}: {source} and its scripts are taken as they are now.\n")
+        return Path(source)
+    sys.stderr.write(f"{begin}. A run that has not ended goes on as it was begun.\n")
+    return None
+
+
+def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
+    """Whether a stage is not any more as a run has it, which knows what its site adds and how elements take turns."""
+    if run.takes_turns:
+        return (file.command, file.script) != (run.command, run.script)
+    return _differ(replace(file, input_patience_s=run.input_patience_s), run, width)
+
+
 def revise(
     folder: RunFolder,
     state: RunState,

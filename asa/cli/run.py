@@ -263,9 +263,9 @@ def resume(
         Path | None,
         typer.Option(
             help="With --retry or --from: the corrected workflow file. It must have the same stages; resources and "
-            "commands of those that have not completed may change.",
-            metavar="FILE",
+            "commands of those that have not completed may change. [default: the run's own file, as it is now]",
             show_default=False,
+            metavar="FILE",
         ),
     ] = None,
     parameters: ParamsOption = None,
@@ -305,7 +305,7 @@ def resume(
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
-    from asa.cli.revising import check_estimator, revise, take_bank, take_estimator
+    from asa.cli.revising import changed_file, check_estimator, revise, take_bank, take_estimator
     from asa.runner.begin import check_secrets_left
 
     folder = open_run(runs, run, to_act=True)
@@ -330,10 +330,10 @@ def resume(
         raise InputError("is for a workflow file", where="--param", hint=hint)
     ours, theirs = given.split(str(workflow or ""), lambda tried: reopen(folder, dict(tried)))
     facility = reopen(folder, theirs)
+    if workflow is None:
+        workflow = changed_file(folder, state, again, goes_again=bool(again) or (retry and outcome is not None))
     revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
     check_secrets_left(state, revised or state.workflow, again, retry=retry)
-    if revised is None:
-        _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
     if accept_cluster and folder.driver() is None:  # else another client drives the run, as the next steps report
@@ -356,30 +356,6 @@ def _accept_for_host(folder: RunFolder) -> None:
         f"{folder.path.name} takes the cluster that is reached next for its own. Run {folder.plan.host} again: it "
         "first ends what this run has left there, then goes on from the files that are there.\n"
     )
-
-
-def _texts_of(stage: Stage) -> tuple[object, ...]:
-    """Return what a stage runs, as its file says it; in a run, elements that take turns have become tasks."""
-    return stage.command, stage.script, () if stage.takes_turns else stage.tasks
-
-
-def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
-    """Warn if the workflow's file, or one of its scripts, has changed since the run began."""
-    from asa.spec import load_workflow
-
-    try:
-        flow = load_workflow(folder.plan.source, dict(folder.plan.parameters)) if folder.plan.source else None
-    except InputError:
-        return
-    if flow is None or set(flow.stages) != set(state.workflow.stages):
-        return
-    texts = [name for name, stage in state.workflow.stages.items() if _texts_of(stage) != _texts_of(flow.stages[name])]
-    if texts:
-        whose = "stage" if len(texts) == 1 else "stages"
-        sys.stderr.write(
-            f"Note: what {whose} {', '.join(texts)} runs has changed since the run began. The run goes on with the "
-            f"old commands; --workflow {folder.plan.source} takes the new ones.\n"
-        )
 
 
 def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
