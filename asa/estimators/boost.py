@@ -1,4 +1,10 @@
-"""asa's estimators, averaged with boosted trees."""
+"""asa's estimators, averaged with boosted trees.
+
+As one more expert among fifty in the mixture of `asa.estimators.contextual`, trees have no effect. Used by themselves,
+with its inputs and outputs as features, they are about as accurate and have other errors: the mean of both logarithms
+is better than either. Constants were chosen on some logs and confirmed on others; see "Trees as a second opinion" in
+docs/research/forecasts.md.
+"""
 
 from __future__ import annotations
 

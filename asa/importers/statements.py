@@ -1,4 +1,7 @@
-"""Splits a shell script into statements, and tells what each may change, without running it."""
+"""Splits a shell script into statements, and tells what each may change, without running it.
+
+In doubt, a submission counts as uncertain.
+"""
 
 from __future__ import annotations
 

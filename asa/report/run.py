@@ -27,8 +27,9 @@ def run_page(
 ) -> Page:
     """Build the page of a run.
 
-    `workflow`: what ran. `age_accrues`: whether jobs gain priority while a dependency holds them; see
-    `asa.timeline.timeline`. `stands`: name, state, job and reason of each stage; given unless all have completed.
+    `workflow`, `age_accrues`: what ran, and whether jobs gain priority while a dependency holds them; see
+    `asa.timeline.timeline`.
+    `stands`: name, state, job and reason of each stage; given unless all have completed.
     `more`: further sections, placed after that of the jobs.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)

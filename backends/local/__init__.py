@@ -1,4 +1,4 @@
-"""The machine that one sits at as a batch system: its processes, its cores, and an honest queue."""
+"""The user's own machine as a batch system, with its processes, its cores, and a real queue."""
 
 from .facility import LocalMachine
 

@@ -1,4 +1,4 @@
-"""One client's view of a machine's queue."""
+"""A client's view of a machine's queue."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ from .likeness import as_in_slurm, stand_ins_in
 from .spool import OR_END, Changes, JobOrder, Spool, SpooledStanding, is_same_machine
 
 JOB_VARIABLE = "ASA_JOB_ID"
-"""In which a job finds its id."""
+"""Variable with a job's id, for the job."""
 
 _MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
-_MARKS_S = 0.5  # between looks at the marks of a job that runs
-_ALL_S = 10.0  # between looks at everything, in case a change was not announced
+_MARKS_S = 0.5  # between looks at the markers of a running job
+_ALL_S = 10.0  # between looks at all files, in case a change was not announced
 _ELSEWHERE_S = 5.0  # between looks at jobs of another host
-_OVERDUE_S = 120.0  # a job of a container that is gone is lost so long after its last sign, or its latest end
-_SERVER_S = 1.0  # between looks whether there is a server
+# a job of a container that is gone counts as lost so long after its last sign of life, or its latest possible end
+_OVERDUE_S = 120.0
+_SERVER_S = 1.0  # between looks whether a server runs
 _MAX_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
-_QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
+_QUEUES = ("Priority", "Resources")  # reasons that change while a job queues
 _LONGEST_WALLTIME_S = 1e9
 _ELSEWHERE = "--option spool=DIR names another folder."
 _SPACE = f"Free disk space, or fix the permissions; {_ELSEWHERE}"
@@ -80,12 +81,12 @@ class _Known:
 
     @property
     def has_marks(self) -> bool:
-        """Whether its marks show more than the server knows, while it runs."""
+        """Whether its markers have more information than the server, while it runs."""
         return bool(self.kept.steps) or self.kept.awaits
 
     @property
     def may_tell(self) -> bool:
-        """Whether to read its marks, as the server does not report them."""
+        """Whether to read its markers, since the server does not report their content."""
         return self.has_marks and self.status.state is JobState.RUNNING
 
     def tell(self) -> JobStatus:
@@ -94,10 +95,10 @@ class _Known:
 
 
 class LocalBackend:
-    """A machine's queue, as a client of one run sees it; fits the ports `Backend`, `Adjustable` and `Advisor`.
+    """A machine's queue for a client of one run; implements `Backend`, `Adjustable` and `Advisor`.
 
-    It reads the state of its jobs from the queue's files and the run's marks, so that another client of the same run
-    knows as much. It starts the queue's server if there is none.
+    It reads the state of its jobs from the queue's files and the run's markers, so that another client of the same run
+    has the same information. It starts the queue's server if none runs.
 
     `spool`: folder of all queues of the user, one for each host.
     `sleep`: sleeps up to so many seconds; returns True if `wait` is to return early.
@@ -153,12 +154,12 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the machine can do."""
+        """Abilities of the machine."""
         return self._capabilities
 
     @property
     def condition(self) -> Condition:
-        """How well the queue can be asked, and whether its server has troubles."""
+        """Whether the queue can be read, and problems of its server."""
         return Condition(self._heard_s, self._trouble or self._troubles(), self._calls)
 
     def now(self) -> float:
@@ -170,7 +171,7 @@ class LocalBackend:
         return advice(reason)
 
     def _troubles(self) -> str:
-        """Say what keeps the server from working, and which jobs are not to be seen from here."""
+        """Return a text on problems of the server, and on jobs that are not visible here; empty for none."""
         if not self._live:
             return ""
         if elsewhere := [job for job in self._live.values() if job.host != self._host]:
@@ -191,7 +192,8 @@ class LocalBackend:
         self._refuse_the_impossible(spec)
         dependencies = self._dependencies(spec)
         name = job_name(spec.name, spec.token)
-        output = f"{name}-{uuid.uuid4().hex[:6]}"  # of two submissions of a token neither writes over the other's
+        # with a random part, so that two submissions of a token do not overwrite each other's output
+        output = f"{name}-{uuid.uuid4().hex[:6]}"
         script = self._script(spec, name)
         self._folder.supersede(spec.supersedes)
         self._folder.keep_script(name if spec.token else output, script)
@@ -243,7 +245,7 @@ class LocalBackend:
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S, calls="script-here")
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
-        """Refuse what can never run."""
+        """Refuse jobs that can never run."""
         refuse_unwritable(spec, str(self._work), below_s=_LONGEST_WALLTIME_S)
         if not spec.local and (impossible := self._capabilities.impossible(spec)) is not None:
             hint = "Ask for what this machine has."
@@ -252,7 +254,7 @@ class LocalBackend:
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
         """Return a job's dependencies as sent to the server; those already met are left out.
 
-        Raises `UnavailableError`: one is a job of another host that has not ended yet.
+        Raises `UnavailableError`: the other job is on another host and has not ended yet.
         """
         passed = []
         for dependency in spec.dependencies:
@@ -285,11 +287,11 @@ class LocalBackend:
     # ------------------------------------------------------------------ changes
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, do nothing."""
+        """Cancel a job; do nothing if it has ended."""
         self._want(job_id, "cancel", lambda path: path.touch())
 
     def withdraw(self, job_id: str) -> bool:
-        """See to it that a job's payload does not begin; see `asa.backend.Withdrawing`."""
+        """Ensure that a job's payload does not begin; see `asa.backend.Withdrawing`."""
         token = self._known(job_id).kept.token
         return not token or self._folder.withdraw(token)
 
@@ -298,11 +300,11 @@ class LocalBackend:
         self._want(job_id, "hold", lambda path: path.touch())
 
     def release(self, job_id: str) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         self._want(job_id, "hold", lambda path: path.unlink(missing_ok=True))
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit; see `asa.backend.Adjustable`."""
+        """Change a job's walltime; see `asa.backend.Adjustable`."""
         if not 0 < walltime_s < _LONGEST_WALLTIME_S:
             raise BackendError(f"a walltime of {walltime_s} s cannot be", where=f"job {job_id}", hint="Ask for other.")
 
@@ -341,7 +343,7 @@ class LocalBackend:
         return {job.job_id: job.tell() for job in wanted}
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
+        """Find jobs by their tokens; see `asa.backend.Backend.find`."""
         found: dict[str, list[_Known]] = {token: [] for token in tokens}
         for job_id in sorted(self._folder.job_ids()):
             kept = self._folder.kept_job(job_id) if "@" in job_id else None
@@ -375,12 +377,12 @@ class LocalBackend:
                 return self._news()
 
     def _news(self) -> list[JobStatus]:
-        """Tell of the jobs that changed since they were reported."""
+        """Return the jobs that changed since they were reported."""
         changed, self._changed_jobs = self._changed_jobs, {}
         return [job.tell() for job in changed.values() if job.is_news]
 
     def _look(self) -> None:
-        """Read what changed. That something cannot be read is noted, and no error."""
+        """Read the files that changed. Errors in reading are recorded, not raised."""
         self._calls += 1
         now_s = time.monotonic()
         try:
@@ -406,7 +408,7 @@ class LocalBackend:
         self._add_outlook()
 
     def _hear(self, job: _Known) -> None:
-        """Read a job's state from the server, refined by the run's marks."""
+        """Read a job's state from the server's files, refined by the run's markers."""
         spool = self._spool if job.host == self._host else Spool(self._spools / job.host)
         if spool is not self._spool and spool.is_strange():
             return
@@ -461,9 +463,10 @@ class LocalBackend:
         elif job.kept.awaits:
             payload_start_s = None if began is None else min(max(began.time_s, min_s), max_s)
             if began is None and state is JobState.COMPLETED:
-                payload_start_s = min_s  # it did run, whatever became of its marks
+                payload_start_s = min_s  # it did run, even if its markers are lost
         marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
-        if job.kept.token and ended is not None and ended.exit_code == 0:  # whatever ended the job after that
+        # even if something ended the job after its payload
+        if job.kept.token and ended is not None and ended.exit_code == 0:
             status = replace(
                 status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED, outcome=JobOutcome.COMPLETED
             )
@@ -475,7 +478,7 @@ class LocalBackend:
         )
 
     def _by_marks(self, job: _Known) -> JobStatus:
-        """Return the state of a job without files in the queue: they were deleted, or are another host's."""
+        """Return the state of a job without files in the queue: they were deleted, or are on another host."""
         began = self._folder.began(job.job_id, job.kept.token)
         ended = self._folder.ended(job.job_id, job.kept.token)
         submit_s = job.kept.submit_s
@@ -491,10 +494,10 @@ class LocalBackend:
         return status if began is None else replace(status, state=JobState.RUNNING)
 
     def _in_another_space(self, job: _Known, spool: Spool, standing: SpooledStanding) -> JobStatus:
-        """Return the state of a job from a container with this one's name, which may be this one before a restart.
+        """Return the state of a job from a container of the same name, perhaps this one before a restart.
 
-        Its processes are not visible from here. So it is judged by its marks and, if its queue has no server, by its
-        age.
+        Its processes are not visible from here. So its state follows from its markers and, if its queue has no server,
+        from its age.
         """
         if (by_marks := self._by_marks(job)).state.is_final or spool.is_served():
             return by_marks if by_marks.state.is_final else job.status
@@ -511,7 +514,7 @@ class LocalBackend:
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
 
     def _add_outlook(self) -> None:
-        """Take in anew when pending jobs are expected to start, and which is the head-of-queue job."""
+        """Update the predicted starts of pending jobs, and the head-of-queue job."""
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:
@@ -530,7 +533,7 @@ class LocalBackend:
         job.status = replace(job.status, expected_start_s=starts.get(str(job.number)), reason=reason)
 
     def _known(self, job_id: str) -> _Known:
-        """Take up a job of this run, or of another's, if anybody knows it."""
+        """Return the record of a job of this run, or of another's if it can be found."""
         if (job := self._if_known(job_id)) is None:
             raise JobNotFoundError(
                 f"is not known in the queue of {self._host}", where=f"job {job_id!r}", hint="Check the id."
@@ -568,7 +571,7 @@ class LocalBackend:
         return job
 
     def _may_be(self, job_id: str, kept: KeptSubmission, host: str) -> bool:
-        """Whether a job counted that the queue does not know: its marks say so, or its queue is not to be seen here."""
+        """Whether a job without files in the queue may exist: it has markers, or its queue is not visible here."""
         if host != self._host:
             return True
         return self._folder.began(job_id, kept.token) is not None or self._folder.ended(job_id, kept.token) is not None
@@ -576,12 +579,12 @@ class LocalBackend:
     # ------------------------------------------------------------------ the server
 
     def _ring(self, number: int) -> None:
-        with suppress(OSError):  # `wait` sees to a server
+        with suppress(OSError):  # `wait` starts a server if needed
             if not self._spool.ring(number):
                 self._start()
 
     def _see_to_server(self) -> None:
-        """Start a server if there is none, less often if that does not help."""
+        """Start a server if there is none; retry less often if that does not help."""
         now_s = time.monotonic()
         if now_s - self._asked_s < _SERVER_S or not any(j.host == self._host for j in self._live.values()):
             return
@@ -602,7 +605,7 @@ class LocalBackend:
     # ------------------------------------------------------------------ everybody's jobs
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what the jobs of other runs did since the last call; see `asa.backend.Backend.queue_events`."""
+        """Report what the jobs of other runs did since the last call; see `asa.backend.Backend.queue_events`."""
         try:
             if self._feed_changes is None:
                 self._feed_changes = Changes(self._spool.changes)
@@ -619,7 +622,7 @@ class LocalBackend:
 
 
 def start_server(spool: Spool, linger_s: float) -> None:
-    """Start a server that outlives this process, as no child of it."""
+    """Start a server that outlives this process and is not its child."""
     begin = bare_command("-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s))
     with spool.log.open("ab") as log:
         if log.tell() > _MAX_LOG_BYTES:
@@ -635,8 +638,8 @@ def start_server(spool: Spool, linger_s: float) -> None:
         )
 
 
-# The server's modules need only the standard library. They are loaded as a package of their own: as a part of `asa`
-# they would first load that, which takes longer than all that the server does for a job.
+# The server's modules need only the standard library. They are loaded as a separate package: as a part of `asa` they
+# would first import `asa`, which takes longer than all that the server does for a job.
 _SERVE = """
 import sys, types
 folder, *arguments = sys.argv[1:]
@@ -650,7 +653,7 @@ _MAX_LOG_BYTES = 1 << 20
 
 
 def _parsed(job_id: str) -> tuple[int, str]:
-    """Tell a job's number and host from its id."""
+    """Split a job's id into number and host."""
     number, sign, host = job_id.partition("@")
     if not (sign and host and "/" not in host and number.isascii() and number.isdecimal()):
         raise JobNotFoundError("is no id of a job", where=f"job {job_id!r}", hint="Ids are as in 17@login1.")
@@ -658,7 +661,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
 
 
 def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max_s: float) -> tuple[StepTimes, ...]:
-    """Tell when steps began and completed, within the job's own times: marks count whole seconds."""
+    """Return the beginnings and ends of steps, within the job's own times: markers have whole seconds."""
 
     def within(mark: Mark) -> float:
         return min(max(mark.time_s, min_s), max_s)
@@ -676,13 +679,13 @@ def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max
 
 
 def _essence(status: JobStatus) -> JobStatus:
-    """Leave out what changes without changing anything."""
+    """Leave out fields that change without significance."""
     reason = "" if status.reason in _QUEUES else status.reason
     return replace(status, expected_start_s=None, reason=reason)
 
 
 def _umask() -> int:
-    """Tell this process's mask, which the system shows; to ask for it the other way is to change it for a moment."""
+    """Return this process's umask as the system shows it; `os.umask` would have to change it for a moment."""
     with suppress(OSError):
         for line in read_text(Path("/proc/self/status"), errors="replace").splitlines():
             if line.startswith("Umask:"):
@@ -691,7 +694,8 @@ def _umask() -> int:
 
 
 def _unavailable(path: Path, error: OSError) -> UnavailableError:
-    remedy = _ELSEWHERE if error.errno == errno.EPERM else _SPACE  # whose folder is another's says itself what to do
+    # the message says what to do about a folder of another user
+    remedy = _ELSEWHERE if error.errno == errno.EPERM else _SPACE
     return UnavailableError(
         f"cannot be used: {error.strerror or error}",
         where=str(error.filename or path),

@@ -1,4 +1,4 @@
-"""What this machine is like as a place for jobs, and what it has kept of past ones."""
+"""Examines this machine as a place for jobs, and its record of past jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KILLS_PROCESSES = re.compile(r"(?im)^[ \t]*+KillUserProcesses[ \t]*+=[ \t]*+(ye
 
 
 def examine(settings: LocalSettings, connect: Callable[[Path], Backend], *, probe: bool) -> Examination:
-    """Find out what this machine has, and whether its queue, as `connect` opens it, can work."""
+    """Examine this machine, and whether its queue, as `connect` opens it, can work."""
     findings = [*_cores(settings), _load(settings), _memory(), *_spool(settings), *_logout()]
     if probe and all(finding.verdict != "bad" for finding in findings):
         findings.append(_probe(connect))
@@ -40,7 +40,7 @@ def examine(settings: LocalSettings, connect: Callable[[Path], Backend], *, prob
 
 
 def history(settings: LocalSettings, since_s: float) -> JobHistory:
-    """Read what became of jobs that became eligible since a time."""
+    """Return the history of the jobs that became eligible since a time."""
     spool = Spool(settings.spool / host())
     try:
         spool.check()
@@ -109,7 +109,7 @@ def _cores(settings: LocalSettings) -> Iterator[Finding]:
 
 
 def _share() -> float | None:
-    """Tell how many cores' time this session's control group may use; None for no limit."""
+    """Return how many cores' time this session's control group may use; None for no limit."""
     with suppress(OSError, ValueError):
         quota, period = read_text(_group() / "cpu.max", "ascii").split()
         return int(quota) / int(period)
@@ -182,7 +182,7 @@ def _spool(settings: LocalSettings) -> Iterator[Finding]:
 
 
 def _of_the_server(spool: Spool) -> Iterator[Finding]:
-    """Report what jobs inherit from the session that started the server, not from this one, and cannot be changed."""
+    """Report values that jobs inherit from the session that started the server, and that cannot be changed."""
     another = f"it ends {LINGER_S:.0f} s after its last job, and the next run starts another"
     with suppress(OSError, ValueError):
         pid = int(read_text(spool.pid, "ascii"))
@@ -197,7 +197,7 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
 
 
 def _limits(pid: str) -> dict[str, str]:
-    """Tell what a process's control group may use; nothing where there are no such groups."""
+    """Return the limits of a process's control group; none if there are no such groups."""
     limits = {}
     for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"):
         with suppress(OSError):
@@ -206,7 +206,7 @@ def _limits(pid: str) -> dict[str, str]:
 
 
 def _logout() -> Iterator[Finding]:
-    """Tell whether the system ends processes when their user leaves."""
+    """Report whether the system ends a user's processes at logout."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     for file in files:
         with suppress(OSError):
@@ -219,7 +219,7 @@ def _logout() -> Iterator[Finding]:
 
 
 def _probe(connect: Callable[[Path], Backend]) -> Finding:
-    """Submit a job on hold, and cancel it."""
+    """Submit a held job, and cancel it."""
     with temporary.folder("asa-probe-") as folder:
         begin_s = time.monotonic()
         try:

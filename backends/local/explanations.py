@@ -1,4 +1,4 @@
-"""Reasons in plain words."""
+"""Explanations of reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOST: Final = "Lost"
 PAYLOAD_COMPLETED: Final = "EndedWell"
 """Reason of a job whose payload had completed when the job was ended."""
 DUPLICATE: Final = "Twin"
-"""Reason of a job that ran nothing since another job of its token has the payload."""
+"""Reason of a job that ran nothing, since another job of its token has the payload."""
 
 _ADVICE = {
     "Resources": Advice(

@@ -1,4 +1,4 @@
-"""The machine that one sits at as a facility: what it has, where its queue lies, and what it has kept of past jobs."""
+"""The user's own machine as a facility: its resources, its queue, and its record of past jobs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from .backend import LocalBackend
 
 _NOTES = ("jobs are processes of this machine, and nothing keeps them from using more than they asked for",)
-_NO_JOBS = frozenset({"SLURM_JWT"})  # but ours
-_OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")  # in which the client may itself run
+_NO_JOBS = frozenset({"SLURM_JWT"})  # not passed on to jobs of this queue
+# prefixes of variables that describe a job in which the client may run
+_OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")
 _OF_THE_SITE = frozenset({"SLURM_CONF"})
-_LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
+_LONGEST_VARIABLE_BYTES = 120_000  # Linux accepts at most 128 KiB
 
 
 class LocalMachine:
-    """A queue on this computer: stages are processes, which wait for its cores.
+    """A queue on this computer: stages are processes that wait for its cores.
 
     Parameters
     ----------
@@ -50,12 +51,12 @@ class LocalMachine:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it."""
+        """Notes for the user."""
         return list(_NOTES)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the machine can do."""
+        """Abilities of the machine."""
         own = self.settings
         return Capabilities(
             own.system,
@@ -68,11 +69,11 @@ class LocalMachine:
         )
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:
-        """Open its queue for one run; commands run in the present current folder.
+        """Open the queue for one run; commands run in the current folder.
 
         See `asa.backend.Facility.connect`.
         """
-        from .backend import LocalBackend  # noqa: PLC0415 - not for who only looks at a list
+        from .backend import LocalBackend  # noqa: PLC0415 - a list of backends needs it not
         from .spool import host  # noqa: PLC0415 - as above
 
         return LocalBackend(
@@ -80,7 +81,7 @@ class LocalMachine:
             host(),
             folder,
             self.capabilities,
-            # scripts that were written for Slurm go to the folder that they were submitted from
+            # scripts that were written for Slurm change to the folder of submission
             environment={**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment},
             work=_here(),
             sleep=sleep,
@@ -92,7 +93,7 @@ class LocalMachine:
         return advice(reason)
 
     def examine(self, *, probe: bool) -> Examination:
-        """Find out what the machine has, and whether its queue can work; with `probe`, by a job that never runs."""
+        """Examine the machine and its queue; with `probe`, also with a job that never runs."""
         from .examination import examine  # noqa: PLC0415 - as above
 
         return examine(self.settings, self.connect, probe=probe)
@@ -105,7 +106,7 @@ class LocalMachine:
         BackendError
             The queue cannot be read.
         TraceError
-            There is no job among them whose wait is known.
+            None of the jobs has a known wait.
         """
         from .examination import history  # noqa: PLC0415 - as above
 
@@ -113,7 +114,7 @@ class LocalMachine:
 
 
 def _inherited() -> dict[str, str]:
-    """Variables that jobs get from the client; what is not UTF-8, a secret of ours or of its own job stays behind."""
+    """Return the variables that jobs get from the client: UTF-8, without secrets, and not of the client's own job."""
     return {name: value for name, value in inherited().items() if _is_inherited(name, value)}
 
 

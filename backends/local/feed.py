@@ -1,4 +1,4 @@
-"""What the jobs of other runs do in this machine's queue, a bit more at each look."""
+"""Events of the jobs of other runs in this machine's queue, in increments."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _What = Literal["submitted", "started", "left", "ended"]
 
 
 class LocalQueueFeed:
-    """Events of jobs, each reported once. A job queues since it was eligible, and is not reported before."""
+    """Events of jobs, each reported once. A job is reported once it is eligible, as queued since then."""
 
     def __init__(self, system: str) -> None:
         self._system = system
-        self._reported: dict[int, set[str]] = {}  # of jobs that may still do something
+        self._reported: dict[int, set[str]] = {}  # for jobs that have not ended
         self._over: set[int] = set()
         self._is_first = True
 
     def news(self, spool: Spool, own: Collection[int], most: int, *, ends: bool) -> Sequence[QueueEvent]:
-        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`."""
+        """Report the events since the last look; see `asa.backend.Backend.queue_events`."""
         ended = [number for number in spool.ended_numbers() if number not in self._over and number not in own]
         if self._is_first:
             self._over |= set(ended[: max(len(ended) - most, 0)])

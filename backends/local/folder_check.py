@@ -1,7 +1,7 @@
 """Checks that only its user controls a queue's folder, by each folder and link on the path to it.
 
-The server runs what it finds there. So nobody else may own the folder or a link that leads to it, change its content,
-or replace it; folders above the home folder are the administrator's responsibility. Only the standard library is needed
+The server runs the scripts in it. So no other user may own the folder or a link that leads to it, change its content,
+or replace it. Folders above the home folder are the administrator's responsibility. Only the standard library is needed
 here, as in `spool`.
 """
 
@@ -19,29 +19,29 @@ from pathlib import Path
 _ROOT = 0
 _OTHERS_WRITE, _GROUP_WRITES = 0o002, 0o020
 _OTHERS_ENTER = 0o011
-_MAX_LINKS = 40  # as Linux has it
+_MAX_LINKS = 40  # Linux's limit
 _ACCESS_LIST = "system.posix_acl_access"
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
 _USERS, _USERS_BYTES = Path("/etc/passwd"), 1 << 20
 _UID_MAP, _OVERFLOW, _LINE_BYTES = Path("/proc/self/uid_map"), Path("/proc/sys/kernel/overflowuid"), 200
-_ALL_USERS = [b"0", b"0", b"4294967295"]  # as a user namespace says it that knows them all
+_ALL_USERS = [b"0", b"0", b"4294967295"]  # the map of a user namespace that knows all users
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only the user can enter, and likewise missing ones above it.
+    """Make a folder that only the user can enter, and missing ones above it in the same way.
 
-    Raises like `check_folder` for the folder in which they would be made.
+    Raises the errors of `check_folder` for the folder in which they would be made.
     """
     _looked_at(next(part for part in (folder, *folder.parents) if os.path.lexists(part)))
     for part in (*reversed(folder.parents), folder):
         if not os.path.lexists(part):
-            part.mkdir(mode=0o700, exist_ok=True)  # another process may make it now
+            part.mkdir(mode=0o700, exist_ok=True)  # another process may make it at the same time
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that others own, or can change or replace.
+    """Refuse a folder that other users own, or can change or replace.
 
-    Raises `PermissionError`: it is so. Raises `OSError`: a part of the path cannot be examined.
+    Raises `PermissionError` to refuse it. Raises `OSError`: a part of the path cannot be examined.
     """
     here, about, is_within_reach = _looked_at(folder)
     check_entry(here, stat.S_IFDIR)
@@ -50,7 +50,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_entry(path: Path, kind: int) -> None:
-    """Refuse what is in a queue's folder and is a link, of another user, or of another kind."""
+    """Refuse an entry of a queue's folder that is a link, another user's, or of another type."""
     about = path.lstat()
     if about.st_uid != os.geteuid():
         raise _refused("it belongs to another user", path)
@@ -59,7 +59,7 @@ def check_entry(path: Path, kind: int) -> None:
 
 
 def _looked_at(path: Path) -> tuple[Path, os.stat_result, bool]:
-    """Refuse a way on which others can lead elsewhere; give where it ends, and whether others can get there."""
+    """Refuse a path that other users could redirect; return where it ends, and whether others can get there."""
     above, own = _above_home(), {os.geteuid(), _ROOT, *_nobody()}
     here, about, is_within_reach = path, path.lstat(), True
     for here, about, is_anew in _way(path.absolute()):
@@ -74,7 +74,7 @@ def _looked_at(path: Path) -> tuple[Path, os.stat_result, bool]:
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Look at each folder and link on the way to a place; also says whether a link has led elsewhere just before."""
+    """Yield each folder and link on a path, and whether a link was just followed."""
     here, todo, links, is_anew = Path("/"), list(reversed(path.parts[1:])), 0, False
     yield here, here.lstat(), False
     while todo:
@@ -103,7 +103,7 @@ def _check_mode(here: Path, about: os.stat_result) -> None:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own, as where each user has one of the same name, and begins with it."""
+    """Whether a group is private to its user: it has the user's name, and no other member."""
     try:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -113,7 +113,7 @@ def _is_private(gid: int) -> bool:
 
 
 def _begins_for_others(gid: int, name: str) -> bool:
-    """Whether another user in this computer's own list has a group as primary group, though it lists no member."""
+    """Whether a group is the primary group of another user on this computer, though it lists no members."""
     with suppress(OSError), _USERS.open("rb") as file:
         users = (line.split(b":") for line in file.read(_USERS_BYTES).splitlines())
         return any(user[3:4] == [b"%d" % gid] and user[0] != os.fsencode(name) for user in users)
@@ -121,8 +121,8 @@ def _begins_for_others(gid: int, name: str) -> bool:
 
 
 def _has_access_list(here: Path) -> bool:
-    """Whether the group's permissions in the mode are the mask of an access list."""
-    with suppress(OSError, AttributeError):  # but Linux has no such call
+    """Whether the path has an access list, so that the group's permissions are its mask."""
+    with suppress(OSError, AttributeError):  # only Linux has this call
         return _ACCESS_LIST in os.listxattr(here)
     return False
 
@@ -130,12 +130,12 @@ def _has_access_list(here: Path) -> bool:
 def _above_home() -> frozenset[Path]:
     try:
         return frozenset(Path(os.path.realpath(Path.home())).parents)
-    except RuntimeError:  # nobody's home is known here
+    except RuntimeError:  # there is no home folder
         return frozenset()
 
 
 def _nobody() -> set[int]:
-    """Return the account that, inside a container with few users, owns files of root outside."""
+    """Return the account that owns files of the outside root within a container with few users."""
     try:
         with _UID_MAP.open("rb") as users, _OVERFLOW.open("rb") as overflow:
             return set() if users.read(_LINE_BYTES).split() == _ALL_USERS else {int(overflow.read(_LINE_BYTES))}

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from .spool import OR_END
 
 MAX_JOBS = 200
-"""So many are looked ahead for; those behind them will hear in time."""
+"""Starts are predicted for so many jobs; those behind them are predicted later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """A pending job."""
 
-    number: int  # its place in the order of submission
+    number: int  # its position in the order of submission
     cores: int
     slots: int
     walltime_s: float
-    ready_s: float  # before this time it cannot start
-    # number, kind and delay of what it depends on and what has not come to pass
+    ready_s: float  # it cannot start before this time
+    # number, kind and delay of unmet dependencies
     after: Sequence[tuple[int, str, float]] = ()
 
 
 def foresee(
     now_s: float, running: Mapping[int, tuple[float, float, int]], pending: Iterable[Awaited]
 ) -> dict[int, float]:
-    """Predict when pending jobs will start, in order of submission; those for which that is not known are left out.
+    """Predict the starts of pending jobs, in order of submission; jobs with unknown start are left out.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def foresee(
 
 
 def _ready_s(job: Awaited, starts: Mapping[int, float], ends: Mapping[int, float]) -> float:
-    """Say from when on a job may start; at infinity while that is not known."""
+    """Return the time from which a job may start; infinite while that is not known."""
     times = [job.ready_s]
     for number, kind, delay_s in job.after:
         started_s, ended_s = starts.get(number, math.inf) + delay_s, ends.get(number, math.inf)

@@ -1,4 +1,4 @@
-"""Processes that outlive their parent: starting them, recognizing them, signalling them to end."""
+"""Processes that outlive their parent: starts, recognizes and signals them."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ from pathlib import Path
 from .spool import JobOrder, process_space
 
 UNBEGUN_EXIT = 88
-"""Exit code of a job's first process which could not write down that it began, or had a duplicate that did."""
+"""Exit code of a job's first process that could not record its start, or that found a duplicate."""
 
 NO_OUTPUT = "no output"
 """Replaces an exit code if a job's output cannot be written."""
 
-_FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")  # not of `asa.job`: a server is without asa
+# not in `asa.job`, since a server runs without asa
+_FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
     """A process that runs a job."""
 
-    boot: str  # which start of the computer it belongs to
-    space: str  # in which space its number means something
-    pid: int  # its number, and that of its session
-    start: str  # when it began, in ticks since then: a number may be given away again, not with the same beginning
+    boot: str  # identifies the boot of the computer
+    space: str  # namespace of its number
+    pid: int  # its number, which is also that of its session
+    start: str  # its start in ticks after the boot: a number may be reused, but not with the same start
 
     @property
     def is_seen(self) -> bool:
-        """Whether it could be seen from here if it runs."""
+        """Whether it would be visible from here if it runs."""
         return self.space == process_space()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, if it could be seen."""
+        """Whether it runs; it must be visible."""
         if self.boot != boot():
             return False
         fields = _stat(self.pid)
         return fields is not None and fields[0] not in "ZX" and fields[19] == self.start
 
     def watch(self) -> int | None:
-        """Open what can be waited on for its end; None where the system has no such thing, or it has ended."""
+        """Open a descriptor that signals its end; None if the system has none, or the process has ended."""
         try:
             watched = os.pidfd_open(self.pid)
         except OSError:
             return None
-        if self.is_alive:  # what was opened is it, and no other of its number
+        if self.is_alive:  # checked after opening: the number has not been reused
             return watched
         os.close(watched)
         return None
 
     def end_rest(self) -> None:
-        """Kill what it left behind once it is no more: while anything is, its number is not given away again."""
+        """Kill its remaining children after its end. Its number is not reused while any of them exists."""
         fields = _stat(self.pid)
         if self.boot != boot() or not self.is_seen or (fields is not None and fields[19] != self.start):
             return
@@ -67,7 +68,7 @@ class Doing:
 
 @cache
 def boot() -> str:
-    """Tell one start of the computer from the next."""
+    """Return an identifier of the computer's present boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -75,13 +76,13 @@ def boot() -> str:
 
 
 def begin(folder: Path, order: JobOrder) -> subprocess.Popen[bytes]:
-    """Start a job's first process, in a session of its own.
+    """Start a job's first process, in its own session.
 
     Raises `OSError`: there are too many processes, or its variables are too long.
     """
     identity = f"{boot()} {process_space()}"
     is_alike = set(order.affinity or os.sched_getaffinity(0)) == os.sched_getaffinity(0) and order.nice == _nice()
-    return subprocess.Popen(  # noqa: S603 - what the user wants run
+    return subprocess.Popen(  # noqa: S603 - the user's command
         ["/bin/sh", "-c", _FIRST_PROCESS, "asa-job", str(folder), identity, order.stdout, order.stderr],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -99,7 +100,7 @@ def _nice() -> int:
 
 
 def _become_alike(order: JobOrder) -> None:
-    """Take the cores and the priority of the client that ordered this, as far as allowed."""
+    """Take over cores and priority of the client that submitted the job, as far as allowed."""
     with suppress(OSError, ValueError):
         if order.affinity:
             os.sched_setaffinity(0, order.affinity)
@@ -108,7 +109,7 @@ def _become_alike(order: JobOrder) -> None:
 
 
 def doing_of(folder: Path) -> Doing | None:
-    """Read which process runs a job; None if that is not written down, or not wholly."""
+    """Read which process runs a job; None if that is not recorded completely."""
     try:
         text = (folder / "process").read_text(encoding="utf-8", errors="replace")
         head, _, tail = text.rpartition(")")
@@ -119,7 +120,7 @@ def doing_of(folder: Path) -> Doing | None:
 
 
 def code_of(folder: Path) -> int | str | None:
-    """Read how a job's payload ended: an exit code, or words in its place; None if that is not written down."""
+    """Read how a job's payload ended: an exit code, or a text instead; None if that is not recorded."""
     try:
         text = (folder / "code").read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
@@ -130,7 +131,7 @@ def code_of(folder: Path) -> int | str | None:
 
 
 def tell_session(pid: int, number: signal.Signals, *, whole: bool = True) -> None:
-    """Signal all processes of a session, or only those in the group of its first process, which is quicker."""
+    """Signal all processes of a session; or only the group of its first process, which is faster."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
     for other in list(_in_session(pid, but_group=pid)) if whole else ():
@@ -139,7 +140,7 @@ def tell_session(pid: int, number: signal.Signals, *, whole: bool = True) -> Non
 
 
 def _in_session(session: int, but_group: int = 0) -> Iterator[int]:
-    """Tell the processes of a session; those in one group may be left out."""
+    """Yield the processes of a session, except those of one group."""
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for pid in pids:
@@ -149,7 +150,7 @@ def _in_session(session: int, but_group: int = 0) -> Iterator[int]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Tell what the system says of a process, from its state on."""
+    """Return the system's fields on a process, from its state on."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

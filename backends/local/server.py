@@ -1,8 +1,8 @@
 """The server of this machine's queue: starts jobs in order of submission, and records their ends.
 
-It is a separate process, which a client starts if there is none, and which ends when there has been nothing to do for a
-while. Its state is in the spool's files. So nothing is lost if it dies: jobs are sessions of their own and go on, and
-the next server takes them over.
+It is a separate process. A client starts it if none runs, and it ends when it has had nothing to do for a while. Its
+state is in the spool's files. So nothing is lost if it dies: jobs have their own sessions and go on, and the next
+server takes them over.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of,
 from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, JobOrder, Spool, SpooledStanding, locked, put, written
 
 GRACE_S = 5.0
-"""How many seconds a signalled job has to end."""
+"""Seconds that a signalled job has to end."""
 
 MAX_LOCAL = 4
 """Upper bound of jobs that run outside the queue at the same time."""
 
 KEPT_S = 7 * 86400.0
-"""So long after its end a job is kept."""
+"""A job is kept for so long after its end."""
 
 LINGER_S = 30.0
-"""Without jobs a server ends after so many seconds."""
+"""A server without jobs ends after so many seconds."""
 
-_LOOK_S = 10.0  # between looks at everything, should a bell not have been heard
-_BLIND_LOOK_S = 0.1  # where the system does not report the ends of processes
+_LOOK_S = 10.0  # between looks at all files, in case a bell was missed
+_BLIND_LOOK_S = 0.1  # if the system does not report the ends of processes
 _OUTLOOK_S = 1.0
 _RETRY_S = 1.0
 _SWEEP_S = 3600.0
 _SWEEP_JOBS = 500
-_UNORDERED_S = 86400.0  # so old a folder without an order is of a client that was killed before it wrote one
-_UNBEGUN_S = 10.0  # a process that was begun has written that down by then
+_UNORDERED_S = 86400.0  # age from which a folder without a request is of a client that was killed
+_UNBEGUN_S = 10.0  # a started process has recorded itself by then
 _TRIES = 250
 _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(slots=True)
 class ServedJob:
-    """A job that has not ended, as the server knows it."""
+    """The server's knowledge of a job that has not ended."""
 
     number: int
     folder: Path
     order: JobOrder
     standing: SpooledStanding
-    seen_ns: int = 0  # its folder, when it was looked into last
-    wanted: frozenset[str] = frozenset()  # what its user wants of it
+    seen_ns: int = 0  # time stamp of its folder at the last look
+    wanted: frozenset[str] = frozenset()  # names of its user's requests
     child: subprocess.Popen[bytes] | None = None
     doing: Doing | None = None
     watched: int | None = None
@@ -68,12 +68,12 @@ class ServedJob:
 
     @property
     def is_pending(self) -> bool:
-        """It has not started."""
+        """Whether it has not started."""
         return self.standing.state == "pending"
 
     @property
     def walltime_s(self) -> float:
-        """Its walltime, as it was asked for last."""
+        """Its walltime, as last requested."""
         return self.order.walltime_s if self.standing.walltime_s is None else self.standing.walltime_s
 
     @property
@@ -83,7 +83,7 @@ class ServedJob:
 
     @property
     def due_s(self) -> float:
-        """When something is to be done about it if nothing happens."""
+        """When the server must act on it without any event."""
         if self.standing.ending_s is not None:
             return max(self.standing.ending_s + GRACE_S, self.killed_s + GRACE_S)
         return self.limit_s
@@ -98,13 +98,12 @@ class ServedJob:
 
 @dataclass(slots=True)
 class Server:
-    """Serves one spool; only one may at a time."""
+    """Serves one spool. Only one server at a time may."""
 
     spool: Spool
-    linger_s: float = LINGER_S  # without jobs it ends after so many seconds
+    linger_s: float = LINGER_S  # it ends after so many seconds without jobs
     clock: Callable[[], float] = time.time
-    # jobs by number: running ones; in order, those that may start; all pending ones; and those of them that are kept
-    # back, which are not in the queue
+    # jobs by number: running; pending in the queue, in order; all pending; and of these the ones outside the queue
     running: dict[int, ServedJob] = field(default_factory=dict)
     blocked: dict[int, ServedJob] = field(default_factory=dict)
     queue: list[int] = field(default_factory=list)
@@ -154,7 +153,7 @@ class Server:
         self._hang_bell()
 
     def _begin_changes(self) -> None:
-        """Go on with the file of changes, or begin a new one if it has become too long."""
+        """Continue the file of changes, or begin a new one if it has become too long."""
         if self._changes >= 0:
             os.close(self._changes)
         if self.spool.changes.stat().st_size > MAX_CHANGES_BYTES:
@@ -162,10 +161,11 @@ class Server:
         self._changes = os.open(self.spool.changes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _hang_bell(self) -> None:
-        self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK)  # also for writing: it never is at its end
+        # also for writing, so that it never reaches its end
+        self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK)
 
     def _is_deserted(self) -> bool:
-        """Remove the bell, and check whether a client has used it, or come, before: later ones find none."""
+        """Remove the bell, unless a client has used it or come before; later clients find no bell."""
         rang = bool(self._rung())
         os.close(self._bell)
         self._bell = -1
@@ -177,10 +177,10 @@ class Server:
     # ------------------------------------------------------------------ one pass
 
     def _work(self) -> None:
-        """Do what is to be done now. What cannot be written is tried again: nothing is forgotten meanwhile."""
+        """Do all that is due. Files that cannot be written are retried; no change is lost meanwhile."""
         rung = self._rung()
         if (now := time.monotonic()) < self._retry_s:
-            self._looked_s = -_LOOK_S  # what was rung for is looked for then
+            self._looked_s = -_LOOK_S  # everything is looked at then, so no announced change is missed
             return
         try:
             if now - self._looked_s >= _LOOK_S:
@@ -204,7 +204,7 @@ class Server:
             self._note("")
 
     def _care(self, number: int, do: Callable[[int], None]) -> None:
-        """Do something about a job; one whose folder was deleted is no more."""
+        """Process a job; forget it if its folder was deleted."""
         try:
             do(number)
         except FileNotFoundError:
@@ -216,7 +216,7 @@ class Server:
             self._forget(number)
 
     def _note(self, trouble: str) -> None:
-        """Write over the file of troubles, in its place."""
+        """Overwrite the file of problems in place."""
         if trouble == self._trouble:
             return
         self._trouble = trouble
@@ -232,7 +232,7 @@ class Server:
         return {int(line) for line in text.split() if line.isdigit()}
 
     def _numbers_with_news(self) -> set[int]:
-        """Tell which jobs are new, or had a file written into their folder."""
+        """Return the jobs that are new, or have a new file in their folder."""
         changed = set()
         for number in self.spool.numbers():
             job = self.running.get(number) or self.pending.get(number)
@@ -249,9 +249,9 @@ class Server:
         return changed | {n for n in (*self.pending, *self.running) if not (self.spool.jobs / str(n)).exists()}
 
     def _listen(self, busy_s: float) -> None:
-        """Sleep until a bell is rung, a process ends, or it is time."""
+        """Sleep until a bell is rung, a process ends, or something is due."""
         now = time.monotonic()
-        if self._retry_s > now:  # what can be heard meanwhile will be heard then
+        if self._retry_s > now:  # events during the pause are seen after it
             time.sleep(self._retry_s - now)
             return
         poll = select.poll()
@@ -269,7 +269,7 @@ class Server:
         self._heard = {descriptor for descriptor, _ in poll.poll(max(min(left), 0.001) * 1000)}
 
     def _due_s(self) -> float:
-        """When the next job must be signalled to end, or may be released, by the clock."""
+        """Return when the next job must be signalled to end, or may be released."""
         times = [job.due_s for job in self.running.values()]
         for job in self.blocked.values():
             if "hold" not in job.wanted:
@@ -280,7 +280,7 @@ class Server:
     # ------------------------------------------------------------------ jobs come, and are changed
 
     def _look_into(self, number: int) -> None:
-        """Take in a new job, or what a user wants of an old one."""
+        """Take in a new job, or its user's requests for a known one."""
         job = self.running.get(number) or self.pending.get(number)
         if job is None and (job := self._take_in(number)) is None:
             return
@@ -309,7 +309,7 @@ class Server:
         except ValueError:
             self._reject(number)
             return None
-        if order is None or not (folder / "order.json").exists():  # it does not count yet, or has ended
+        if order is None or not (folder / "order.json").exists():  # it is not valid yet, or has ended
             return None
         job = ServedJob(number, folder, order, standing)
         if standing.is_final:
@@ -323,7 +323,7 @@ class Server:
         return None if standing.is_final else job
 
     def _reject(self, number: int) -> None:
-        """Let a job have failed whose files cannot be understood."""
+        """Mark a job as failed whose files cannot be read."""
         standing = SpooledStanding(state="failed", reason="BrokenFile", end_s=self.clock())
         folder = self.spool.jobs / str(number)
         if (doing := doing_of(folder)) is not None and doing.is_seen and doing.is_alive:
@@ -334,7 +334,7 @@ class Server:
     # ------------------------------------------------------------------ jobs wait
 
     def _release(self, number: int) -> None:
-        """Check what keeps a job outside the queue from starting, and let it into the queue if nothing does."""
+        """Check why a job is outside the queue, and let it into the queue if nothing keeps it out."""
         job = self.blocked[number]
         if "hold" in job.wanted:
             if (job.folder / "hold").exists():
@@ -351,11 +351,11 @@ class Server:
         del self.blocked[number]
         insort(self.queue, number)
         job.standing = replace(job.standing, eligible_s=now if was_held else since, reason="Priority")
-        self._unwritten.add(number)  # it may start at once
+        self._unwritten.add(number)  # its state is written later, since it may start at once
         self._is_outlook_old = True
 
     def _conditions(self, job: ServedJob) -> Iterator[tuple[float | None, str]]:
-        """Tell from when on each of a job's conditions is met, None while that is not known, and how it is called."""
+        """Yield for each condition of a job when it is met (None if not known yet), and its name."""
         if job.order.begin_s is not None:
             yield job.order.begin_s, "BeginTime"
         for number, kind, delay_s in job.order.dependencies:
@@ -383,13 +383,13 @@ class Server:
                     return standing
                 if standing is not None:
                     self._over[number] = standing
-            self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # what became of it is not known
+            self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # its end is not known
         return self._over[number]
 
     # ------------------------------------------------------------------ jobs start
 
     def _start_what_may(self) -> None:
-        """Start jobs in order, each when enough cores are free, without backfilling. Report those that must wait."""
+        """Start jobs in order, each when enough cores are free, without backfilling. Report the jobs that wait."""
         taken = sum(job.order.cores for job in self.running.values())
         local = sum(job.order.is_beside for job in self.running.values())
         is_full = False
@@ -438,7 +438,7 @@ class Server:
         return job.watched is None or job.watched in self._heard or self.clock() >= job.due_s
 
     def _follow(self, number: int) -> None:
-        """See to a running job: that it has begun, has not ended, and does not go on for too long."""
+        """Check a running job: whether it has begun, has ended, or has exceeded its time."""
         job = self.running[number]
         if job.child is None and job.doing is None and not self._is_known(job):
             return
@@ -448,14 +448,14 @@ class Server:
             self._follow_other(job, job.doing)
 
     def _is_known(self, job: ServedJob) -> bool:
-        """Find the process of a job that an earlier server began, or had meant to: then begin it now."""
+        """Find the process of a job that an earlier server started, or was about to start: then start it now."""
         if (doing := doing_of(job.folder)) is not None:
             job.doing, job.watched = doing, doing.watch() if doing.is_seen else None
             return True
         try:
             age_s = self.clock() - (job.folder / "process").stat().st_mtime
         except FileNotFoundError:
-            self._begin(job)  # should another process have begun meanwhile, this one ends at once
+            self._begin(job)  # if another process has begun meanwhile, this one ends at once
             return False
         if age_s > _UNBEGUN_S:
             self._conclude(job, code_of(job.folder))
@@ -467,7 +467,7 @@ class Server:
             if end is None:
                 self._keep_time(job)
                 return
-            # what it left behind ends too; its number is not free yet
+            # its children end too; its number is not reused yet
             tell_session(child.pid, signal.SIGKILL, whole=end.si_code != os.CLD_EXITED)
             child.wait()
         code = code_of(job.folder)
@@ -481,7 +481,7 @@ class Server:
         self._conclude(job, code)
 
     def _begin_again(self, job: ServedJob, doing: Doing | None) -> None:
-        """Leave the job to another process that had begun it, or try again: what this one had to write it could not."""
+        """Leave the job to another process that began it; or try again, since this one could not record its start."""
         self._unwatch(job)
         job.child = None
         if doing is None:
@@ -491,18 +491,18 @@ class Server:
 
     def _follow_other(self, job: ServedJob, doing: Doing) -> None:
         code = code_of(job.folder)
-        if not doing.is_seen:  # as from within a container: it is believed to go on for as long as it may
+        if not doing.is_seen:  # as within a container: it is assumed to run until its latest end
             if code is not None or self.clock() > job.limit_s + 2 * GRACE_S:
                 self._conclude(job, code)
         elif doing.is_alive:
             self._keep_time(job)
         else:
-            code = code_of(job.folder)  # it may have been written a moment ago
+            code = code_of(job.folder)  # it may have been written just now
             doing.end_rest()
             self._conclude(job, code, self._written_s(job))
 
     def _keep_time(self, job: ServedJob) -> None:
-        """Signal a job that has run for too long, and kill one that was signalled and goes on."""
+        """Signal a job that has reached its walltime; kill one that was signalled and goes on."""
         now = self.clock()
         if now < job.due_s:
             return
@@ -517,13 +517,13 @@ class Server:
         job.tell(signal.SIGTERM)
 
     def _written_s(self, job: ServedJob) -> float | None:
-        """Tell when a job ended that ended while no server was there to see it."""
+        """Return when a job ended while no server ran."""
         with suppress(OSError):
             return (job.folder / "code").stat().st_mtime
         return None
 
     def _conclude(self, job: ServedJob, code: int | str | None, end_s: float | None = None) -> None:
-        """Say how a job has ended, from its exit code or what replaces it."""
+        """Record the end of a job, from its exit code or the text instead."""
         ending = job.standing.ending
         if code == 0:
             self._end(job, "completed", code=0, end_s=end_s)
@@ -544,7 +544,7 @@ class Server:
         self._put_away(job.number, job.standing)
 
     def _become(self, job: ServedJob, **changes: Any) -> None:
-        """Change, for all to see, or not at all."""
+        """Change a job's state, in the file as well or not at all."""
         was, job.standing = job.standing, replace(job.standing, **changes)
         if job.standing == was:
             return
@@ -559,7 +559,7 @@ class Server:
         self._announce(job.number)
 
     def _announce(self, number: int) -> None:
-        with suppress(OSError):  # clients look at everything from time to time
+        with suppress(OSError):  # clients look at all files from time to time
             os.write(self._changes, f"{number}\n".encode())
 
     def _forget(self, number: int) -> None:
@@ -578,18 +578,18 @@ class Server:
             job.watched = None
 
     def _put_away(self, number: int, standing: SpooledStanding) -> None:
-        """Move an ended job to where it costs no time."""
+        """Move an ended job to the folder of ended ones, where it costs no time."""
         self._over[number] = standing
         with suppress(OSError, ValueError):
             self.spool.forget_environment(number)
-        with suppress(OSError):  # it is tried again at the next look
+        with suppress(OSError):  # the next look tries again
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)
 
     # ------------------------------------------------------------------ what else is reported to clients
 
     def _tell_outlook(self) -> None:
-        """Tell when pending jobs are to be expected to start, not too often."""
+        """Write predicted starts of pending jobs, not too often."""
         if not self._is_outlook_old or time.monotonic() - self._foreseen_s < _OUTLOOK_S:
             return
         self._is_outlook_old, self._foreseen_s = False, time.monotonic()
@@ -613,7 +613,7 @@ class Server:
             yield Awaited(number, order.cores, order.slots, job.walltime_s, ready_s, after)
 
     def _sweep(self) -> None:
-        """Delete jobs that ended long ago, some at a time, the oldest first."""
+        """Delete jobs that ended long ago, a few at a time, the oldest first."""
         if time.monotonic() - self._swept_s < _SWEEP_S and self._swept_s:
             return
         now, left = self.clock(), _SWEEP_JOBS
@@ -622,7 +622,7 @@ class Server:
             if now - folder.stat().st_mtime < KEPT_S:
                 break
             if not left:
-                return  # the others at the next pass
+                return  # the next pass deletes more
             shutil.rmtree(folder, ignore_errors=True)
             self._over.pop(number, None)
             left -= 1
@@ -639,7 +639,7 @@ class Server:
 
 
 def _watch(pid: int) -> int | None:
-    """Open what can be waited on for the end of a child; None where the system has no such thing."""
+    """Open a descriptor that signals the end of a child; None if the system has none."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -647,11 +647,11 @@ def _watch(pid: int) -> int | None:
 
 
 def main(root: str, linger_s: str) -> None:
-    """Serve a spool, unless another does."""
+    """Serve a spool, unless another process does."""
     spool = Spool(Path(root))
     spool.make()
     server = Server(spool, float(linger_s))
-    signal.signal(signal.SIGHUP, lambda *_: None)  # as what is ignored would stay so in jobs
+    signal.signal(signal.SIGHUP, lambda *_: None)  # an ignored signal would stay ignored in jobs
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: server.leave())
     for _ in range(_TRIES):
@@ -660,5 +660,5 @@ def main(root: str, linger_s: str) -> None:
                 server.serve()
                 return
         if spool.ring():
-            return  # another serves
-        time.sleep(0.02)  # it is about to end
+            return  # another process serves
+        time.sleep(0.02)  # the other one is about to end

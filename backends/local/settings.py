@@ -1,4 +1,4 @@
-"""What a user can set of the queue of this machine."""
+"""A user's settings for the queue of this machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from asa.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """What a user can set."""
+    """The settings."""
 
-    cores: int  # that all jobs may have together; those that this process may use, if not given
-    spool: Path  # folder of the user's queues, one for each host; what `default_spool` says, if not given
-    system: str  # name of the machine, under which waits are learned; its own, if not given
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, in addition to the client's
-    # whether small stages are put together into jobs of all its cores, as where jobs get whole nodes
+    cores: int  # for all jobs together; by default those that this process may use
+    spool: Path  # folder of the user's queues, one for each host; by default `default_spool`
+    system: str  # name of the machine, under which waits are learned; by default its own
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, besides the client's
+    # whether small stages are combined into jobs with all its cores, as on systems that give whole nodes
     whole_nodes: bool = False
-    slurm: str = "variables"  # what jobs find of Slurm: a word of `SLURM`
+    slurm: str = "variables"  # which parts of Slurm jobs find: a key of `SLURM`
 
 
 SLURM = {
@@ -31,16 +31,16 @@ SLURM = {
     "variables": "its variables",
     "commands": "its variables, and stand-ins for `srun` and `module`",
 }
-"""What a job may find of Slurm, for scripts that were written for it."""
+"""Parts of Slurm that a job may find, for scripts written for Slurm."""
 
 
 def cores_here() -> int:
-    """Count the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def default_spool() -> Path:
-    """Folder of the user's queues: ``asa/local`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
+    """Return the folder of the user's queues: ``asa/local`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
         return Path(state) / "asa" / "local"
@@ -53,7 +53,7 @@ def default_spool() -> Path:
 
 
 def checked(given: Mapping[str, Any]) -> LocalSettings:
-    """Read settings; refuse unknown ones and values that cannot be."""
+    """Parse settings; refuse unknown ones and invalid values."""
     known = ["cores", "spool", "system", "environment", "whole_nodes", "slurm"]
     for key in given:
         if key not in known:
@@ -109,7 +109,7 @@ def _folder(value: object) -> Path:
 
 
 def _variables(value: object) -> dict[str, str]:
-    """Read a table, or ``A=1,B=2``."""
+    """Parse a table, or ``A=1,B=2``."""
     if isinstance(value, Mapping):
         return {str(name): str(content) for name, content in value.items()}
     pairs = [pair.partition("=") for pair in str(value).split(",") if pair.strip()]

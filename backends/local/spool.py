@@ -18,7 +18,7 @@
         process       its process, written by that process
         code          how that process's payload ended, likewise
 
-A file is there whole or not at all. Only the standard library is needed here, so that the server starts quickly.
+Files are written atomically. Only the standard library is needed here, so that the server starts quickly.
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ TROUBLE_BYTES = 512
 MAX_CHANGES_BYTES = 1 << 22
 
 _OF_A_SPACE = re.compile(r"-[0-9]{10}$")
-_INITIAL_SPACE = "pid:[4026531836]"  # of processes, where none was made for a container
+_INITIAL_SPACE = "pid:[4026531836]"  # the initial process namespace, outside of containers
 _Read = TypeVar("_Read")
 
 
 OR_END = "after-or-end"
-"""A dependency that the other's end meets, too, before its delay is over; to a server of before, that end alone."""
+"""A dependency that is also met by the other's end before its delay is over; an older server waits for the end only."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """What a client asks for, written once."""
+    """A client's request, written once."""
 
     job_id: str
-    cores: int  # that it takes from the queue
-    slots: int  # cores that all jobs of the queue may have together when this one starts
+    cores: int  # cores of the queue that it takes
+    slots: int  # cores that all jobs of the queue may use together when this one starts
     walltime_s: float
     submit_s: float
     run: str
     stdout: str
     stderr: str
-    environment: dict[str, str]  # of its processes; no affinity for that of the server
+    environment: dict[str, str]  # of its processes; an empty affinity means that of the server
     umask: int
-    # number of the job, kind (as `DependencyType`, or `OR_END`), and delay in seconds
+    # number of the other job, kind (a `DependencyType`, or `OR_END`), and delay in seconds
     dependencies: tuple[tuple[int, str, float], ...] = ()
     begin_s: float | None = None
-    is_beside: bool = False  # it is run outside the queue
+    is_beside: bool = False  # whether it runs outside the queue
     affinity: tuple[int, ...] = ()
     nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledStanding:
-    """A job's state, by the server."""
+    """A job's state, written by the server."""
 
     state: str = "pending"
     eligible_s: float | None = None
@@ -83,11 +83,11 @@ class SpooledStanding:
     reason: str = ""
     ending: str = ""  # why it is being ended: `TimeLimit` or `Cancelled`
     ending_s: float | None = None
-    walltime_s: float | None = None  # its walltime, where that was changed
+    walltime_s: float | None = None  # its walltime, if that was changed
 
     @property
     def is_final(self) -> bool:
-        """The job has ended."""
+        """Whether the job has ended."""
         return self.state not in ("pending", "running")
 
 
@@ -102,9 +102,9 @@ class Spool:
         self.pid, self.log = root / "server.pid", root / "server.log"
 
     def make(self) -> None:
-        """Make what is missing, in a folder that only the user controls.
+        """Make missing folders and files, so that only the user controls them.
 
-        Raises `OSError`: it cannot be made, or others control what is there; see `check`.
+        Raises `OSError`: they cannot be made, or other users control existing ones; see `check`.
         """
         make_folder(self.root)
         check_folder(self.root)
@@ -117,15 +117,15 @@ class Spool:
         self._check_entries()
 
     def check(self) -> None:
-        """Refuse a queue that others own or can change; see `folder_check`.
+        """Refuse a queue that other users own or can change; see `folder_check`.
 
-        Raises `OSError`: it is so, or there is no queue.
+        Raises `OSError` to refuse it, or if there is no queue.
         """
         check_folder(self.root)
         self._check_entries()
 
     def is_strange(self) -> bool:
-        """Whether others own it, or can change it, so that what it says counts for nothing."""
+        """Whether other users own or can change it, so that its content must not be trusted."""
         try:
             self.check()
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class Spool:
     # ------------------------------------------------------------------ clients
 
     def next_number(self) -> int:
-        """Take the number of a new job; no two get the same."""
+        """Reserve the number of a new job; each is given once."""
         with self.count.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             text = file.read().strip()
@@ -152,7 +152,7 @@ class Spool:
             while True:
                 number += 1
                 file.seek(0)
-                file.write(f"{number:012d}\n".encode())  # always as long, so that a full disk has space for it
+                file.write(f"{number:012d}\n".encode())  # of constant length, so that a full disk has space for it
                 file.flush()
                 with suppress(FileExistsError):
                     (self.jobs / str(number)).mkdir(mode=0o700)
@@ -162,7 +162,7 @@ class Spool:
         return max((*self.numbers(), *_numbers(self.ended)), default=0)
 
     def publish(self, number: int, order: JobOrder, script: bytes, *, held: bool) -> None:
-        """Let a job count; its folder was made with its number."""
+        """Make a job valid; its folder was made with its number."""
         folder = self.jobs / str(number)
         if held:
             (folder / "hold").touch()
@@ -170,13 +170,13 @@ class Spool:
         put(folder / "order.json", json.dumps(asdict(order)).encode())
 
     def forget_environment(self, number: int) -> None:
-        """Write down no more what an ended job was given: secrets that it asked for, among others."""
+        """Remove the environment of an ended job, which may contain secrets."""
         order = self.order(number)
         if order is not None and order.environment:
             put(self.jobs / str(number) / "order.json", json.dumps(asdict(replace(order, environment={}))).encode())
 
     def ring(self, number: int | None = None) -> bool:
-        """Tell the server that there is news of a job, or ask only whether there is a server."""
+        """Notify the server of news about a job; without one, only return whether a server runs."""
         try:
             bell = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -186,7 +186,7 @@ class Spool:
         try:
             if number is not None:
                 os.write(bell, f"{number}\n".encode())
-        except BlockingIOError:  # it is full: the server looks at everything from time to time
+        except BlockingIOError:  # the pipe is full; the server looks at all files from time to time
             pass
         except BrokenPipeError:
             return False
@@ -197,41 +197,41 @@ class Spool:
     # ------------------------------------------------------------------ everybody
 
     def numbers(self) -> list[int]:
-        """Tell the numbers of jobs that have not ended, in order."""
+        """Return the numbers of jobs that have not ended, in order."""
         return _numbers(self.jobs)
 
     def ended_numbers(self) -> list[int]:
-        """Tell the numbers of jobs that have ended, in order."""
+        """Return the numbers of jobs that have ended, in order."""
         return _numbers(self.ended)
 
     def read(self, number: int, read: Callable[[Path], _Read]) -> _Read | None:
-        """Read something of a job, wherever its folder is; None if it is nowhere."""
-        for folders in (self.jobs, self.ended, self.jobs):  # it may be moved meanwhile, and only once
+        """Read a file of a job, in whichever folder it is; None if there is none."""
+        for folders in (self.jobs, self.ended, self.jobs):  # it may be moved meanwhile, but only once
             with suppress(FileNotFoundError, NotADirectoryError):
                 return read(folders / str(number))
         return None
 
     def order(self, number: int) -> JobOrder | None:
-        """Tell what was asked for; None if no such job counts."""
+        """Return a job's request; None if there is no valid job."""
         text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
         return None if text is None else _order(text)
 
     def standing(self, number: int) -> SpooledStanding | None:
-        """Return a job's state, by the server; None if it has not seen it, or there is none."""
+        """Return the server's record of a job's state; None if the server has not seen it, or there is no server."""
         text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
         return None if text is None else _standing(text)
 
     def holds(self, number: int) -> bool:
-        """Whether there is such a job."""
+        """Whether a job exists."""
         jobs, ended = os.fspath(self.jobs), os.fspath(self.ended)
-        for folders in (jobs, ended, jobs):  # as in `read`; asked once for each edge of a graph
+        for folders in (jobs, ended, jobs):  # as in `read`; called once for each edge of a graph
             with suppress(FileNotFoundError, NotADirectoryError):
-                os.stat(f"{folders}/{number}/order.json")  # noqa: PTH116 - a path object costs more than the look
+                os.stat(f"{folders}/{number}/order.json")  # noqa: PTH116 - a path object costs more than the call
                 return True
         return False
 
     def is_served(self) -> bool:
-        """Whether there is a server, be it one of another container."""
+        """Whether a server runs, possibly in another container."""
         try:
             with locked(self.lock) as is_free:
                 return not is_free
@@ -239,7 +239,7 @@ class Spool:
             return False
 
     def sign_s(self, number: int) -> float:
-        """Tell when something was last written of a job, or of any; 0 if nothing of it is there."""
+        """Return when a file of a job, or of any, was last written; 0 if there is none."""
         signs = [0.0]
         for path in (self.changes, self.jobs / str(number)):
             with suppress(FileNotFoundError):
@@ -248,14 +248,14 @@ class Spool:
 
 
 class Changes:
-    """What changed since the last look."""
+    """The changes since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = self._end()
 
     def fresh(self) -> set[int] | None:
-        """Tell the numbers of jobs that changed since the last call; None if any may have."""
+        """Return the numbers of jobs that changed since the last call; None if any may have."""
         inode, position = self._position
         now_inode, end = self._end()
         if (now_inode, end) == (inode, position):
@@ -276,14 +276,14 @@ class Changes:
 
 
 def host() -> str:
-    """Name what has processes of its own: this computer, or a container on it."""
+    """Return the name of this computer, or of the container, with its own process numbers."""
     name = re.sub(r"[^0-9A-Za-z-]", "_", os.uname().nodename.partition(".")[0])[:40] or "here"
     space = process_space()
     return name if space == _INITIAL_SPACE else f"{name}-{re.sub(r'[^0-9]', '', space)}"
 
 
 def is_same_machine(one: str, other: str) -> bool:
-    """Whether two names belong to one computer and its containers, or to one container before and after a restart.
+    """Whether two names belong to a computer and its containers, or to one container before and after a restart.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def is_same_machine(one: str, other: str) -> bool:
 
 
 def process_space() -> str:
-    """Name the space in which a process's number means something."""
+    """Return the name of the process namespace, within which process numbers are valid."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -302,7 +302,7 @@ def process_space() -> str:
 
 
 def put(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_bytes(data)
@@ -314,14 +314,14 @@ def put(path: Path, data: bytes) -> None:
 
 
 def written(standing: SpooledStanding) -> bytes:
-    """Write a job's state, without empty fields."""
+    """Return a job's state as JSON, without empty fields."""
     return json.dumps({key: value for key, value in asdict(standing).items() if value not in (None, "")}).encode()
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Take a lock, or report that another process has it; it ends with the process."""
-    with path.open("r+b") as file:  # NFS locks only what may be written
+    """Take a lock; yield whether it is taken, or another process has it. It ends with the process."""
+    with path.open("r+b") as file:  # NFS locks only files that are open for writing
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -354,9 +354,9 @@ def _standing(text: bytes) -> SpooledStanding:
 
 def _fields(text: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(text)  # noqa: TID251 - the queue's server has nothing of asa's but this folder
+        fields = json.loads(text)  # noqa: TID251 - the queue's server imports only this folder
     except RecursionError as error:
         raise ValueError("is nested too deep") from error
     if not isinstance(fields, dict):
-        raise ValueError("is no object")  # noqa: TRY004 - it is about a file's content
+        raise ValueError("is no object")  # noqa: TRY004 - about the content of a file
     return fields

@@ -1,1 +1,1 @@
-"""What backends share whose jobs are shell scripts: the script around a payload, and a run's folder."""
+"""Shared by backends whose jobs are shell scripts: the script around a payload, and a run's folder."""

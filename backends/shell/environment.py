@@ -1,4 +1,4 @@
-"""What a job's payload gets of the process that asked for it, on its way through any shell."""
+"""The variables that a job's payload gets from the submitting process, encoded so that any shell passes them on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 def inherited() -> dict[str, str]:
     """Return the variables of this process that are passed on to jobs.
 
-    Not those that shells set themselves, those with a name that is no UTF-8, and those with secrets; see
+    Left out are variables that shells set themselves, those whose name is not UTF-8, and those with secrets; see
     `asa.core.variables`.
     """
     left = _OF_THE_SHELL | _put_in_by_python()
@@ -27,7 +27,7 @@ def inherited() -> dict[str, str]:
 
 
 def _put_in_by_python() -> set[str]:
-    """Name the variable that Python sets where the locale is C, unless its user has."""
+    """Return the variable that Python sets in the C locale, unless its user has set it."""
     if os.environ.get(_COERCED) not in _COERCED_TO:
         return set()
     try:
@@ -39,10 +39,10 @@ def _put_in_by_python() -> set[str]:
 
 
 def carried(variables: Mapping[str, str]) -> dict[str, str]:
-    """Rename variables so that they pass through the script around a payload, which restores the names.
+    """Rename variables so that they pass through the script around a payload; the script restores the names.
 
     Functions exported by bash have names such as ``BASH_FUNC_module%%``, which dash, Debian's ``sh``, drops. Names in
-    lower case are the script's own.
+    lower case are reserved for the script.
 
     Examples
     --------
@@ -55,6 +55,6 @@ def carried(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_kept(name: str) -> bool:
-    if name[:1] in ("", "-") or "=" in name or "\0" in name:  # of which `env` would make something else
+    if name[:1] in ("", "-") or "=" in name or "\0" in name:  # `env` would misinterpret such a name
         return True
     return name.isascii() and name.isidentifier() and not name.islower()

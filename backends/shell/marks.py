@@ -1,6 +1,6 @@
-"""The folder of a run: scripts, output, and the marks of jobs, which show a client what the batch system has forgotten.
+"""The folder of a run: scripts, outputs, and the marker files of jobs, for when the batch system has forgotten a job.
 
-It may be on NFS, where a new file may seem to be missing for a minute; listing its folder first refreshes that.
+It may be on NFS, where a new file may seem to be missing for a minute; listing the file's folder refreshes that.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a job's script wrote down."""
+    """A marker of a job's script."""
 
     job_id: str
-    time_s: float  # when, in seconds since 1970 on the clock of its node
-    exit_code: int | None = None  # the job's, in the mark of its end
-    signals: int = 0  # how often it was signalled to end
-    cores: int = 0  # that it had kept by then, where it gave others back; else 0
-    outcome: JobOutcome | None = None  # in the mark of an end; of the scripts of earlier versions, by the exit code
-    nodes: str = ""  # on which it was, as Slurm lists them; empty if not known
+    time_s: float  # seconds since 1970, by the clock of its node
+    exit_code: int | None = None  # of the job; only in the marker of its end
+    signals: int = 0  # number of signals that told it to end
+    cores: int = 0  # cores that it has kept after giving others back; else 0
+    # in the marker of an end; for scripts of earlier versions it follows from the exit code
+    outcome: JobOutcome | None = None
+    nodes: str = ""  # its nodes, as Slurm lists them; empty if not known
 
 
 @dataclass(frozen=True, slots=True)
 class StepMarks:
-    """What a job's script wrote down of a step that began: how it ended, or failed while others went on."""
+    """Markers of a step that began: how it ended, or that it failed while others went on."""
 
-    index: int  # among the job's steps, from 0 on
+    index: int  # among the job's steps, from 0
     began: Mark
     ended: Mark | None
     failed: Mark | None
@@ -51,33 +52,33 @@ class StepMarks:
 
 @dataclass(frozen=True, slots=True)
 class KeptSubmission:
-    """What is kept of a submission, for later clients."""
+    """The record of a submission, for later clients."""
 
     name: str
-    token: str  # empty if it has none
-    awaits: bool  # whether its payload may begin later than the job, or never: its mark says when
+    token: str  # empty if the job has none
+    awaits: bool  # whether its payload may begin later than the job, or never; a marker then says when
     steps: tuple[str, ...]
-    kept_back: bool  # whether something but the queue kept it from starting at once: a dependency, a begin time, a hold
-    walltime_s: float  # infinite where it is not known, or there is none
-    submit_s: float  # when it was submitted, about
-    array: str = ""  # its elements, if it is a job array
-    is_renumbered: bool = False  # whether the batch system numbers them otherwise; see `Payload`
-    spent_s: float = 0.0  # what its elements ran before they were put back into the queue
-    starts: tuple[tuple[int, float], ...] = ()  # since when those of its elements run that did at the last look
-    # what the batch system did not show at the last look: elements (empty for the job itself), in how many consecutive
-    # looks, and since when
+    kept_back: bool  # whether a dependency, a begin time or a hold kept it from starting at once
+    walltime_s: float  # infinite if not known, or unlimited
+    submit_s: float  # approximate time of submission
+    array: str = ""  # elements of a job array
+    is_renumbered: bool = False  # whether the batch system numbers the elements differently; see `Payload`
+    spent_s: float = 0.0  # run time of its elements before they were requeued
+    starts: tuple[tuple[int, float], ...] = ()  # elements that ran at the last look, with their starts
+    # missing in the last look: elements (empty for the job itself), in how many consecutive looks, and since when
     absent: tuple[tuple[str, int, float], ...] = ()
-    posts: tuple[str, ...] = ()  # names of its completion markers
+    posts: tuple[str, ...] = ()  # file names of its completion markers
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
-    cancelled_s: float | None = None  # when the batch system last took its cancellation
-    suspended_s: float | None = None  # when it was last seen suspended, about: it may run for its whole walltime after
+    cancelled_s: float | None = None  # when the batch system last accepted its cancellation
+    # approximate time when it was last seen suspended: it may run for its whole walltime after that
+    suspended_s: float | None = None
 
 
 class MarksFolder:
     """The folder of a run.
 
-    `root`: on a file system that compute nodes see under the same path. It is made if missing.
-    Raises `InputError`: its path is no UTF-8, in which scripts are written and passed to batch systems.
+    `root`: on a file system that compute nodes see under the same path; it is made if missing.
+    Raises `InputError`: its path is not UTF-8, the encoding of scripts.
     """
 
     def __init__(self, root: Path) -> None:
@@ -101,7 +102,7 @@ class MarksFolder:
             raise _unwritable(self.root, error) from error
 
     def keep_script(self, name: str, text: str) -> None:
-        """Write a job's script where its user can read it."""
+        """Write a job's script to where its user can read it."""
         path = self.scripts / f"{name}{_SCRIPT}"
         try:
             put(path, text.encode(), is_private=True)
@@ -109,35 +110,35 @@ class MarksFolder:
             raise _unwritable(path, error) from error
 
     def output(self, name: str, kind: str) -> str:
-        """Path of a job's output."""
+        """Return the path of a job's output."""
         return f"{self.logs}/{name}.{kind}"
 
     def names(self, tokens: Iterable[str]) -> dict[str, str]:
-        """Tell the full names of jobs by their tokens, for those whose script was written here."""
+        """Return the full names of jobs by token, for jobs whose script was written here."""
         known = {path.stem.rpartition(".")[2]: path.stem for path in self.scripts.glob(f"*.*{_SCRIPT}")}
         return {token: known[token] for token in tokens if token in known}
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Say what is known of a job by its script: fields of `KeptSubmission`."""
+        """Return the facts about a job from its script: fields of `KeptSubmission`."""
         try:
             return facts_of(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
             return {"awaits": False, "steps": (), "walltime_s": math.inf}
 
     def job_ids(self) -> set[str]:
-        """Ids of the jobs that were submitted from here."""
+        """Return the ids of the jobs that were submitted from here."""
         try:
             return {path.name for path in self._jobs.iterdir() if not path.name.startswith(".")}
         except OSError:
             return set()
 
     def keep_job(self, job_id: str, kept: KeptSubmission) -> None:
-        """Write down what a job is that the batch system has already: that a disk is full is no error."""
+        """Record a job that has been submitted; a full disk raises no error."""
         with suppress(UnavailableError):
             self.announce_job(job_id, kept)
 
     def announce_job(self, job_id: str, kept: KeptSubmission) -> None:
-        """Write down what a job is before it is submitted."""
+        """Record a job before it is submitted."""
         path = self._jobs / job_id
         try:
             put(path, json.dumps(asdict(kept)).encode(), is_private=True)
@@ -145,7 +146,7 @@ class MarksFolder:
             raise _unwritable(path, error) from error
 
     def kept_job(self, job_id: str) -> KeptSubmission | None:
-        """Tell what a job is that was submitted from here, the latest of that number."""
+        """Return the record of a job that was submitted from here, the latest with this number."""
         try:
             fields = read_json(read_file(self._jobs / job_id))
             steps, posts = tuple(fields["steps"]), tuple(fields.get("posts", ()))
@@ -156,16 +157,17 @@ class MarksFolder:
             return None
 
     def holder(self, token: str) -> str | None:
-        """Return the job that took a token's claim: the one that runs, or ran, the payload.
+        """Return the job that holds a token's claim: it runs the payload, or has run it.
 
-        Raises `UnavailableError`: it cannot be read, so nothing is known. All methods that read marks do so.
+        Raises `UnavailableError`: the claim cannot be read, so nothing is known. All methods that read markers raise it
+        likewise.
         """
         return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
 
     def take_back(self, posts: Iterable[str]) -> None:
-        """Take back completion markers, named by their files, so that their steps no longer count as completed.
+        """Remove completion markers, given their file names, so that their steps no longer count as completed.
 
-        Raises `UnavailableError`: that cannot be done now.
+        Raises `UnavailableError`: they cannot be removed now.
         """
         for post in posts:
             path = self.posts / post
@@ -175,7 +177,7 @@ class MarksFolder:
                 raise _unwritable(path, error, "What it represents has not completed") from error
 
     def supersede(self, tokens: Iterable[str]) -> None:
-        """See to it that jobs of some tokens run nothing any more, should the batch system start them once more."""
+        """Ensure that jobs of some tokens run nothing more, even if the batch system starts them again."""
         for token in tokens:
             path = self.marks / token / "superseded"
             try:
@@ -185,26 +187,26 @@ class MarksFolder:
                 raise _unwritable(path, error) from error
 
     def withdraw(self, token: str) -> bool:
-        """See to it that no job of a token begins its payload any more; False where one has begun it."""
+        """Ensure that no job of a token begins its payload any more; False if one has begun it."""
         path = self.marks / token / "start"
         try:
             safe.provide_folder(path.parent)
-            with suppress(FileExistsError):  # by this very call, too, where a server answered late
+            with suppress(FileExistsError):  # also raised after this same call, if a server answered late
                 path.symlink_to(WITHDRAWN)
             return str(path.readlink()) == WITHDRAWN
         except OSError as error:
             raise _unwritable(path, error, "Nothing was cancelled") from error
 
     def began(self, job_id: str, token: str) -> Mark | None:
-        """Tell when a job's payload began; None if it has not."""
+        """Return the marker of the beginning of a job's payload; None if it has not begun."""
         return self._mark(job_id, token, "began")
 
     def ended(self, job_id: str, token: str) -> Mark | None:
-        """Tell how a job's payload ended; None if it has not."""
+        """Return the marker of the end of a job's payload; None if it has not ended."""
         return self._mark(job_id, token, "ended")
 
     def steps(self, job_id: str, token: str, count: int) -> list[StepMarks]:
-        """Tell when each of a job's steps began and ended, of those that began."""
+        """Return the beginnings and ends of a job's steps, for those that began."""
         folder = self.marks / (token or f"job.{job_id}")
         there = self._seen(folder / "step-", lambda path: frozenset(one.name for one in path.parent.iterdir()))
         names = there or frozenset[str]()
@@ -228,20 +230,20 @@ class MarksFolder:
         return mark if mark is not None and mark.job_id == job_id else None
 
     def _seen(self, path: Path, read: Callable[[Path], _Read]) -> _Read | None:
-        """Read a mark; None if it is certain that there is none."""
+        """Read a marker; None if it certainly does not exist."""
         try:
             _look_anew(path.parent)
             return read(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             if self.marks.is_dir():
                 return None
-            raise _unreadable(self.marks, error) from error  # a file system that is not mounted shows nothing
+            raise _unreadable(self.marks, error) from error  # a file system that is not mounted shows no files
         except OSError as error:
             raise _unreadable(path, error) from error
 
 
 def _look_anew(folder: Path) -> None:
-    """List a folder, so that NFS asks its server what is in it."""
+    """List a folder, so that NFS asks its server for the content."""
     any(folder.iterdir())
 
 

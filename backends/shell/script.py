@@ -1,20 +1,20 @@
-"""The batch script around a payload, and the marks that it leaves.
+"""The batch script around a payload, and the marker files that it writes.
 
 The script keeps five promises that a batch system alone does not:
 
-- of several jobs with one token, as after a submission was sent twice, at most one runs the payload: the first takes
-  the claim, a symbolic link that names its job, which a file system, even NFS, makes only once; so it is with jobs of
-  different tokens that race for the same work (`JobSpec.race`);
-- what has a completion marker is not run again, in this job or in another: each step of a job has a marker of its own,
-  which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
-- a payload that waits for others begins only when their completion markers are there; and a client that gives a job
-  back either does so before the payload begins, which then never does, or learns that it is too late;
-- when the payload began and how it ended is written where the client finds it, whatever the batch system forgets. Space
-  for that is reserved before the payload begins, so that it is not lost if the disk fills up meanwhile;
-- if that cannot be written the job fails, so that nothing depends on it.
+- of several jobs with one token, as after a submission was sent twice, at most one runs the payload. The first takes
+  the claim, a symbolic link that names its job, which a file system, even NFS, makes only once. The same holds for jobs
+  of different tokens that race for the same work (`JobSpec.race`);
+- work with a completion marker is not run again, in this job or in another. Each step of a job has its own marker,
+  which is looked for before the step begins. A job whose stages have been given to another job runs nothing more;
+- a payload that waits for others begins only when their completion markers exist. A client that gives a job back either
+  succeeds before the payload begins, which then never begins, or learns that it is too late;
+- the beginning and the end of the payload are recorded where the client finds them, even if the batch system forgets
+  the job. Space for the records is reserved before the payload begins, in case the disk fills up meanwhile;
+- if they cannot be written the job fails, so that no dependent job starts.
 
-It only writes new files, which nobody else can change, in folders of its own user: it follows no links, and if somebody
-else has made a folder of its marks it runs nothing.
+It only writes new files, which no other user can change, in folders of its own user. It follows no links, and if
+another user owns a folder of its markers it runs nothing.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from asa.payload import PRIVATE, SHOWN, shown
 from asa.units import format_duration
 
 WITHDRAWN = "withdrawn"
-"""What a client writes in the place of a job's id where that would note that it begins its payload."""
+"""The client writes this in place of a job's id, in the file by which a job would record that its payload begins."""
 
-ENTRY = "ASA_ENTRY_"  # as in asa/job/script-claim.sh
-"""With a number from 1 on, the name of a variable that holds another's name and value for the payload alone."""
+ENTRY = "ASA_ENTRY_"  # the same in asa/job/script-claim.sh
+"""With a number from 1, a variable with the name and the value of another variable, for the payload alone."""
 
-_LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
+_LONGEST_ARGUMENT_BYTES = 120_000  # Linux accepts at most 128 KiB
 _AWAITS = "awaits="
 _STEPS = "steps="
 _ELEMENTS = "# Its elements: "
@@ -53,18 +53,18 @@ _WALLTIME = "# Its walltime in seconds: "
 _RACES = "# It runs nothing if another job of its race began first: "
 _POSTED = "posted="
 _HEEDS = "# Where Slurm says that its memory ran out: "
-_SCREEN = 21  # lines that show what is run
-_MAX_STEPS = 12  # that are shown
-_NAMES_STAGE = "export ASA_STAGE="  # what asa writes before a user's command
+_SCREEN = 21  # number of lines that show what is run
+_MAX_STEPS = 12  # maximum number of steps that are shown
+_NAMES_STAGE = "export ASA_STAGE="  # asa writes this before a user's command
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 _LONGEST_FILE_NAME = 200
 _END_OF_FACTS = "# Its values."
-_ENDS_OF_FACTS = {_END_OF_FACTS, "signals=0 # to end"}  # of today's scripts, and of earlier versions'
+_ENDS_OF_FACTS = {_END_OF_FACTS, "signals=0 # to end"}  # of present scripts, and of those of earlier versions
 
 
 def is_utf8(text: str) -> bool:
-    r"""Whether a text can be written as UTF-8; text from names of files may not.
+    r"""Whether a text can be encoded as UTF-8; text from names of files may not.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def is_utf8(text: str) -> bool:
 
 
 def job_name(name: str, token: str) -> str:
-    """Return a job's name for the batch system: its own name made safe, then the token, if there is one.
+    """Return a job's name for the batch system: its own name in safe characters, then the token, if any.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def job_name(name: str, token: str) -> str:
 
 
 def file_name(token: str) -> str:
-    """Name a token's completion marker; `token_of_file` returns the token.
+    """Return the file name of a token's completion marker; `token_of_file` is the inverse.
 
     Examples
     --------
@@ -103,39 +103,39 @@ def file_name(token: str) -> str:
 
 
 def token_of_file(name: str) -> str:
-    """Return the token of a completion marker's file."""
+    """Return the token of a completion marker, given the name of its file."""
     return unquote(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a batch script is to run, and what it promises."""
+    """What a batch script runs, and with which guarantees."""
 
-    name: str  # the job's, as the batch system knows it
+    name: str  # name of the job in the batch system
     command: str
     folder: str
-    marks: Path  # folders for marks of jobs and for completion markers, absolute
+    marks: Path  # absolute folders for markers of jobs, and for completion markers
     posts: Path
-    token: str = ""  # whose claim it needs; empty for a job that has no duplicate
-    awaits: Sequence[str] = ()  # tokens that it waits for, and those of its completion markers
+    token: str = ""  # its claim is required; empty for a job without duplicates
+    awaits: Sequence[str] = ()  # tokens whose completion markers it waits for; `posts`: tokens of its own ones
     posted: Sequence[str] = ()
-    max_await_s: float | None = None  # how long it waits for them; None for as long as the job may last
-    steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
-    # for each step, or for the one command, lines of shell to run before it
+    max_await_s: float | None = None  # upper bound of that wait; None for the time of the job
+    steps: Sequence[Step] = ()  # several commands to run instead of the single one
+    # for each step, or for the single command, lines of shell code to run before it
     before: Sequence[Sequence[str]] = ()
-    shares: bool = False  # whether other jobs run the same, which may still do so when it has nothing left to do
-    array: Array | None = None  # whose elements run it, each with its own marks and completion marker
-    # whether the batch system numbers the elements from 0 on, since it takes no number as large as theirs
+    shares: bool = False  # whether other jobs run the same payload, and may go on when this one has no work left
+    array: Array | None = None  # its elements run the payload, each with its own markers and completion marker
+    # whether the batch system numbers the elements from 0, since it does not accept numbers as large as theirs
     is_renumbered: bool = False
     out_of_memory: str = "fail"  # see `JobSpec.out_of_memory`
-    walltime_s: float = math.inf  # that the job asks for, for readers of the script
-    heeds: str = "fail"  # see `Kept.out_of_memory`; written down likewise
-    asks: str = ""  # what the job asks for, in words for its owner
+    walltime_s: float = math.inf  # requested walltime, for readers of the script
+    heeds: str = "fail"  # see `Kept.out_of_memory`; also for readers of the script
+    asks: str = ""  # text on the job's request, for its owner
     race: str = ""  # see `JobSpec.race`
 
 
 def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, **others: Any) -> Payload:
-    """Make the payload of a job, which its system knows by a name; `others`: what depends on the system."""
+    """Return the payload of a job with a name for the batch system; `others`: fields that depend on the system."""
     return Payload(
         name=name,
         command=spec.command,
@@ -157,10 +157,10 @@ def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, 
 
 
 def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) -> None:
-    """Refuse a job of which no script can be written, or that asks for what no system has.
+    """Refuse a job whose script cannot be written, or that asks for something that no system has.
 
-    `others`: further texts that are written.
-    `below_s`: its walltime must be below that.
+    `others`: further texts in the script.
+    `below_s`: its walltime must be below this.
     Raises `SubmitRejectedError`.
     """
     commands = (spec.command, *(step.command for step in spec.steps))
@@ -191,12 +191,12 @@ def _is_token(text: str) -> bool:
 def batch_script(
     payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, calls: str = ""
 ) -> str:
-    """Write the batch script of a payload, for any POSIX shell and any text of a command.
+    """Return the batch script of a payload, for any POSIX shell and any text of a command.
 
     `calls`: a file of `asa.job` with the shell functions that the lines before steps call. They may set `kept` to the
-    job's remaining cores, once it gave others back, and `seen` to words for `env`, with which later steps run.
-    `pauses_s`: seconds between looks for what it waits for; the last one is repeated. Fractions need a `sleep` that
-    takes them.
+    cores that are left after the job gave others back, and `seen` to arguments of `env` for later steps.
+    `pauses_s`: seconds between looks for awaited completion markers; the last value is repeated. Fractions require a
+    `sleep` that accepts them.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def batch_script(
 
 
 def _facts(payload: Payload) -> str:
-    """Write what is read of a script again."""
+    """Return the lines that clients read from a script later."""
     array = payload.array
     lines = [
         "#!/bin/sh",
@@ -261,7 +261,7 @@ def _facts(payload: Payload) -> str:
 
 
 def _for_its_user(payload: Payload) -> Iterator[str]:
-    """Say what a job asks for and runs, on one screen, and where the rest is."""
+    """Yield comments for the owner, on one screen: the request of a job, what it runs, and where the rest is."""
     if payload.asks:
         yield f"# It asks for {payload.asks}."
     yield f"# It runs, in {_on_one_line(payload.folder)}:"
@@ -282,7 +282,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _shown(command: str, most: int) -> list[str]:
-    """Show what a command itself shows at its beginning, or else the command."""
+    """Return the comments at the beginning of a command; without any, the command itself."""
     own, rest = _parted(command)
     lines = rest.removeprefix(PRIVATE).splitlines()
     if lines and lines[0].startswith(_NAMES_STAGE):
@@ -291,7 +291,7 @@ def _shown(command: str, most: int) -> list[str]:
 
 
 def _parted(command: str) -> tuple[list[str], str]:
-    """Give the lines in which a command shows at its beginning what it runs, and the command without them."""
+    """Split a command into the comments at its beginning, which show what it runs, and the rest."""
     private = PRIVATE * command.startswith(PRIVATE)
     lines = command.removeprefix(private).split("\n")
     own = list(takewhile(lambda line: line.startswith(SHOWN), lines))
@@ -299,7 +299,7 @@ def _parted(command: str) -> tuple[list[str], str]:
 
 
 def requested(spec: JobSpec) -> str:
-    """Say in words what a job asks for.
+    """Return a text that describes a job's request.
 
     Examples
     --------
@@ -324,7 +324,7 @@ def requested(spec: JobSpec) -> str:
 
 
 def _steps(payload: Payload) -> dict[str, object]:
-    """Say what is to be known of each step."""
+    """Return the script's variables on steps."""
     steps, waves = payload.steps, _waves(payload.steps)
     heeds = _heeding(steps, waves)
     values: dict[str, object] = {"step_count": len(steps)}
@@ -342,42 +342,43 @@ def _steps(payload: Payload) -> dict[str, object]:
 
 
 def _run(suffix: str, command: str, *, heeds: bool) -> dict[str, object]:
-    """Say what is run: handed over as an argument, or in a file where it is too long for one, or private."""
-    _, command = _parted(command)  # what it shows is at the script's own beginning
+    """Return the variable with a command: as an argument, or in a file if it is too long for one, or private."""
+    _, command = _parted(command)  # the script itself begins with these comments
     in_file = len(command.encode()) > _LONGEST_ARGUMENT_BYTES or command.startswith(PRIVATE)
     return {f"heeds{suffix}": heeds, f"in_file{suffix}": in_file, f"text{suffix}": command}
 
 
 def _waves(steps: Sequence[Step]) -> list[tuple[int, int]]:
-    """Say of each step which numbers its wave has, the first and the last."""
+    """Return for each step the first and the last step that run at the same time as it."""
     begins = [number for number, step in enumerate(steps, start=1) if not (step.beside and number > 1)]
     waves = pairwise([*begins, len(steps) + 1])
     return [(first, after - 1) for first, after in waves for _ in range(first, after)]
 
 
 def _ranges(elements: Elements) -> str:
-    """Write the numbers of an array's elements; an element's index gives its number."""
+    """Return the numbers of an array's elements as ranges; an element's index selects its number."""
     return " ".join(f"{first}:{last}:{step}" for first, last, step in elements.ranges)
 
 
 def _heeding(steps: Sequence[Step], waves: Sequence[tuple[int, int]]) -> list[bool]:
     """Return for each step whether it fails if memory runs out.
 
-    Not if another step of its wave ignores that: they cannot be distinguished, since the kernel counts for the job.
+    It does not if another step at the same time ignores that: they cannot be distinguished, since the kernel counts for
+    the whole job.
     """
     ignored = {wave for step, wave in zip(steps, waves, strict=True) if step.out_of_memory == "ignore"}
     return [wave not in ignored for wave in waves]
 
 
 def _files(tokens: Sequence[str]) -> str:
-    """Name the files of tokens, for a shell to take apart at spaces: their names have none."""
+    """Return the file names of tokens, separated by spaces, which they do not contain."""
     return shlex.quote(" ".join(file_name(token) for token in tokens))
 
 
 def facts_of(script: str) -> dict[str, Any]:
-    """Read from a script of `batch_script` what a later client is to know of its job: fields of `KeptSubmission`.
+    """Read from a script of `batch_script` the facts for later clients: fields of `KeptSubmission`.
 
-    Raises `ValueError`: it is no such script.
+    Raises `ValueError`: the text is no such script.
 
     Examples
     --------
@@ -387,7 +388,7 @@ def facts_of(script: str) -> dict[str, Any]:
     {'awaits': False, 'steps': (), 'walltime_s': 90.0, 'array': '', 'is_renumbered': False, 'posts': ('a',),
      'out_of_memory': 'fail'}
     """
-    # they come before any text of a user's
+    # these lines come before any text of a user
     facts = list(takewhile(lambda line: line not in _ENDS_OF_FACTS, script.splitlines()))
 
     def said(what: str, otherwise: str = "") -> str:

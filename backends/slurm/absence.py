@@ -1,9 +1,9 @@
-"""What it means if the controller does not show a job: decided by evidence, as an answer may be empty or cut off.
+"""Decides what it means if the controller does not show a job, since an answer may be empty or cut off.
 
-A job has ended if its mark or accounting says so. It counts as running while accounting says so, or while it has begun
-and left no end mark, until its walltime is over (without a walltime, until it was not shown for a day). For a job that
-has not begun, or should be over, absence itself is evidence, but only if it lasts over several looks and the controller
-says explicitly that it does not know the job.
+A job has ended if its marker or accounting says so. It counts as running while accounting says so, or while it has a
+begin marker and no end marker, until its walltime is over (without a walltime, until it was not shown for a day). For a
+job that has not begun, or should be over, absence itself is evidence, but only if it lasts over several looks and the
+controller says explicitly that it does not know the job.
 """
 
 from __future__ import annotations
@@ -18,80 +18,81 @@ from .link import SlurmRecord
 from .states import ended_as
 
 NOT_SHOWN: Final = "NotShown"
-"""Reason of a job that is taken to run though the controller does not show it."""
+"""Reason of a job that counts as running although the controller does not show it."""
 
 CLOCKS_S: Final = 300.0
-"""Nodes' clocks differ from the controller's by less, and what is older than a job by more is of an earlier one."""
+"""Upper bound of the difference between clocks of nodes and the controller; older markers are of an earlier job."""
 
 OVER_S: Final = 300.0
-"""A job may run so much longer than its walltime."""
+"""A job may exceed its walltime by so much."""
 
 _LOOKS = 3
 _GRACE_S = 60.0
-_DOUBT_S = 600.0  # so long an answer that is only empty is not believed
-_KILLED_S = 300.0  # so long after its cancellation accounting may say that a job runs
-_UNLIMITED_S = 86_400.0  # so long what has no walltime, or none that is known, is taken to run though it is not shown
-_MAX_DENIALS = 8  # a look asks for so many jobs one by one
-_MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})  # in the queue, which accounting shows later
+_DOUBT_S = 600.0  # a merely empty answer is not believed for so long
+_KILLED_S = 300.0  # accounting may report a cancelled job as running for so long
+_UNLIMITED_S = 86_400.0  # a job without known walltime that is not shown counts as running for so long
+_MAX_DENIALS = 8  # upper bound of the jobs that a look asks for one by one
+# accounting shows only later that the job was requeued
+_MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 
 
 class Absence(NamedTuple):
-    """In how many looks, one after the other, a job was not shown, and since when; no more are counted than matter."""
+    """In how many consecutive looks a job was not shown, and since when; counted only as far as it matters."""
 
     looks: int = 0
     since_s: float = 0.0
 
     def again(self, clock_s: float) -> Absence:
-        """Count another look."""
-        is_first = not self.looks or clock_s < self.since_s  # which clocks that are set back, or differ, may say
+        """Return it with another look."""
+        is_first = not self.looks or clock_s < self.since_s  # clocks may differ or be set back
         return Absence(min(self.looks + 1, _LOOKS), clock_s if is_first else self.since_s)
 
     def is_over(self, clock_s: float) -> bool:
-        """Say whether the job was looked for often and long enough."""
+        """Whether the job was missing in enough looks and for long enough."""
         return self.looks >= _LOOKS and clock_s - self.since_s >= _GRACE_S
 
 
 PRESENT: Final = Absence()
-"""Of a job that was shown at the last look."""
+"""For a job that was shown at the last look."""
 
 
 class Verdict(Enum):
-    """What became of a job that the controller does not show, and that has no end mark."""
+    """The fate of a job that the controller does not show and that has no end marker."""
 
     ENDED = auto()
-    """It ended as accounting says."""
+    """It has ended as accounting says."""
     CANCELLED = auto()
-    """It ended by this client's cancellation."""
+    """This client's cancellation ended it."""
     RUNNING = auto()
     """It runs."""
     REPLACED = auto()
-    """It is no more, and another job of its name is there."""
+    """It is gone, and another job with its name exists."""
     GONE = auto()
-    """It is gone, and it is not known how it ended."""
+    """It is gone, and its end is not known."""
     UNKNOWN = auto()
     """The next look decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of such a job. Times are Slurm's, of absence and cancellation the client's."""
+    """All that is known of such a job. Times are Slurm's; those of absence and cancellation are the client's."""
 
     job_id: str
-    name: str  # which no other job has but one of its token; empty if it has none
-    absence: Absence  # with this look
+    name: str  # unique to jobs of its token; empty without a token
+    absence: Absence  # including this look
     now_s: float
-    clock_s: float  # the client's
-    walltime_s: float  # the longest that is known of it; infinite if none is
+    clock_s: float  # the client's time
+    walltime_s: float  # the longest known one; infinite if none is known
     submit_s: float = 0.0
-    began_s: float | None = None  # by its mark, which says nothing of an end
-    suspended_s: float | None = None  # it was suspended when it was last shown, then
-    cancelled_s: float | None = None  # Slurm took its cancellation, then
-    past: SlurmRecord | None = None  # what accounting has of it
-    is_certain: bool = True  # accounting could be asked, or there is none
+    began_s: float | None = None  # by its begin marker, if it has no end marker
+    suspended_s: float | None = None  # when it was last shown as suspended
+    cancelled_s: float | None = None  # when Slurm accepted its cancellation
+    past: SlurmRecord | None = None  # accounting's record
+    is_certain: bool = True  # whether accounting could be asked, or does not exist
 
 
 class Inquiry:
-    """What a look asks before a job counts as gone: the controller for it alone, and all sources for its name.
+    """Requests before a job counts as gone: to the controller about it alone, and to all sources about its name.
 
     `denies`: asks for a job by its number; returns whether the controller says explicitly that it does not know it.
     Asked of a few jobs only; their result holds for all.
@@ -111,13 +112,13 @@ class Inquiry:
         self._found: Mapping[str, str] | None = None
 
     def confirm(self) -> None:
-        """See once that it is the run's cluster that answers."""
+        """Ensure once that the run's cluster answers."""
         if not self._is_confirmed:
             self._confirm()
         self._is_confirmed = True
 
     def denies(self, job_id: str) -> bool:
-        """Say whether the controller does not know a job."""
+        """Whether the controller says that it does not know a job."""
         self.confirm()
         if job_id not in self._denied:
             if len(self._denied) >= _MAX_DENIALS:
@@ -134,13 +135,13 @@ class Inquiry:
 
 
 NOTHING_ASKED: Final = Inquiry(lambda _: False, dict)
-"""Where nothing is to be taken for gone."""
+"""For use where no job is to count as gone."""
 
 
 def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
-    """Decide what became of a job that the controller does not show.
+    """Decide the fate of a job that the controller does not show.
 
-    Raises `UnavailableError`: that needs a question which cannot be asked now. Raises `OtherClusterError`: the run is
+    Raises `UnavailableError`: a necessary request cannot be answered now. Raises `OtherClusterError`: the run is
     elsewhere.
     """
     past = known.past if known.past is not None and _is_of_this_job(known.past, known.submit_s) else None
@@ -164,19 +165,19 @@ def verdict(known: Evidence, inquiry: Inquiry) -> Verdict:
 
 
 def _may_run(known: Evidence, latest_s: float, limit_s: float) -> bool:
-    """Say whether what ran at some time may do so still."""
+    """Whether a job that ran at some time may still run."""
     if math.isfinite(limit_s):
         return known.now_s < latest_s + limit_s + OVER_S
     return not known.absence.looks or known.clock_s - known.absence.since_s < _UNLIMITED_S
 
 
 def _is_of_this_job(past: SlurmRecord, submit_s: float) -> bool:
-    """Say whether accounting's record is not of an earlier job of this number."""
+    """Whether accounting's record is not of an earlier job with this number."""
     return not past.submit_s or past.submit_s >= submit_s - CLOCKS_S
 
 
 def _cancelled(known: Evidence, *, is_running: bool) -> Verdict:
-    """Decide of a job whose cancellation Slurm took: what had begun has a moment to end, and to say so."""
+    """Decide the fate of a job whose cancellation Slurm accepted; one that had begun has time to end and record it."""
     if known.began_s is None and not is_running:
         return Verdict.CANCELLED
     since_s = known.clock_s - (known.cancelled_s or 0.0)

@@ -27,13 +27,13 @@ SACCT_COMMAND = (
 )
 """The command whose output `read_history` reads, with Slurm 21.08 and later.
 
-Times are seconds since 1970, so that a change of clocks makes none ambiguous; ``-a`` asks for all users' jobs, ``-D``
-for every record of requeued jobs, ``-X`` for no job steps. The column ``Restarts`` is missing: older versions do not
-have it, and ``-D`` shows the same.
+Times are seconds since 1970, so that a change of clocks makes none ambiguous. ``-a`` asks for the jobs of all users,
+``-D`` for every record of requeued jobs, ``-X`` for no job steps. The column ``Restarts`` is left out: older versions
+do not have it, and ``-D`` shows the same.
 """
 
 TWIN_COMMAND = SACCT_COMMAND + ",AllocCPUS"
-"""The same, with what jobs really got, which a twin of the site needs."""
+"""The same command with the allocated cores, which a twin of the site needs."""
 
 _JOB, _USER, _LIMIT = ("jobid", "jobidraw"), ("user", "uid"), ("timelimitraw", "timelimit")
 _WIDTHS = ("reqcpus", "reqtres", "alloccpus", "ncpus", "alloctres")
@@ -41,41 +41,41 @@ _NODES = ("reqnodes", "nnodes", "allocnodes")
 _TELLING = {"jobid", "jobidraw", "submit", "start", "state"}
 
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
-_NO_TIME = frozenset({"0", "4294967294", "4294967295"})  # never, not set and endless, as Slurm keeps them
+_NO_TIME = frozenset({"0", "4294967294", "4294967295"})  # Slurm's values for never, not set and infinite
 _LIMITLESS = _UNKNOWN | {"unlimited", "infinite", "partition_limit"}
 _ENDED, _RAN, _RUNNING, _CANCELLED, _PENDING, _REVOKED = range(6)
 _KINDS = {
     **dict.fromkeys(("COMPLETED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED"), _RAN),
     **dict.fromkeys(("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED"), _RUNNING),
-    **dict.fromkeys(("CANCELLED", "DEADLINE"), _CANCELLED),  # whether it had started or not
+    **dict.fromkeys(("CANCELLED", "DEADLINE"), _CANCELLED),  # whether or not it had started
     **dict.fromkeys(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), _PENDING),
     "REVOKED": _REVOKED,
 }
-_FREE = frozenset(  # columns that may have a | in them
+_FREE = frozenset(  # columns that may contain a |
     {
         "admincomment", "comment", "constraints", "container", "extra", "jobname", "licenses", "stderr", "stdin",
         "stdout", "submitline", "systemcomment", "wckey", "workdir",
     }
 )  # fmt: skip
 _OF_SACCT = frozenset((*_JOB, *_USER, *_LIMIT, *_WIDTHS, *_NODES, "submit", "eligible", "start", "end", "state"))
-_SURELY = 5  # columns by whose names a table is one of sacct
+_SURELY = 5  # a table with so many of sacct's column names is one of sacct
 _MAX_GREETING = 50
 _CUT_OFF = "is sacct's default output, whose columns are cut off"
 _RECORD = re.compile(r"(?:[^|]*\|){4}")
 _LIKE_TIME = re.compile(r"(?<![^|])(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|1\d{9}|Unknown)(?![^|])")
 _HELD = frozenset({"JobArrayTaskLimit", "JobHeldUser", "JobHeldAdmin"})
-_KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # shown by Eligible, too
+_KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # reasons that Eligible shows, too
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)")
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMG]?)")
 _NO_LIMIT_S = 7 * 86400.0
-_LATEST_S = 1e11  # beyond it, times are no seconds
+_LATEST_S = 1e11  # larger times are not seconds
 _MAX_DIGITS = 11
 _NO_DAY = float("-inf")
 _MAX_CORES = 2**31 - 2
 
 _TIMES = ("submit", "eligible", "start", "end")
 _COLUMNS = (*_TIMES, "elapsed", "kind", "cores", "limit", "user", "partition", "allocated", "flags")
-_FLAGS = ("reserved", "restarted", "held", "nodes")  # a bit each
+_FLAGS = ("reserved", "restarted", "held", "nodes")  # one bit each
 
 
 def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory | None:
@@ -86,44 +86,44 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     AllocCPUS, NCPUS and AllocTRES; if there is no such column, its number of nodes. Its limit is TimelimitRaw or
     Timelimit.
 
-    A job queues since its submission, or since it became eligible if that was later: until then a dependency or a begin
-    time kept it back.
+    A job queues from its submission, or from when it became eligible if that was later: until then a dependency or a
+    begin time held it.
 
     Rules, each counted in `JobHistory.oddities`:
 
     - job steps: left out;
-    - more fields than the first line, as with a ``|`` in a name: the surplus belongs to columns with free text, as
-      JobName and Comment. Read if only one way to divide it among these puts times and states into their columns, else
-      left out;
-    - fewer fields, as after a name with a line end, or an id that does not begin with a number: left out;
-    - lines before the one with the names of the columns, as a greeting: left out;
+    - more fields than the first line, as with a ``|`` in a name: the surplus belongs to columns with free text, such as
+      JobName and Comment. The line is read if only one way to divide it among these puts times and states into their
+      columns, else left out;
+    - fewer fields, as after a name with a line break, or an id that does not begin with a number: left out;
+    - lines before the one with the names of the columns, such as a greeting: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
-    - listed more than once, as requeued jobs by ``sacct -D``: the first record by submission is kept;
-    - still pending: left out, its wait is not known;
+    - jobs listed more than once, as requeued ones by ``sacct -D``: the first record by submission is kept;
+    - still pending: left out, since the wait is not known;
     - revoked, since another cluster of a federation started the job: left out;
-    - in a reservation: left out, it did not queue;
-    - requeued by the column Restarts, and its first record missing: left out;
-    - held by its user, an administrator or its own array's limit, by the column Reason: left out; without the column
-      Eligible also those that a dependency or a begin time kept back;
+    - in a reservation: left out, since the job did not queue;
+    - requeued according to the column Restarts, with the first record missing: left out;
+    - held by its user, an administrator or its own array's limit, according to the column Reason: left out; without the
+      column Eligible also jobs that a dependency or a begin time held;
     - ended without ever being eligible: left out;
     - ended before it started: the time until then is a lower bound of its wait. A cancelled job that started in the
-      second of its end counts as such: some versions of Slurm record it so;
+      second of its end counts as such, since some versions of Slurm record it so;
     - wait below 0, as after a change of clocks, or unknown: left out;
     - width of 0 or unknown: left out;
-    - no limit, unlimited or the partition's: counts as 7 days.
+    - a walltime that is missing, unlimited or the partition's: counts as 7 days.
 
     Parameters
     ----------
     path
         The file; `SACCT_COMMAND` makes one.
     zone
-        Time zone of local times without offset; this computer's if not given. Of an hour that occurs twice when clocks
-        are set back the first is meant; times in a skipped hour are read as if the clock had not been set forward yet.
+        Time zone of local times without offset; by default this computer's. If an hour occurs twice, as clocks are set
+        back, the first is assumed. Times in a skipped hour are read as if the clock had not been set forward yet.
 
     Returns
     -------
     JobHistory or None
-        With at least one job; None if the first line is not one of column names of ``sacct``.
+        A history with at least one job; None if the first line does not have column names of ``sacct``.
 
     Raises
     ------
@@ -166,13 +166,13 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     return _history(file, records)
 
 
-read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history` tells of this reader
+read_history.how_to_make = (  # type: ignore[attr-defined]  # shown by `asa.history`
     f"on a system with Slurm, {SACCT_COMMAND} > jobs.txt"
 )
 
 
 def _refuse_what_sacct_wrote_otherwise(file: Path, lines: list[str]) -> None:
-    """Refuse output of sacct by what is wrong with how it was asked, where that can be seen."""
+    """Refuse output of sacct that shows that it was called with unsuitable options."""
     first = next((line for line in lines if line.strip()), "")
     words = set(re.findall(r"\w+", first.lower()))
     why = ""
@@ -197,7 +197,7 @@ def _refuse_what_sacct_wrote_otherwise(file: Path, lines: list[str]) -> None:
 
 
 def _indices(file: Path, names: list[str], number: int) -> dict[str, int]:
-    """Find columns by name; the first of two that are called the same."""
+    """Return the indices of columns by name; of equal names the first counts."""
     indices = {name: names.index(name) for name in names}
     needed = {
         "JobID": _JOB,
@@ -218,7 +218,7 @@ def _indices(file: Path, names: list[str], number: int) -> dict[str, int]:
 
 
 class _Clock:
-    """Seconds since 1970 of times as sacct prints them; NaN for none."""
+    """Converts times printed by sacct into seconds since 1970; NaN for none."""
 
     def __init__(self, zone: tzinfo | None) -> None:
         self._zone = zone
@@ -245,11 +245,11 @@ class _Clock:
         moment = datetime.fromisoformat(text)
         try:
             return (moment if moment.tzinfo else moment.replace(tzinfo=self._zone)).timestamp()
-        except (OverflowError, OSError) as error:  # a year that this computer's clock does not know
+        except (OverflowError, OSError) as error:  # a year beyond the range of this computer's clock
             raise ValueError(text) from error
 
     def _midnight(self, day: str) -> float:
-        """When this day begins; `_NO_DAY` if it is no day, or one of more or less than 24 hours."""
+        """Return when a day begins; `_NO_DAY` for an invalid day, or one that has not 24 hours."""
         try:
             if day[4:8:3] != "--":
                 return _NO_DAY
@@ -261,14 +261,14 @@ class _Clock:
 
 
 class _Records:
-    """The jobs of a file, as they are read: a row of numbers each."""
+    """The jobs of a file while it is read: a row of numbers for each."""
 
     def __init__(self, file: Path, header: str, indices: Mapping[str, int], zone: tzinfo | None) -> None:
         self._file, self._header, self._fields = file, header.rstrip("\r\n"), header.count("|") + 1
         self._clock = _Clock(zone)
         self._limits: dict[str, float] = {}
         self._kinds: dict[str, int] = {}
-        self.keys = array("q")  # a digest of each job's cluster, number and user: a million of these are no dictionary
+        self.keys = array("q")  # digests of cluster, number and user; a dictionary of a million jobs would be too large
         self.numbers = array("d")
         self.users: dict[str, int] = {"": -1}
         self.partitions: dict[str, int] = {"": -1}
@@ -302,7 +302,7 @@ class _Records:
 
     def add(self, line: str, number: int) -> None:
         line = line.rstrip("\r\n")
-        if line == self._header:  # of files of several months, one after the other
+        if line == self._header:  # repeated if files of several months were concatenated
             return
         fields = line.split("|")
         if len(fields) > self._fields and self._texts:
@@ -310,7 +310,7 @@ class _Records:
         if len(fields) != self._fields or not fields[self._job][:1].isdecimal():
             self.oddities["left out: not the fields of the first line"] += bool(line.strip())
             return
-        fields.append("")  # for columns that are not there
+        fields.append("")  # for missing columns
         job, user, cluster = fields[self._job], fields[self._user], fields[self._cluster]
         if "." in job:
             self.oddities["left out: step of a job"] += 1
@@ -341,7 +341,7 @@ class _Records:
             raise TooManyError("jobs", self._max_jobs, self._file, instead="ask sacct for a shorter time (-S, -E)")
 
     def _without_texts(self, fields: list[str]) -> list[str]:
-        """Put together the fields of a column of text that has a | in it, if that can be one way only."""
+        """Join the fields of a text that contains a |, if there is only one way to do so."""
         more = len(fields) - self._fields
         found: dict[tuple[str, ...], list[str]] = {}
         for index in self._texts:
@@ -367,7 +367,7 @@ class _Records:
         read: list[float] = []
         try:
             for index in indices:
-                # the same as before it, as Eligible often is, is not read again
+                # a time equal to the submission, as Eligible often is, is not parsed again
                 same = index != self._submit and fields[index] == fields[self._submit]
                 read.append(read[0] if same else self._clock(fields[index]))
         except ValueError as error:
@@ -401,15 +401,15 @@ class _Records:
 
 
 def _duration_s(text: str) -> float:
-    """Read a duration above 0; NaN if it is invalid."""
+    """Parse a duration above 0; NaN if it is invalid."""
     try:
         return min(parse_duration(text), _LATEST_S) or float("nan")
-    except (InputError, OverflowError, ValueError):  # digits without end are refused by Python
+    except (InputError, OverflowError, ValueError):  # Python refuses to parse very many digits
         return float("nan")
 
 
 def _elapsed_s(text: str) -> float:
-    """Read how long a job ran: seconds, or as on a clock; NaN if that is not reported."""
+    """Parse a run time: seconds, or as on a clock; NaN if it is missing."""
     if not text:
         return float("nan")
     if text.isdecimal():
@@ -418,7 +418,7 @@ def _elapsed_s(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    """Read a number of processors or nodes: plain, among other resources, or in thousands; 0 if there is none."""
+    """Parse a number of processors or nodes, also within a list of resources, or in thousands; 0 if there is none."""
     if len(text) < 10 and text.isdecimal():
         return int(text)
     if match := _CPUS.search(text):
@@ -512,8 +512,8 @@ def _history(file: Path, records: _Records) -> JobHistory:
 def _first_records(keys: NDArray[np.int64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
     """Mark the rows that are the first record of their job.
 
-    Slurm keeps one record for each submission of a job, and a requeue submits it anew. Rows of one submission are the
-    same record, printed at different times: the most complete of them is taken.
+    Slurm keeps one record for each submission of a job, and a requeue submits the job again. Rows of one submission are
+    the same record, printed at different times: the most complete of them counts.
     """
     order = np.lexsort((columns["end"], columns["start"], columns["submit"], keys))
     keys = keys[order]

@@ -1,10 +1,10 @@
-"""Slurm's answers to a submission, and what each means: one table, for commands and the REST API.
+"""Slurm's answers to a submission and their meanings, in one table for commands and the REST API.
 
-Each row has Slurm's number (``-`` if there is none), its meaning, its source, and its words. Rows with a number are
-from Slurm's ``slurm_errno.h`` and ``slurm_errno.c``, with the first and the last release that has them, from 20.02 to
-26.05; long words are cut. Numbers that never answer a submission are left out: those of daemons on nodes, of changes to
-jobs, nodes and reservations, and of accounting's tables. Rows without a number are words that Slurm's commands, ssh and
-the shell print, with the source file in Slurm, or the program that was seen to print them. ``*`` is any text in a line.
+Each row has Slurm's number (``-`` if there is none), its meaning, its source, and its text. Rows with a number are from
+Slurm's ``slurm_errno.h`` and ``slurm_errno.c``, with the first and the last release that has them, from 20.02 to 26.05;
+long texts are cut. Numbers that never answer a submission are left out: those of daemons on nodes, of changes to jobs,
+nodes and reservations, and of accounting's tables. Rows without a number are texts that Slurm's commands, ssh and the
+shell print, with the source file in Slurm, or the program that was seen to print them. ``*`` is any text in a line.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from typing import Final
 
 
 class Meaning(Enum):
-    """What became of a submission."""
+    """What an answer to a submission means."""
 
     NEVER = "never"
-    """Slurm has refused it for good, and said so of the request."""
+    """Slurm has refused the request for good."""
     LIMIT = "limit"
-    """It is beyond a limit, which may be one on the number of jobs, and pass, or one on what a job may ask for."""
+    """A limit is exceeded: on the number of jobs, which passes, or on the request of a job."""
     LATER = "later"
-    """Slurm does not accept it now."""
+    """Slurm does not accept the job now."""
     AWAY = "away"
-    """It reached no daemon that could accept it."""
+    """The request reached no daemon that could accept it."""
     DOUBT = "doubt"
-    """It may have been accepted."""
+    """The job may have been accepted."""
     UNKNOWN = "unknown"
-    """Nobody here knows these words, or they may pass or not: the controller knows no user while LDAP is away."""
+    """The text is unknown, or may be temporary: the controller knows no user while LDAP is away."""
 
 
 CUT_OFF: Final = "asa: the script did not arrive whole"
-"""What the shell on the other side says before it runs ``sbatch``, if that is so."""
+"""The remote shell prints this instead of running ``sbatch`` if the script arrived incompletely."""
 
 _LAST_OF_THE_WAY: Final = 6000
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """An answer that Slurm gives."""
+    """A known answer of Slurm."""
 
     number: int | None
     meaning: Meaning
     source: str  # releases that have it, a file of Slurm's sources, or the program that was seen to print it
-    words: str  # as printed, or the beginning of that
+    words: str  # as printed, perhaps only the beginning
 
     @property
     def pattern(self) -> str:
-        """A regular expression for its words."""
+        """A regular expression for its text."""
         return ".*?".join(map(re.escape, self.words.split("*")))
 
     @property
     def is_of_the_way(self) -> bool:
-        """Whether it is of the connection, rather than of what was to be sent over it."""
+        """Whether it is about the connection, rather than about the request sent over it."""
         return self.number is None or self.number < _LAST_OF_THE_WAY
 
     def is_said(self, text: str) -> bool:
-        """Whether its words are in a text."""
+        """Whether its text is in a given one."""
         if "*" not in self.words:
             return self.words in text
         return any(_is_in_order(self.words.split("*"), line) for line in text.splitlines())
 
 
 def _is_in_order(parts: Sequence[str], line: str) -> bool:
-    """Whether a line has some words, one after the other."""
+    """Whether a line contains some parts, one after the other."""
     at = 0
     for part in parts:
         if (found := line.find(part, at)) < 0:
@@ -376,7 +376,7 @@ doubt libc Broken pipe
 
 @cache
 def rows() -> tuple[AnswerRow, ...]:
-    """Give all rows, as they are listed."""
+    """Return all rows, as listed."""
     return tuple(_read())
 
 
@@ -390,9 +390,9 @@ def _read() -> Iterator[AnswerRow]:
 
 
 def row_of(number: int | None, text: str) -> AnswerRow | None:
-    """Find the row of an answer: by its number, if Slurm gives one, else by its words, the longest that match.
+    """Return the row of an answer: by its number, if Slurm gives one, else by the longest matching text.
 
-    Some numbers have changed their meaning between releases; the words decide, else the latest release.
+    Some numbers have changed their meaning between releases; then the text decides, else the latest release.
 
     Examples
     --------
@@ -405,5 +405,5 @@ def row_of(number: int | None, text: str) -> AnswerRow | None:
 
 
 def rows_in(text: str) -> list[AnswerRow]:
-    """Find all rows whose words are in a text."""
+    """Return all rows whose texts are in a text."""
     return [row for row in rows() if row.is_said(text)]

@@ -1,7 +1,7 @@
-"""A client's knowledge of a job array: each element like a job, and all of them like one job.
+"""A client's record of a job array: a record for each element, and one for the array as a whole.
 
 Slurm reports elements that have begun one by one, as ``12_4``, and pending ones together, as ``12_[5-9%2]``. An element
-is kept here once it was first reported separately.
+has its own record here once it was reported separately.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _How = tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...], tupl
 
 @dataclass(slots=True)
 class TrackedElement(TrackedJob):
-    """An element, which is a job in all but the claim: that is its array's."""
+    """An element; it differs from a job in that the claim is its array's."""
 
-    holds: tuple[str, str] = ("", "")  # the array's token, and its id
+    holds: tuple[str, str] = ("", "")  # token and id of the array
 
     @property
     def number(self) -> str:
-        """Its array's."""
+        """Its array's number."""
         return self.holds[1]
 
     def is_duplicate(self, folder: MarksFolder) -> bool:
-        """Whether another array has the claim, or none has it and this one must run nothing more."""
+        """Whether another array has the claim, or no array has it and this one must run nothing more."""
         token, array_id = self.holds
         return bool(token) and folder.holder(token) != array_id
 
@@ -50,26 +50,27 @@ class TrackedArray(TrackedJob):
 
     own: dict[int, TrackedElement] = field(default_factory=dict)  # elements that were reported separately
     numbers: frozenset[int] = frozenset()  # of all its elements
-    raw_ids: dict[int, str] = field(default_factory=dict)  # by which Slurm knows elements, as jobs
-    _is_known: bool = False  # Slurm knew some of its elements at the last look
-    _queue: TrackedElement | None = None  # those that wait, as one
+    # Slurm's own numbers of elements, by which they are known as jobs
+    raw_ids: dict[int, str] = field(default_factory=dict)
+    _is_known: bool = False  # whether Slurm knew some of its elements at the last look
+    _queue: TrackedElement | None = None  # the pending elements, as one
     _held: dict[int, str] = field(default_factory=dict)  # why elements were held at the last look
-    _spent_s: float = 0.0  # what elements ran before they were put back into the queue
+    _spent_s: float = 0.0  # run time of elements before they were requeued
     _starts: dict[int, float] = field(default_factory=dict)  # since when elements run
     _absent: dict[int, Absence] = field(default_factory=dict)  # elements that an earlier client did not see
 
     @classmethod
     def of(cls, kept: KeptSubmission, status: JobStatus, **fields: Any) -> TrackedArray:
-        """Begin to track one, or go on where another client left it."""
+        """Begin to track an array, or continue from an earlier client's record."""
         numbers = frozenset(parse_elements(kept.array))
         return cls(kept, status, numbers=numbers, _spent_s=kept.spent_s, _starts=dict(kept.starts), **fields)
 
     def _take_up(self) -> None:
-        """Go on with the absences that another client saw, each of an element."""
+        """Take over the absences of elements that an earlier client saw."""
         self._absent = _of_elements(self.kept.absent)
 
     def is_to_be_kept(self) -> bool:
-        """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
+        """Put what the next client cannot learn from Slurm into the record; return whether the record has changed."""
         starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
         absent = _together({number: one.absence for number, one in self.own.items() if one.is_live})
         was, kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts, absent=absent)
@@ -82,7 +83,7 @@ class TrackedArray(TrackedJob):
     def hear_all(
         self, records: Sequence[SlurmRecord], folder: MarksFolder, now_s: float, clock_s: float
     ) -> tuple[bool, set[int]]:
-        """Process Slurm's reports on its elements; return whether something changed, and the elements unknown to Slurm.
+        """Process Slurm's reports on elements; return whether anything changed, and the elements unknown to Slurm.
 
         Raises `UnavailableError` as `TrackedJob.hear` does.
         """
@@ -108,7 +109,7 @@ class TrackedArray(TrackedJob):
             self._queue = None
         for number in waiting & self.own.keys():
             if self.own[number].status.state is JobState.CANCELLED and self.own[number].status.start_s is None:
-                del self.own[number]  # it was not shown for a while, and taken for one that somebody had cancelled
+                del self.own[number]  # it was not shown for a while, and taken as cancelled
         live = {number for number, one in self.own.items() if one.is_live}
         missing = live - reported - waiting
         if knows_all:
@@ -120,15 +121,15 @@ class TrackedArray(TrackedJob):
         one = self._one(number)
         was = one.status
         if not one.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
-            return  # as reported before: its marks are not read again
+            return  # nothing changed, so markers are not read again
         self.raw_ids[number] = record.job_id
         one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
         self._count(number, was, one.status, record)
 
     def _count(self, number: int, was: JobStatus, status: JobStatus, record: SlurmRecord) -> None:
-        """Add up an element's time before a requeue, which Slurm shows as a new submission.
+        """Add an element's run time before a requeue, which Slurm shows as a new submission.
 
-        During the requeue Slurm may show it as just started, still with its earlier submission time.
+        During the requeue Slurm may show the element as just started, still with its earlier submission time.
         """
         if status.restarts > was.restarts and was.start_s is not None and was.end_s is not None:
             self._spent_s += max(was.end_s - was.start_s, 0.0)
@@ -154,13 +155,13 @@ class TrackedArray(TrackedJob):
         past: Iterable[SlurmRecord] = (),
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Take into account that the controller does not show some elements; see `TrackedJob.miss`.
+        """Process that the controller does not show some elements; see `TrackedJob.miss`.
 
-        The controller forgets pending elements that were cancelled one by one immediately, while it still shows the
+        If pending elements were cancelled one by one, the controller forgets them immediately, while it still shows the
         others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
-        if self._is_known:  # so it no longer knows it
+        if self._is_known:  # the controller shows others, so it no longer knows this one
             inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
             one = self._one(number)
@@ -178,15 +179,15 @@ class TrackedArray(TrackedJob):
         return self._become(self._together(now_s))
 
     def left(self) -> set[int]:
-        """Elements that have not ended."""
+        """Return the elements that have not ended."""
         return {number for number in self.numbers if number not in self.own or self.own[number].is_live}
 
     def is_needless(self, folder: MarksFolder) -> bool:  # noqa: ARG002 - as of a job
-        """Say that it is not back in the queue as a whole; see `needless`."""
+        """Return False: it is not requeued as a whole; see `needless`."""
         return False
 
     def needless(self, folder: MarksFolder) -> list[tuple[int, str]]:
-        """Name elements that are back in the queue though their payloads have completed, and their own ids."""
+        """Return elements that were requeued although their payloads have completed, with their own ids."""
         return [
             (number, self.raw_ids[number])
             for number, one in self.own.items()
@@ -194,7 +195,7 @@ class TrackedArray(TrackedJob):
         ]
 
     def conclude_one(self, number: int, folder: MarksFolder, now_s: float) -> None:
-        """Let an element have ended as its payload did."""
+        """Mark an element as ended like its payload."""
         self.own[number].conclude(folder)
         self._become(self._together(now_s))
 
@@ -229,7 +230,7 @@ class TrackedArray(TrackedJob):
         return one
 
     def _with_held(self, elements: ElementsStatus) -> ElementsStatus:
-        """Add those on hold by others than this client."""
+        """Add elements that were held by others than this client."""
         held = NONE if self.held_here else Elements.of(self._held) - elements.completed - elements.failed
         return replace(elements, held=held, held_reason=self._held[next(iter(held))]) if held else elements
 
@@ -301,7 +302,7 @@ def _order(item: tuple[_How, list[int]]) -> tuple[int, int]:
 
 
 def _ended(status: JobStatus, known: Sequence[JobStatus], now_s: float) -> JobStatus:
-    """Return how an array ended when all its elements have."""
+    """Return the state of an array all of whose elements have ended."""
     end_s = max((s.end_s for s in known if s.end_s is not None), default=now_s)
     bad = [s for s in known if s.state is not JobState.COMPLETED]
     status = replace(status, end_s=end_s, expected_start_s=None)
@@ -324,7 +325,7 @@ def _start_s(status: JobStatus) -> float:
 
 
 def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[str, list[SlurmRecord]]]:
-    """Tell records of jobs from those of arrays' elements, which are put together by array."""
+    """Separate records of jobs from those of elements, which are grouped by array."""
     jobs, arrays = list[SlurmRecord](), dict[str, list[SlurmRecord]]()
     for record in records:
         if record.array_id:
@@ -335,7 +336,7 @@ def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[st
 
 
 def known_of(link: SlurmLink, array_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-    """Ask the controller for the elements of some arrays, by array; those that it does not know are missing."""
+    """Ask the controller for the elements of some arrays, by array; unknown ones are missing."""
     return _of(array_ids, link.holders(array_ids)) if array_ids else {}
 
 
@@ -349,12 +350,12 @@ def _of(array_ids: Collection[str], records: Iterable[SlurmRecord]) -> dict[str,
 
 
 def has_ended(records: Iterable[SlurmRecord]) -> bool:
-    """Say whether all records of an array are of elements that have ended."""
+    """Whether all records of an array are of elements that have ended."""
     return all(ended_as(record) is not None for record in records)
 
 
 def _together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:
-    """Write the absences of an array's elements, grouped by equal ones.
+    """Return the absences of an array's elements, grouping equal ones.
 
     Examples
     --------
@@ -369,7 +370,7 @@ def _together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], 
 
 
 def _of_elements(absent: Iterable[tuple[str, int, float]]) -> dict[int, Absence]:
-    """Read the absences that `_together` wrote.
+    """Return the absences that `_together` wrote, by element.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Slurm as a batch system, by whichever link it is reached."""
+"""Slurm as a batch system, over either link."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from .states import ended_as
 from .tracking import TrackedJob
 from .writing import JobWriter, heeds
 
-_FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
+_FRESH_S = 2.0  # a job seen alive within this time cannot be forgotten before another depends on it
 _MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _NOTHING = "#!/bin/sh\nexit 0\n"
-_SURVEYED_S = 60.0  # what a site can do is not asked for more often
+_SURVEYED_S = 60.0  # lower bound of the interval between surveys of the site
 _MINUTE_S, _MAX_ESTIMATES = 60.0, 12
 
 
 class SlurmBackend:
     """One user's view of a Slurm cluster; fits the ports `Backend`, `Adjustable` and `Advisor`.
 
-    It asks for all its jobs in one call, rarely while nothing happens, and answers from the last result. Slurm may be
-    unavailable for any time: `wait` keeps asking, and `condition` says so.
+    It asks for all its jobs in one call, seldom while nothing changes, and answers from the last result. Slurm may be
+    unavailable for any time: `wait` keeps asking, and `condition` reports it.
 
     `poll_s`: lower bound of the seconds between two looks, except before a job with dependencies is submitted.
     `max_poll_s`: upper bound while nothing happens, plus or minus a tenth.
-    `settle_s`: for so many seconds an accepted job may be missing from Slurm's answers.
+    `settle_s`: an accepted job may be missing from Slurm's answers for so many seconds.
     `queue_poll_s`: lower bound of the seconds between looks at the whole queue.
     `sleep`: sleeps up to so many seconds. If it returns True, `wait` returns early.
-    `survey`: asks anew what the site can do, before a job is refused as beyond that.
+    `survey`: reads the site's abilities again, before a job that exceeds them is refused.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SlurmBackend:
         self._estimated_s: list[float] = []
         self._home = HomeCluster(link, folder, clock)
         self._preflight = SlurmPreflight(link)
-        self._highest: int | None = None  # number of a job that was submitted from here; None if it was not looked up
+        self._highest: int | None = None  # highest number of a job submitted from here; None if not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, without evidence that they are this run's
         self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
@@ -111,12 +111,12 @@ class SlurmBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the site can do."""
+        """Abilities of the site."""
         return self._capabilities
 
     @property
     def condition(self) -> Condition:
-        """How well Slurm can be asked at the moment."""
+        """Whether Slurm answers at the moment."""
         return Condition(self._heard_s, self._trouble, sum(self._link.calls.values()))
 
     def now(self) -> float:
@@ -128,9 +128,9 @@ class SlurmBackend:
         return explanations.advice(reason)
 
     def check_cluster(self) -> None:
-        """Stop if this is not the run's cluster.
+        """Raise if this is not the run's cluster.
 
-        Raises `OtherClusterError`: it is not. Raises `UnavailableError`: Slurm does not answer.
+        Raises `OtherClusterError`: it is another cluster. Raises `UnavailableError`: Slurm does not answer.
         """
         self._home.check()
 
@@ -151,7 +151,7 @@ class SlurmBackend:
         self._home.confirm(self._is_at_home, before=True)
         passed = self._passed(spec)
         name = job_name(spec.name, spec.token)
-        number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
+        number = uuid.uuid4().hex[:6]  # random, so that two submissions of a token do not overwrite each other's output
         script = self._writer.script(spec, name, self._capabilities)
         self._folder.supersede(spec.supersedes)
         self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
@@ -160,7 +160,7 @@ class SlurmBackend:
         try:
             job_id = self._link.submit(job)
         except SubmitRejectedError as error:
-            self._home.confirm(self._is_at_home)  # another cluster's refusal is none
+            self._home.confirm(self._is_at_home)  # a refusal of another cluster does not count
             self._excuse(spec, passed, error)
             raise
         self._check_number(job_id, name)
@@ -186,7 +186,8 @@ class SlurmBackend:
     def _check_number(self, job_id: str, name: str) -> None:
         """Check a new job's number if it is not above all earlier ones: it may be cut off, or another job's.
 
-        It may also be right: numbers begin anew after the highest possible one, and if a controller has lost its state.
+        It may also be right: numbers begin again after the highest possible one, and after a controller has lost its
+        state.
         Raises `SubmitInDoubtError`: the number is not the new job's, or that cannot be checked.
         """
         if self._highest is None:
@@ -203,7 +204,7 @@ class SlurmBackend:
         )
 
     def estimated_start(self, spec: JobSpec) -> float | None:
-        """Ask when Slurm expects a job to start; see `asa.backend.EstimatesStarts`. Twelve times a minute at most."""
+        """Return when Slurm expects a job to start; see `asa.backend.EstimatesStarts`. At most 12 times a minute."""
         clock_s = self._clock()
         asked = [time_s for time_s in self._estimated_s if 0 <= clock_s - time_s < _MINUTE_S]
         self._estimated_s = asked
@@ -220,7 +221,7 @@ class SlurmBackend:
             return None
 
     def test(self, spec: JobSpec, timeout_s: float) -> str | None:
-        """Ask whether a job could ever run, by the request that `submit` would send; see `asa.backend.Preflight`."""
+        """Check whether a job could ever run, with the request of `submit`; see `asa.backend.Preflight`."""
         alone = replace(spec, dependencies=(), begin_s=None, held=False)
         name = job_name(spec.name, spec.token)
         try:
@@ -234,7 +235,7 @@ class SlurmBackend:
             return None
 
     def preview(self, spec: JobSpec) -> dict[str, str]:
-        """Show what `submit` would send; see `asa.backend.Previewing`."""
+        """Return what `submit` would send; see `asa.backend.Previewing`."""
         self._refuse_the_impossible(spec)
         waiting = {d.job_id: JobStatus(d.job_id, JobState.PENDING, self.now()) for d in spec.dependencies}
         name = job_name(spec.name, spec.token)
@@ -244,9 +245,9 @@ class SlurmBackend:
         return {"script": script, **self._link.preview(job)}
 
     def _survey_again(self, spec: JobSpec) -> None:
-        """Ask anew what the site can do if a job is beyond that: an answer may have lacked nodes, or a partition.
+        """Read the site's abilities again if a job exceeds them: an answer may have lacked nodes, or a partition.
 
-        Raises `UnavailableError`: that cannot be said now.
+        Raises `UnavailableError`: they cannot be read now.
         """
         is_known = 0 <= self._clock() - self._surveyed_s < _SURVEYED_S
         if self._survey is None or is_known or self._capabilities.impossible(spec) is None:
@@ -258,17 +259,17 @@ class SlurmBackend:
         self._surveyed_s = self._clock()
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
-        """Refuse what can never run."""
+        """Refuse jobs that can never run."""
         self._writer.refuse_unwritable(spec)
         if (impossible := self._capabilities.impossible(spec)) is not None:
             raise SubmitRejectedError(impossible, where=f"job {spec.name!r}", hint="Ask for what the site has.")
 
     def _passed(self, spec: JobSpec) -> Passed:
-        """Decide, after a look at a job's dependencies, which are passed to Slurm.
+        """Return which dependencies of a job are passed to Slurm, after a look at them.
 
-        Raises `SubmitRejectedError`: one of them is unknown, so Slurm might drop the dependency and start the job at
-        once; or it can never be met. Raises `UnavailableError`: Slurm cannot be asked, or does not show one of them,
-        and its fate is not certain yet.
+        Raises `SubmitRejectedError`: the other job is unknown, so Slurm might drop the dependency and start the job at
+        once; or a dependency can never be met. Raises `UnavailableError`: Slurm does not answer, or does not show the
+        other job, whose fate is not certain yet.
         """
         others = list(dict.fromkeys(dependency.job_id for dependency in spec.dependencies))
         if not all(self._is_fresh(job_id) for job_id in others):
@@ -289,7 +290,7 @@ class SlurmBackend:
         return pass_on(spec, {job_id: self._jobs[job_id].status for job_id in others}, self.now())
 
     def _excuse(self, spec: JobSpec, passed: Passed, error: SubmitRejectedError) -> None:
-        """Let a refused job be sent later if what it depends on has ended meanwhile, and Slurm has forgotten that."""
+        """Defer a refused job if a job it depends on has ended meanwhile, and Slurm has forgotten that one."""
         if not (needed := [dependency.job_id for dependency in passed.kept]):
             return
         with suppress(BackendError):
@@ -301,19 +302,19 @@ class SlurmBackend:
             ) from error
 
     def _is_fresh(self, job_id: str) -> bool:
-        """Say whether a job was alive a moment ago, or is known to have ended."""
+        """Whether a job was alive a moment ago, or is known to have ended."""
         job = self._jobs.get(job_id)
         return job is not None and (not job.is_live or 0 <= self._clock() - job.heard_s <= _FRESH_S)
 
     # ------------------------------------------------------------------ changes
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, do nothing."""
+        """Cancel a job; do nothing if it has ended."""
         for error in self.cancel_all([job_id]).values():
             raise error
 
     def cancel_all(self, job_ids: Collection[str]) -> dict[str, BackendError]:
-        """Cancel several jobs, by few calls; see `asa.backend.CancelsMany`."""
+        """Cancel several jobs, in few calls; see `asa.backend.CancelsMany`."""
         live = [job_id for job_id in job_ids if job_id not in self._jobs or self._jobs[job_id].is_live]
         if live:
             self._home.confirm(self._is_at_home, before=True)
@@ -327,7 +328,7 @@ class SlurmBackend:
             if error is not None and not self._is_no_more(job, error, inquiry):
                 left[job_id] = _not_shown(job_id)
                 continue
-            left.pop(job_id, None)  # it has ended: a look shows how
+            left.pop(job_id, None)  # it has ended; a look will show how
             job.cancelled_s = clock_s
             self._keep(job)
         return left
@@ -335,7 +336,7 @@ class SlurmBackend:
     def _is_no_more(self, job: TrackedJob, error: JobNotFoundError, inquiry: Inquiry) -> bool:
         """Whether nothing is left to cancel: the controller says explicitly that it does not know the job.
 
-        Raises `OtherClusterError`: another cluster's controller says so.
+        Raises `OtherClusterError`: the controller is another cluster's.
         """
         try:
             inquiry.confirm()
@@ -352,14 +353,14 @@ class SlurmBackend:
         self._track(job_id, self._kept_of(record))
 
     def _expected(self, job_id: str) -> KeptSubmission | None:
-        """Say what a job of some number is, if it is of this run; None if it is not, as far as is known."""
+        """Return the record of the job with a number, if it is of this run; None if it is not, as far as known."""
         if job_id in self._strangers:
             return None
         job = self._jobs.get(job_id)
         return self._folder.kept_job(job_id) if job is None else job.kept
 
     def withdraw(self, job_id: str) -> bool:
-        """See to it that a job's payload does not begin; see `asa.backend.Withdrawing`."""
+        """Ensure that a job's payload does not begin; see `asa.backend.Withdrawing`."""
         self.status([job_id])
         token = self._jobs[job_id].kept.token
         return not token or self._folder.withdraw(token)
@@ -371,19 +372,19 @@ class SlurmBackend:
             job.held_here = True
 
     def release(self, job_id: str) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         self._own.update(_number(job_id), held=False)
         if (job := self._changed(job_id)) is not None:
             job.held_here, job.released_s = False, self._clock()
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit; see `asa.backend.Adjustable`."""
+        """Change a job's walltime; see `asa.backend.Adjustable`."""
         self._own.update(_number(job_id), walltime_s=walltime_s)
         if (job := self._changed(job_id)) is not None:
             job.kept = replace(job.kept, walltime_s=walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job; see `asa.backend.Shrinking`."""
+        """Give back all nodes of a running job except a number of them; see `asa.backend.Shrinking`."""
         number = _number(job_id)
         if not can_resize(self._link.changeable):
             raise BackendError(
@@ -401,7 +402,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ looks
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the last known status of several jobs, after a look if that is some time ago."""
+        """Return the last known status of several jobs; look first if the last look is some time ago."""
         wanted = list(dict.fromkeys(job_ids))
         if unseen := [job_id for job_id in wanted if job_id not in self._jobs]:
             self._look(unseen)
@@ -414,7 +415,7 @@ class SlurmBackend:
         return bool(heard) and not 0 <= self._clock() - min(heard) <= self._poll_s
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
+        """Find jobs by their tokens; see `asa.backend.Backend.find`."""
         wanted = list(dict.fromkeys(tokens))
         self._home.confirm(self._is_at_home, before=True)
         records, arrays = by_array(self._records_of(wanted))
@@ -440,7 +441,7 @@ class SlurmBackend:
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
-        """Take up an array, some elements of which were found."""
+        """Begin to track an array, some elements of which were found."""
         job = self._jobs.get(array_id)
         if job is None or not job.is_ours(elements[0]):
             job = self._track(array_id, self._kept_of(replace(elements[0], job_id=array_id)))
@@ -454,19 +455,19 @@ class SlurmBackend:
         return job
 
     def _present(self, records: Iterable[SlurmRecord]) -> set[str]:
-        """Say which jobs that have not ended the controller knows: accounting keeps some that it has lost, for ever."""
+        """Return which unfinished jobs the controller knows: accounting keeps jobs that a controller has lost."""
         names = {record.job_id: record.name for record in records if ended_as(record) is None}
         found = self._link.jobs(list(names)) if names else {}
         return {job_id for job_id, record in found.items() if record.name == names[job_id]}
 
     def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
-        """Take up the job with a token's claim that Slurm no longer shows: its marks do."""
+        """Yield the job with a token's claim that Slurm no longer shows; its markers show it."""
         if (name := self._folder.names([token]).get(token)) is None:
             return
         kept = self._folder.kept_job(holder)
         if kept is None or kept.token != token:
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
-            since_s = self.now() if mark is None else mark.time_s  # it is not known how long it had queued
+            since_s = self.now() if mark is None else mark.time_s  # its time in the queue is not known
             kept = KeptSubmission(name, token, kept_back=True, submit_s=since_s, **self._folder.facts(name))
         job = self._track(holder, kept)
         job.miss(self._folder, self.now(), self._clock(), certain=False)
@@ -475,7 +476,7 @@ class SlurmBackend:
     def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
         """Ask for the jobs of some tokens, the latest of each id.
 
-        Their full names are known, or found in the queue by the token at the end of a name.
+        Their full names are known, or found in the queue, where names end with the token.
         """
         names = self._folder.names(tokens)
         names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
@@ -486,9 +487,9 @@ class SlurmBackend:
         return list({(record.job_id, record.array_id): record for record in sorted(of_tokens, key=_moment)}.values())
 
     def _is_mine(self, record: SlurmRecord) -> bool:
-        """Whether a job with a name of ours belongs to this user: anybody can use a name.
+        """Whether a job with a name of ours belongs to this user, since any user can use a name.
 
-        Earlier submissions show who this user is. Without any, a job must also have the token in its comment;
+        Earlier submissions show this user's name. Without any, a job must also have the token in its comment;
         accounting may not have comments.
         """
         kept = self._folder.kept_job(record.job_id)
@@ -514,7 +515,7 @@ class SlurmBackend:
                 return []
 
     def _pause_s(self, until_s: float | None) -> float | None:
-        """Say how long nothing is to be done; None if nothing ever is."""
+        """Return for how long nothing is due; None for ever."""
         clock_s = self._clock()
         pauses = [self._pacer.pause_s(clock_s)] if self._live() else []
         if until_s is not None:
@@ -525,7 +526,7 @@ class SlurmBackend:
         return [job for job in self._jobs.values() if job.is_live]
 
     def _try_to_look(self) -> None:
-        """Look; that Slurm cannot be asked is noted, and no error."""
+        """Look; if Slurm does not answer, record it without an error."""
         try:
             self._look()
         except BackendError as error:
@@ -534,9 +535,9 @@ class SlurmBackend:
     def _look(self, unseen: Collection[str] = ()) -> None:
         """Ask the controller once for all jobs that may change, and for some that were never seen.
 
-        Raises `JobNotFoundError`: one that was never seen is unknown; the others are updated all the same. Raises
-        `UnavailableError`: Slurm cannot be asked; or accounting cannot, and the controller does not know one that was
-        never seen.
+        Raises `JobNotFoundError`: a job that was never seen is unknown; the others are still updated. Raises
+        `UnavailableError`: Slurm does not answer; or accounting does not, and the controller does not know a job that
+        was never seen.
         """
         unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
         live = self._live()
@@ -570,9 +571,9 @@ class SlurmBackend:
             )
 
     def _asked(self, job_ids: Collection[str], arrays: Sequence[TrackedArray] = ()) -> dict[str, SlurmRecord]:
-        """Ask the controller for jobs, and process its reports on arrays; the result determines the next look.
+        """Ask the controller for jobs, and process its reports on arrays; this look determines when the next is due.
 
-        Returns its records of the jobs.
+        Returns the controller's records of the jobs.
         """
         try:
             records = self._link.jobs(job_ids) if job_ids or not arrays else {}
@@ -593,9 +594,9 @@ class SlurmBackend:
         records: Mapping[str, SlurmRecord],
         arrays: Mapping[str, Sequence[SlurmRecord]],
     ) -> None:
-        """Check that this is the run's cluster if none of its jobs is known.
+        """Check that this is the run's cluster if it knows none of the run's jobs.
 
-        Raises `OtherClusterError`: it is not.
+        Raises `OtherClusterError`: it is another cluster.
         """
         reported = {**{job_id: [records[job_id]] if job_id in records else [] for job_id in job_ids}, **arrays}
         expected = {job_id: self._expected(job_id) for job_id in reported}
@@ -607,13 +608,13 @@ class SlurmBackend:
         ours = [job_id for job_id, kept in expected.items() if kept is not None and not self._home.is_unsure(job_id)]
         missing = {job_id: missing[job_id] for job_id in ours if job_id in missing}
         if len(ours) < len(expected):
-            with suppress(BackendError):  # the next look asks, too
+            with suppress(BackendError):  # the next look asks again
                 self._home.confirm(self._is_at_home, before=True)
         if ours and len(missing) == len(ours) and not all(map(self._is_settling, ours)):
             self._home.doubt(lambda: self._is_reported(missing))
 
     def _is_at_home(self) -> bool:
-        """Whether the Slurm that is reached now knows one of the run's jobs, or there are none."""
+        """Whether the reached Slurm knows a job of the run, or the run has none."""
         live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
         arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
         reported = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
@@ -622,13 +623,13 @@ class SlurmBackend:
         return not live or is_shown or self._is_reported({job_id: job.kept for job_id, job in live.items()})
 
     def _is_reported(self, jobs: Mapping[str, KeptSubmission]) -> bool:
-        """Whether accounting has one of some jobs, or its marks show that it ended."""
+        """Whether accounting has one of some jobs, or a marker shows that one has ended."""
         with suppress(BackendError):
             if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):
                 return True
             past = self._link.past(list(jobs))
             return any(is_same(record, jobs[job_id]) for job_id, record in past.items())
-        return True  # nothing shows that it is not
+        return True  # there is no evidence against it
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
         """Process Slurm's reports on some arrays."""
@@ -636,7 +637,7 @@ class SlurmBackend:
             self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
 
     def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
-        """Process Slurm's reports on an array's elements; ask accounting for those that it no longer knows."""
+        """Process Slurm's reports on an array's elements; ask accounting for those that Slurm no longer knows."""
         if not isinstance(job, TrackedArray) or (not records and self._is_settling(job.job_id)):
             return
         if not records and self._is_misnumbered(job):
@@ -661,7 +662,7 @@ class SlurmBackend:
                 self._pacer.changed(clock_s)
 
     def _end_needless_elements(self, job: TrackedArray) -> bool:
-        """End elements that are back in the queue though their payloads have completed; say whether there were any."""
+        """End elements that were requeued although their payloads have completed; return whether there were any."""
         needless = job.needless(self._folder)
         raw_ids = dict.fromkeys((raw_id for _, raw_id in needless), job.kept)
         left = self._own.cancel(raw_ids, raw_ids) if raw_ids else {}
@@ -671,7 +672,7 @@ class SlurmBackend:
         return bool(ended)
 
     def _miss_elements(self, job: TrackedArray, missing: Collection[int]) -> bool:
-        """Find out what became of elements that the controller does not show."""
+        """Determine the fate of elements that the controller does not show."""
         certain = True
         try:
             past = past_of(self._link, [job.job_id]).get(job.job_id, [])
@@ -686,12 +687,12 @@ class SlurmBackend:
         return job.miss_all(missing, self._folder, self.now(), self._clock(), **how)
 
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
-        """Process Slurm's report on a job, and learn Slurm's clock from it."""
+        """Process Slurm's report on a job, and learn the offset of Slurm's clock from it."""
         clock_s = self._clock()
         if job.sent_s is not None and record.submit_s and not record.restarts:
             self._offset.learn(*job.sent_s, record.submit_s)
         if job.sent_s is not None:
-            self._user = self._user or record.user  # of a job that this client has just submitted
+            self._user = self._user or record.user  # the user of a job that this client has just submitted
         job.sent_s = None
         try:
             changed = job.hear(record, self._folder, self.now(), clock_s)
@@ -703,17 +704,17 @@ class SlurmBackend:
                 self._pacer.changed(clock_s)
 
     def _keep(self, job: TrackedJob) -> None:
-        """Keep on the disk what the next client cannot learn of Slurm, if that is news."""
+        """Record on the disk what the next client cannot learn from Slurm, if it has changed."""
         if job.is_to_be_kept():
             self._folder.keep_job(job.job_id, job.kept)
 
     def _is_settling(self, job_id: str) -> bool:
-        """Say whether a job was accepted so lately that Slurm need not show it yet."""
+        """Whether a job was accepted so recently that Slurm need not show it yet."""
         job = self._jobs.get(job_id)
         return job is not None and job.sent_s is not None and self._clock() - job.sent_s[1] < self._settle_s
 
     def _miss(self, missing: Sequence[TrackedJob]) -> None:
-        """Find out what became of jobs that the controller does not know any more."""
+        """Determine the fate of jobs that the controller no longer knows."""
         for job in missing:
             if isinstance(job, TrackedArray):
                 self._hear_array(job, [])
@@ -735,7 +736,7 @@ class SlurmBackend:
                     self._pacer.changed(self._clock())
 
     def _is_misnumbered(self, job: TrackedJob) -> bool:
-        """Say whether a job has another number than was answered to its submission; it then gives way to that."""
+        """Whether a job has another number than the answer to its submission said; then it gives way to that one."""
         if job.record is not None or not job.kept.token or not self._is_anothers(job):
             return False
         with suppress(BackendError):
@@ -748,24 +749,24 @@ class SlurmBackend:
         return False
 
     def _is_anothers(self, job: TrackedJob) -> bool:
-        """Say whether the controller shows another job by a job's number."""
+        """Whether the controller shows another job with a job's number."""
         with suppress(BackendError):
             shown = self._link.of_anybody(job.job_id)
             return bool(shown) and not any(is_same(record, job.kept) for record in shown)
         return False
 
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
-        """Prepare the questions before one of these jobs counts as gone."""
+        """Return the requests to be made before one of these jobs counts as gone."""
         names = {job.kept.name for job in missing if job.kept.token}
         own = {job.job_id: job for job in missing}
 
-        def denies(number: str) -> bool:  # so does a program that shows another user's job by it
+        def denies(number: str) -> bool:  # a program that shows another user's job with the number denies ours
             return self._link.denies(number) or (number in own and self._is_anothers(own[number]))
 
         return Inquiry(denies, lambda: self._there(names), lambda: self._home.confirm(self._is_at_home))
 
     def _there(self, names: Collection[str], *, ended: bool = False) -> dict[str, str]:
-        """Look for jobs by their names; return the numbers of those that the controller has; `ended`: or had."""
+        """Return the numbers of existing jobs by their names; with `ended`, also of ended ones."""
         records, arrays = by_array(self._link.named(names))
         present = self._present(records)
         if ended:
@@ -778,11 +779,11 @@ class SlurmBackend:
         return there
 
     def _past(self, job_ids: Collection[str]) -> tuple[dict[str, SlurmRecord], bool]:
-        """Ask accounting, and say whether it could be asked, or is not to be."""
+        """Ask accounting; return whether it could be asked, or is not to be."""
         try:
             return self._link.past(job_ids), True
         except AccessError:
-            return {}, True  # the controller lets us in: it is accounting that is closed to us
+            return {}, True  # the controller allows access, so only accounting denies it
         except UnavailableError as error:
             self._trouble = f"accounting: {error.message}"
             return {}, False
@@ -792,7 +793,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ jobs that this client did not submit itself
 
     def _adopt(self, job_id: str, record: SlurmRecord | None) -> bool:
-        """Track a job of an earlier client, if it is known; return whether that is certain."""
+        """Track a job of an earlier client, if it is known; return whether the answer is certain."""
         kept, certain = self._folder.kept_job(job_id), True
         if kept is None:
             if record is None:
@@ -808,7 +809,7 @@ class SlurmBackend:
         return kept is not None or certain
 
     def _track(self, job_id: str, kept: KeptSubmission) -> TrackedJob:
-        """Take up a job that was found, and keep what it is."""
+        """Begin to track a job that was found, and record it."""
         self._folder.keep_job(job_id, kept)
         return self._follow(job_id, kept)
 
@@ -819,7 +820,7 @@ class SlurmBackend:
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:
-        """Say what a job is, from the record of its submission, else from Slurm's."""
+        """Return the record of a job, from its submission, else from Slurm's."""
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
             return kept
@@ -835,7 +836,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ belt and braces
 
     def _end_needless(self, live: Iterable[TrackedJob]) -> None:
-        """Cancel jobs that are back in the queue though what they were to run has completed."""
+        """Cancel jobs that were requeued although their payloads have completed."""
         for job in live:
             try:
                 is_needless = job.is_needless(self._folder)
@@ -846,7 +847,7 @@ class SlurmBackend:
                 job.conclude(self._folder)
 
     def _has_cancelled(self, job: TrackedJob) -> bool:
-        """Cancel a job no longer needed; return whether the call reached Slurm, else the next look tries again."""
+        """Cancel a job that is no longer needed; return whether Slurm answered. If not, the next look tries again."""
         try:
             error = self._own.cancel([job.job_id]).get(job.job_id)
         except BackendError as away:
@@ -860,10 +861,10 @@ class SlurmBackend:
         return True
 
     def _check_dependencies(self) -> None:
-        """Cancel jobs that Slurm released though their dependencies were not met.
+        """Cancel jobs that Slurm released although their dependencies were not met.
 
-        Before that their dependencies are asked for once more: they may have ended while Slurm answered, or so soon
-        that Slurm never showed them.
+        Before that, the jobs that they depend on are asked for again: these may have ended while Slurm answered, or so
+        soon that Slurm never showed them.
         """
         if not (early := self._early()):
             return
@@ -873,7 +874,7 @@ class SlurmBackend:
                 job.condemn(self.now())
 
     def _ask_again(self, job_ids: Collection[str]) -> None:
-        """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
+        """Ask for some jobs; those that Slurm does not show may have ended already, even if submitted recently."""
         live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
         arrays = [job for job in live if isinstance(job, TrackedArray)]
         self._hear_arrays(arrays, known_of(self._link, [job.job_id for job in arrays]))
@@ -885,7 +886,7 @@ class SlurmBackend:
         self._miss([job for job in live if job.job_id not in records or not job.is_ours(records[job.job_id])])
 
     def _early(self) -> list[TrackedJob]:
-        """Return jobs that Slurm released though a dependency is not met; the others need no further check."""
+        """Return jobs that Slurm released although a dependency is not met; the others need no further check."""
         early = []
         for job in self._live():
             if not job.dependencies or job.is_kept_back():
@@ -900,7 +901,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ everybody's jobs
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Report what all users' jobs did since the last call; nothing if that was a short time ago.
+        """Report what the jobs of all users did since the last call; nothing if that was a short time ago.
 
         See `asa.backend.Backend.queue_events`.
         """
@@ -922,17 +923,17 @@ def _in_words(error: BackendError) -> str:
 
 
 def _not_shown(job_id: str) -> UnavailableError:
-    """Say that a job could not be cancelled, as an answer that is empty or not whole says nothing of it."""
+    """Return the error for a job that could not be cancelled, since an incomplete answer is no evidence."""
     return UnavailableError("is not cancelled: Slurm does not show it now", where=f"job {job_id}")
 
 
 def _moment(record: SlurmRecord) -> tuple[float, int]:
-    """Order the runs of a job that was put back into the queue."""
+    """Return a key that orders the runs of a requeued job."""
     return record.submit_s, record.restarts
 
 
 def _number(job_id: str) -> str:
-    """Check that something is a job's number."""
+    """Check that a text is a job's number."""
     if not (job_id.isascii() and job_id.isdecimal()):
         raise JobNotFoundError("is no number of a job", where=f"job {job_id!r}", hint="Slurm's jobs have numbers.")
     return job_id

@@ -1,4 +1,4 @@
-"""Slurm's clock, read off the client's."""
+"""Estimates Slurm's clock from the client's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ _MAX_S = 86400.0
 
 
 class ClockOffset:
-    """How far Slurm's clock is ahead of the client's, as far as submissions show.
+    """The difference between Slurm's clock and the client's, as far as submissions show it.
 
-    A submission between two readings of the client's clock, which Slurm dates in whole seconds, bounds the offset from
-    both sides. As long as the clocks may be equal, they are assumed to be. An offset of more than a day is ignored.
+    A submission lies between two readings of the client's clock, and Slurm dates it in whole seconds; this bounds the
+    offset from both sides. As long as the clocks may be equal, they are assumed to be. An offset of more than a day is
+    ignored.
 
     Examples
     --------
@@ -31,15 +32,15 @@ class ClockOffset:
 
     @property
     def offset_s(self) -> float:
-        """Seconds to add to the client's clock: of all that fit what was seen, the smallest correction."""
+        """Seconds to add to the client's clock: the smallest correction within the bounds."""
         return min(max(0.0, self._min_s), self._max_s)
 
     def learn(self, before_s: float, after_s: float, dated_s: float) -> None:
-        """Take in a submission."""
+        """Learn the bounds from a submission."""
         min_s, max_s = dated_s - after_s, dated_s + 1.0 - before_s
         if min_s > _MAX_S or max_s < -_MAX_S:
             return
-        # where the bounds exclude each other a clock was set, and the latest count
+        # if the bounds exclude each other, a clock was set, and the latest bounds count
         if max(min_s, self._min_s) <= min(max_s, self._max_s):
             min_s, max_s = max(min_s, self._min_s), min(max_s, self._max_s)
         self._min_s, self._max_s = min_s, max_s

@@ -1,22 +1,21 @@
 """Records a run's cluster at the first submission, and compares it before any later action.
 
-A running client may suddenly reach another cluster, as after a change of configuration. So the name, and the number of
-the next job, are compared again before jobs are submitted, and always before a job counts as gone.
+A running client may suddenly reach another cluster, as after a change of configuration. So the cluster's name and the
+number of the next job are compared again before jobs are submitted, and always before a job counts as gone.
 
 A job's number means nothing on another cluster, or after a controller has lost its state and counts from the beginning
-again. Recorded of a run are its cluster's name, where that was reached, and the number, name and time of its first job.
-The client stops, without touching anything, if one of these shows that the run is elsewhere:
+again. The record of a run has its cluster's name and address, and the number, name and time of its first job. The
+client stops, without changing anything, if one of these facts shows that the run is elsewhere:
 
 - the cluster has another name;
-- the next job there gets a number that is not above the run's first;
-- the number of the run's first job is another job's;
-- a job there has a higher number than the run's first and was submitted before it, or a lower one and was submitted
-  after it;
-- no source there knows a job of the run, and the cluster was reached at another address.
+- the number of the next job is not above that of the run's first;
+- another job has the number of the run's first job;
+- a job has a higher number than the run's first and was submitted before it, or a lower one and was submitted after it;
+- the cluster is reached at another address, and neither controller nor accounting knows a job of the run.
 
 A controller that lost only its latest state reuses numbers above the run's first: the run goes on. It also goes on when
-numbers have passed ``MaxJobId`` and begin again at the lowest: then known jobs have higher numbers than later ones. A
-controller's start time is no evidence, as it changes with each restart.
+numbers have passed ``MaxJobId`` and begin again at the lowest; this shows in known jobs with higher numbers than later
+ones. A controller's start time is no evidence, as it changes with each restart.
 """
 
 from __future__ import annotations
@@ -39,31 +38,31 @@ from asa.errors import BackendError, OtherClusterError
 from .identity import COMMENT, token_of
 from .link import SlurmCluster, SlurmLink, SlurmRecord
 
-_DOUBT_AGAIN_S = 600.0  # a listing of all users' jobs is not asked for more often
-_SURE_S = 2.0  # a cluster that was compared so lately is not asked again before a submission
+_DOUBT_AGAIN_S = 600.0  # between two listings of all users' jobs
+_SURE_S = 2.0  # a comparison is not repeated before a submission within this time
 _MAX_SURE_S = 60.0
-_MIN_WORK = 20.0  # and where asking takes long, as through ssh, there is so many times as much time between two
-_CLOCKS_S = 300.0  # a time of this computer's clock may differ from Slurm's by less
+_MIN_WORK = 20.0  # if a comparison takes long, as through ssh, this many times its duration passes until the next
+_CLOCKS_S = 300.0  # upper bound of the difference between this computer's clock and Slurm's
 _ACCEPT = "--accept-cluster"
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What is kept of a run's cluster."""
+    """The record of a run's cluster."""
 
     name: str  # empty if not reported
-    address: str  # where it was reached last
+    address: str  # where it was last reached
     first_number: int
-    first_name: str  # the full name of the run's first job
+    first_name: str  # full name of the run's first job
     first_s: float  # when that was submitted
 
     def is_first(self, record: SlurmRecord) -> bool:
-        """Say whether a record is of the run's first job, or of an element of it."""
+        """Whether a record is of the run's first job, or of an element of it."""
         return record.name == self.first_name or record.comment == f"{COMMENT}{token_of(self.first_name)}"
 
 
 class HomeCluster:
-    """Compares the cluster that is reached with a run's.
+    """Compares the reached cluster with a run's.
 
     `root`: the run's folder.
     """
@@ -74,17 +73,17 @@ class HomeCluster:
         self._home = _read(self._path)
         self._doubted_s = -math.inf
         self._passed_s = -math.inf  # when numbers were last seen to have passed the highest
-        self._due_s = -math.inf  # from when on it is compared again before a submission
-        self._unsure: dict[str, None] = {}  # jobs that were submitted since it was last compared
+        self._due_s = -math.inf  # when it is compared again before a submission
+        self._unsure: dict[str, None] = {}  # jobs submitted since the last comparison
 
     def is_unsure(self, job_id: str) -> bool:
-        """Say whether a job was submitted since the cluster was last compared: it says nothing of where this is."""
+        """Whether a job was submitted since the last comparison, so that it is no evidence of the cluster."""
         return job_id in self._unsure
 
     def check(self) -> None:
-        """Compare at the beginning; a run without a recorded cluster, as of earlier versions, is on this one.
+        """Compare at the beginning. A run without a recorded cluster, as of earlier versions, gets this one.
 
-        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
+        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: Slurm does not answer.
         """
         if self._home is None:
             return
@@ -95,11 +94,11 @@ class HomeCluster:
                 self._check_order(self._link.queue())
 
     def confirm(self, is_known: Callable[[], bool], *, before: bool = False) -> None:
-        """Compare by small questions, since answers from elsewhere must not be believed.
+        """Compare by small requests, since answers of another cluster must not be believed.
 
         `is_known`: see `doubt`; called only if the controller is reached at another address.
-        `before`: this is before an action, where a comparison a moment ago is enough.
-        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: nobody answers.
+        `before`: whether it is called before an action; a recent comparison then suffices.
+        Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: Slurm does not answer.
         """
         if self._home is None or (before and 0 <= self._due_s - self._clock() <= _MAX_SURE_S):
             return
@@ -113,28 +112,28 @@ class HomeCluster:
         self._due_s = began_s + took_s + min(max(_SURE_S, _MIN_WORK * took_s), _MAX_SURE_S)
 
     def submitted(self, job_id: str, kept: KeptSubmission) -> None:
-        """Record the cluster at the first submission; later, check that the numbers continue.
+        """Record the cluster at the first submission; later, check that numbers continue.
 
         Raises `OtherClusterError`: the number of a new job is below the run's first.
         """
         number = int(job_id)
         if self._home is not None:
             self._unsure[job_id] = None
-            with suppress(BackendError):  # the next client asks, too
+            with suppress(BackendError):  # the next client asks again
                 if number < self._home.first_number and not self._have_passed_the_highest(number, kept.submit_s):
                     raise self._began_anew(f"a new job got number {number}")
-            if number == self._home.first_number:  # the controller lost its latest state just now, and the first job
+            if number == self._home.first_number:  # the controller has just lost its latest state with the first job
                 self._keep(replace(self._home, first_name=kept.name, first_s=kept.submit_s))
             return
         try:
             here = self._link.cluster()
         except BackendError:
-            return  # the next submission notes it
+            return  # the next submission records it
         self._keep(Home(here.name, here.address, number, kept.name, kept.submit_s))
         self._due_s = self._clock() + _SURE_S
 
     def doubt(self, is_known: Callable[[], bool]) -> None:
-        """Compare again, as the run's jobs are missing here, or others have their numbers.
+        """Compare again, since jobs of the run are missing, or other jobs have their numbers.
 
         `is_known`: returns whether there is evidence of one of these jobs, such as accounting or its marks.
         Raises `OtherClusterError`: the run is elsewhere.
@@ -148,7 +147,7 @@ class HomeCluster:
                 self._doubted_s = self._clock()
 
     def _look_round(self, here: SlurmCluster, is_known: Callable[[], bool]) -> None:
-        """Compare all users' jobs if the controller is at another address, and accept that address if all agree."""
+        """If the controller has another address, compare the jobs of all users, and accept the address if all agree."""
         assert self._home is not None
         self._check_order(self._link.queue())
         if not is_known():
@@ -171,7 +170,7 @@ class HomeCluster:
         return here
 
     def _have_passed_the_highest(self, number: int, at_s: float) -> bool:
-        """Say whether numbers begin again since they passed the highest: if jobs are known that have a higher one."""
+        """Whether numbers have begun again after passing the highest: known jobs then have higher ones."""
         if 0 <= self._clock() - self._passed_s < _DOUBT_AGAIN_S:
             return True
         records = filter(_is_numbered_in_order, self._link.queue())
@@ -180,7 +179,7 @@ class HomeCluster:
         return has
 
     def _check_order(self, records: Iterable[SlurmRecord]) -> None:
-        """See whether the number of the run's first job is another's now, or the order of jobs contradicts it."""
+        """Raise if another job has the number of the run's first job, or the order of jobs contradicts it."""
         assert self._home is not None
         home, records = self._home, list(records)
         is_in_order = not _is_out_of_order(records)
@@ -213,13 +212,13 @@ class HomeCluster:
         )
 
     def _accept(self) -> str:
-        """Write the command that has the run go on with the cluster that is reached, to be typed in this folder."""
+        """Return the command, for this folder, with which the user makes the run accept the reached cluster."""
         path, here = self._path.parent.absolute(), Path.cwd()
         run = path.relative_to(here) if path.is_relative_to(here) else path
         return shlex.join(["asa", "resume", str(run), _ACCEPT])
 
     def _touched(self) -> str:
-        """Say what may have been done there before that was noticed."""
+        """Return a sentence on what may have been done there before this was noticed."""
         if not self._unsure:
             return "Nothing was touched."
         jobs = ", ".join(self._unsure)
@@ -228,18 +227,18 @@ class HomeCluster:
     # ------------------------------------------------------------------ the file
 
     def _keep(self, home: Home) -> None:
-        with suppress(OSError):  # a full disk shows itself at the journal
+        with suppress(OSError):  # a full disk also fails the journal
             put(self._path, json.dumps(asdict(home)).encode(), is_private=True)
         self._home = home
 
 
 def _is_numbered_in_order(record: SlurmRecord) -> bool:
-    """Whether a job got its number when it was submitted; an element does as it starts, a requeue changes the time."""
+    """Whether a job got its number at submission; elements get it at start, and a requeue changes the time."""
     return not (record.is_part or record.restarts) and bool(record.submit_s)
 
 
 def _is_out_of_order(records: Iterable[SlurmRecord]) -> bool:
-    """Say whether a job has a higher number than one that was submitted later: numbers have passed the highest."""
+    """Whether a job has a higher number than one that was submitted later: numbers have passed the highest."""
     latest_s = -math.inf
     for record in sorted(filter(_is_numbered_in_order, records), key=lambda one: int(one.job_id)):
         if record.submit_s < latest_s - _CLOCKS_S:

@@ -1,4 +1,4 @@
-"""Dependencies, so that a job never starts early: what is passed to Slurm of them, and whether it kept them."""
+"""Dependencies of jobs: what is passed to Slurm, and whether Slurm has kept them, so that no job starts early."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from asa.errors import SubmitRejectedError
 from .link import SlurmRecord
 from .states import ended_as
 
-_LONG_S = 300.0  # of a delay: if so much of it is left, it matters little that Slurm may be a minute late
+_LONG_S = 300.0  # if so much of a delay is left, a minute of lateness matters little
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What is to be passed to Slurm of a job's dependencies and begin time."""
+    """The dependencies and the begin time to pass to Slurm."""
 
     words: str  # as in `afterok:12,after:14+2`; empty for none
-    begin_s: int | None  # not before this time, in whole seconds; None for at once
-    # the dependencies in `words`; the others are met, or turned into a begin time
+    begin_s: int | None  # earliest start, in whole seconds; None for none
+    # the dependencies in `words`; the others are met, or converted into a begin time
     kept: tuple[Dependency, ...]
 
 
 def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
-    """Decide what is passed to Slurm of a job's dependencies: only jobs that have not ended are named to it."""
+    """Return what to pass to Slurm of a job's dependencies: only those on jobs that have not ended."""
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
     dependencies = dict.fromkeys(spec.dependencies)
     for dependency in dependencies:
@@ -37,7 +37,7 @@ def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Pass
         left_s = (other.start_s or now_s) + dependency.delay_s - now_s
         if (
             dependency.or_end and left_s >= _LONG_S and len(dependencies) == 1
-        ):  # Slurm joins all by "and", or all by "or"
+        ):  # Slurm joins all dependencies by "and", or all by "or"
             words.append(f"{_in_words(dependency)}?{DependencyType.AFTERANY}:{dependency.job_id}")
             kept.append(dependency)
         elif dependency.type is DependencyType.AFTER and other.start_s is not None:
@@ -50,9 +50,9 @@ def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Pass
 
 
 def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
-    """Say whether a dependency is certainly not met, by what is known of the other job."""
+    """Whether a dependency is certainly not met, given what is known of the other job."""
     if other.restarts:
-        return False  # it may have been met before that
+        return False  # it may have been met earlier
     end = other.state if other.state.is_final else ended_as(record) if record is not None else None
     if dependency.or_end and end is not None:
         return False
@@ -64,7 +64,7 @@ def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | Non
 
 
 def _in_words(dependency: Dependency) -> str:
-    """Write a dependency as Slurm does, which delays by whole minutes."""
+    """Return a dependency in Slurm's form, which has delays in whole minutes."""
     minutes = math.ceil(dependency.delay_s / 60) if dependency.type is DependencyType.AFTER else 0
     return f"{dependency.type}:{dependency.job_id}" + (f"+{minutes}" if minutes else "")
 

@@ -1,4 +1,4 @@
-"""Finding out what a Slurm site is like, and what that means for its user: what `asa doctor` shows."""
+"""Examines a Slurm site, and explains what that means for its user, for `asa doctor`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 
 _LISTED_PARTITIONS = 8
-_LOOKED_AT = 4  # own jobs of a typical run
+_LOOKED_AT = 4  # own jobs of a typical run, for timing a look
 _LOOKS = 3
-_MIN_SHARE = 50  # a look may take a fiftieth of the time between two
+_MIN_SHARE = 50  # the interval between looks is at least so many times the duration of a look
 _MAX_POLL_S = 60.0
 _TOKEN_SHORT_S = 600.0
 _TOKEN_LONG_S = 24 * 3600.0
@@ -67,7 +67,7 @@ _KILLS = {
 
 
 def _shown(file: Path) -> str:
-    """Say who can read or change a file with a secret, other than this user and root; empty if nobody can."""
+    """Return who else, besides this user and root, can read or change a file with a secret; empty for none."""
     try:
         status = file.stat()
         is_closed = any(not folder.stat().st_mode & _ENTERS for folder in file.absolute().parents)
@@ -91,7 +91,7 @@ def considerate_poll_s(look_s: float) -> float:
 
 @dataclass(slots=True)
 class _Findings:
-    """What is found, as it is found."""
+    """Collects the findings."""
 
     findings: list[Finding] = field(default_factory=list)
     settings: dict[str, Setting] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Findings:
 
 
 class Examiner:
-    """Asks a site about itself, once."""
+    """Examines a site, once."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Examiner:
         self._clock, self._sleep, self._timer = clock, sleep, timer
 
     def examine(self, *, probe: bool) -> Examination:
-        """Find out everything; with `probe`, also by a job on hold that never runs."""
+        """Examine everything; with `probe`, also with a held job that never runs."""
         found = _Findings()
         try:
             about = self._reach(found)
@@ -140,7 +140,8 @@ class Examiner:
         queue, queue_s = self._timed(self._link.queue)
         probed = self._probe(found, config) if probe else None
         if probed is not None and probed.partition and not found.observed.get("partition"):
-            found.settings["partition"] = probed.partition  # else waits had another name than accounting gives them
+            # else waits would have another name than accounting gives them
+            found.settings["partition"] = probed.partition
         self._age(found, config, probed, asked=probe)
         self._configuration(found, config)
         self._accounting(found, about)
@@ -174,7 +175,7 @@ class Examiner:
     def _access(self, found: _Findings, about: SlurmAbout) -> None:
         if not isinstance(self._settings, RestSettings):
             return
-        from .rest.exchange import is_in_clear  # noqa: PLC0415 - not for who has only commands
+        from .rest.exchange import is_in_clear  # noqa: PLC0415 - with commands it is not needed
 
         if self._settings.allow_insecure and is_in_clear(self._settings.url):
             found.add(
@@ -289,7 +290,7 @@ class Examiner:
         self._memory(found, config)
         self._message_time(found, config)
         if (size := config.get("MaxArraySize", "")).isdecimal():
-            found.settings["max_array_size"] = int(size)  # which the REST API does not report
+            found.settings["max_array_size"] = int(size)  # the REST API does not report it
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             found.add("Limits", f"the controller takes {', '.join(known)}")
@@ -298,7 +299,7 @@ class Examiner:
 
     @staticmethod
     def _privacy(found: _Findings, config: Mapping[str, str]) -> None:
-        """Say whether the jobs of others are shown, from whose waits, and queue, forecasts are made."""
+        """Report whether other users' jobs are visible, whose waits and queue the forecasts use."""
         if "PrivateData" not in config:
             return
         hidden = {part.strip().lower() for part in config["PrivateData"].split(",")}
@@ -477,7 +478,7 @@ class Examiner:
         )
 
     def _look_s(self, job_ids: Sequence[str]) -> float:
-        """Time a run's look; of several tries the quickest, as the rest is chance."""
+        """Time a look of a run; the fastest of several tries, since the rest is chance."""
         wanted = job_ids or ["1"]
         return min(self._timed(lambda: self._link.jobs(wanted))[1] for _ in range(_LOOKS))
 
@@ -488,7 +489,7 @@ class Examiner:
 
 
 def _partition_lines(partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode]) -> list[str]:
-    """Describe partitions, a line each; the default and the largest, if there are many."""
+    """Describe partitions, a line each; if there are many, the default and the largest."""
     if not partitions:
         return ["none is reported"]
     order = sorted(partitions, key=lambda p: (not p.is_default, not p.is_up, -p.cores, p.name))
@@ -528,7 +529,7 @@ def _conflict(text: str) -> str:
 
 
 def _seconds(text: str) -> float | None:
-    """Read a time of slurm.conf, as in ``300 sec``."""
+    """Parse a time of slurm.conf, such as ``300 sec``."""
     number = text.split(maxsplit=1)[0] if text.strip() else ""
     return float(number) if number.isdecimal() else None
 
@@ -538,7 +539,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _accounts(text: str) -> tuple[int, int]:
-    """Count the records and the users in what sacct printed."""
+    """Count the records and the users in the output of sacct."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Reasons in plain words: Slurm's, and those that this backend adds to them."""
+"""Explanations of reasons: Slurm's, and those that this backend adds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def advice(reason: str) -> Advice:
     >>> advice("Twin").meaning
     'Another job with the same payload came first, so this one ran nothing.'
     """
-    if reasons.kind(reason) == "unknown":  # or what was said where a job was not accepted, which names a limit
+    if reasons.kind(reason) == "unknown":  # or an answer to a submission, which names a limit
         named = (name for name in LIMIT_NAME.findall(reason) if reasons.kind(name) != "unknown")
         reason = next(named, reason)
     return _ADVICE.get(reason) or reasons.advice(reason)

@@ -1,4 +1,4 @@
-"""Slurm as a facility: how a site is reached, what it can do, and what it has kept of past jobs."""
+"""Slurm as a facility: access to a site, its abilities, and its record of past jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .commands import Done
     from .rest import TokenSource
 
-_OFFLINE_CORES = 64  # of a node, if not known
+_OFFLINE_CORES = 64  # cores per node, if not known
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
@@ -42,7 +42,7 @@ _AGE_UNKNOWN = (
 class SlurmFacility:
     """Slurm, over any link.
 
-    `default_system`: the system's name if neither the user nor Slurm gives one.
+    `default_system`: name of the system if neither the user nor Slurm gives one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SlurmFacility:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it; more once it was connected to."""
+        """Notes for the user; more after connecting."""
         phrases = []
         if self.settings.kill_invalid_depend:
             phrases.append("the site itself cancels jobs whose dependency can never be met")
@@ -76,11 +76,11 @@ class SlurmFacility:
         return [*phrases, *self._learned]
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
-        """Open it for one run, whose scripts, output and marks are in a folder that compute nodes see.
+        """Connect one run, whose scripts, outputs and markers are in a folder that compute nodes see.
 
         See `asa.backend.Facility.connect`.
         """
-        from .backend import SlurmBackend  # noqa: PLC0415 - not for who only looks at a list
+        from .backend import SlurmBackend  # noqa: PLC0415 - a list of backends needs it not
         from .defaults import JobDefaults  # noqa: PLC0415 - as above
 
         settings = self.settings
@@ -118,19 +118,19 @@ class SlurmFacility:
 
         return advice(reason)
 
-    def remedy(self, trouble: str) -> str:  # noqa: ARG002 - the port's shape
-        """Say what a user can do about a trouble: by these means, nothing but to wait."""
+    def remedy(self, trouble: str) -> str:  # noqa: ARG002 - the port's signature
+        """Return what a user can do about a problem; with commands, only wait."""
         return ""
 
     def examine(self, *, probe: bool) -> Examination:
-        """Find out what the site can do and how it is best asked; with `probe`, by a job that never runs."""
+        """Examine the site, and how it is best asked; with `probe`, also with a job that never runs."""
         with closing(self._open_link()) as link:
             return Examiner(link, self.settings, default_system=self._default_system, clock=self._clock).examine(
                 probe=probe
             )
 
     def history(self, since_s: float) -> JobHistory:
-        """Read from Slurm's accounting what became of jobs since a time, in seconds since 1970."""
+        """Read the history of jobs since a time, in seconds since 1970, from Slurm's accounting."""
         if self.settings.accounting is False:
             raise BackendError(
                 "its settings say that there is no accounting",
@@ -172,7 +172,7 @@ class SlurmFacility:
         )
 
     def _accounts(self, link: SlurmLink, partitions: Sequence[SlurmPartition]) -> Sequence[str]:
-        """Return the accounts that may be charged for a job which names none, if that matters; none if not known."""
+        """Return the accounts for jobs that name none, if the account matters; none if not known."""
         if self.settings.account or self.settings.accounting is False:
             return [self.settings.account] if self.settings.account else []
         if not any(one.accounts or one.barred_accounts for one in partitions):
@@ -209,7 +209,7 @@ class SlurmRest(SlurmFacility):
         self._rest = checked
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
-        """Open it for one run; see `SlurmFacility.connect`.
+        """Connect one run; see `SlurmFacility.connect`.
 
         Raises
         ------
@@ -220,11 +220,11 @@ class SlurmRest(SlurmFacility):
 
         try:
             return super().connect(folder, sleep=sleep)
-        except (InClearError, StrangerError) as error:  # which no patience mends
+        except (InClearError, StrangerError) as error:  # waiting does not help here
             raise InputError(error.message, where="url", hint=error.hint) from None
 
     def remedy(self, trouble: str) -> str:
-        """Say what a user can do about a trouble: where the door is shut, how a new token gets in."""
+        """Return what a user can do about a problem; if access is denied, how to give a new token."""
         settings = self._rest
         if not _SHUT_OUT.search(trouble):
             return ""
@@ -272,17 +272,17 @@ class SlurmCommands(SlurmFacility):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it; where it is not asked, that."""
+        """Notes for the user; if Slurm is not called, only that."""
         return [self._offline_note] if self._offline_note else super().notes
 
     @classmethod
     def found_here(cls) -> str:
-        """Say why this computer seems to be a Slurm site's; empty if it does not."""
+        """Why this computer seems to belong to a Slurm site; empty if it does not."""
         return "sbatch and squeue are on this computer" if shutil.which("sbatch") and shutil.which("squeue") else ""
 
 
 def _rest_link(settings: RestSettings) -> SlurmLink:
-    from .rest import RestLink  # noqa: PLC0415 - httpx is for who asks something
+    from .rest import RestLink  # noqa: PLC0415 - httpx is needed only for requests
 
     return RestLink(
         settings.url,
@@ -297,7 +297,7 @@ def _rest_link(settings: RestSettings) -> SlurmLink:
 
 
 def _token(settings: RestSettings) -> TokenSource | None:
-    """Say where the token comes from; None if nothing is set and there is none in the environment."""
+    """Return the source of the token; None if no setting names one and none is in the environment."""
     from .rest import TokenSource  # noqa: PLC0415 - as above
 
     if settings.token_file is not None:
@@ -310,14 +310,14 @@ def _token(settings: RestSettings) -> TokenSource | None:
 
 
 def _command_link(settings: CommandSettings) -> SlurmLink:
-    from .commands import CommandLink  # noqa: PLC0415 - for who runs one
+    from .commands import CommandLink  # noqa: PLC0415 - needed only to run commands
 
     run = _run_nothing if settings.offline else None
     return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout, run=run)
 
 
-def _run_nothing(command: Sequence[str], stdin: str, timeout_s: float) -> Done:  # noqa: ARG001 - a runner's shape
-    """Answer like a Slurm without jobs and settings; changes are refused."""
+def _run_nothing(command: Sequence[str], stdin: str, timeout_s: float) -> Done:  # noqa: ARG001 - as a runner
+    """Answer like a Slurm without jobs and settings; refuse changes."""
     from .commands import Done  # noqa: PLC0415 - as above
 
     asks = any(program in {"scontrol", "squeue", "sacct", "sacctmgr"} for program in command)

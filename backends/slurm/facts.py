@@ -1,4 +1,4 @@
-"""Slurm's facts about a site, for a twin of it: its nodes, partitions and priority rules."""
+"""Slurm's facts about a site, for a twin: its nodes, partitions and priority rules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .survey import age_accrues, default_partition, partition_limits
 _CONFIG, _PARTITIONS, _NODES, _EVENTS, _USERS, _JOBS = (
     f"{name}.txt" for name in ("config", "partitions", "nodes", "events", "users", "jobs")
 )
-_CALCULATED_S = 300  # so often priorities are reckoned, by default
-_FOR_EVER_S = 10 * 365 * 86_400  # of a half-life that there is not
+_CALCULATED_S = 300  # default interval between computations of priorities
+_FOR_EVER_S = 10 * 365 * 86_400  # half-life that means none
 _UNUSABLE = {
     "DOWN",
     "FAIL",
@@ -29,18 +29,18 @@ _UNUSABLE = {
     "DRAINED",
     "DRAINING",
     "MAINT",
-}  # but not POWERED_DOWN, to save energy
-_GUESSED = 100_000.0  # more than the weights of any usual rules
-_HIGHEST = 2**31 - 1  # of a weight; more makes no difference
+}  # not POWERED_DOWN, which saves energy
+_GUESSED = 100_000.0  # more than the weights of usual rules
+_HIGHEST = 2**31 - 1  # maximum of a weight
 _NOT_MODELLED = "limits of users, accounts and QOS, reservations and preemption are left out"
 _GPU_WORDS = "asks for GPUs, memory, licences and burst buffers are left out: jobs are told apart by cores alone"
 
 
 def read_facts(texts: Mapping[str, str]) -> SiteFacts:
-    """Make facts from the output of Slurm's commands.
+    """Return the facts in the output of Slurm's commands.
 
-    `texts`: by the names of `survey`; missing configuration values have Slurm's defaults.
-    Raises `InputError`: there are no nodes or no partitions in them.
+    `texts`: outputs by the names in `survey`; missing configuration values have Slurm's defaults.
+    Raises `InputError`: they have no nodes or no partitions.
     """
     nodes, partitions = read_nodes(texts.get(_NODES, "")), read_partitions(texts.get(_PARTITIONS, ""))
     for name, found in ((_NODES, nodes), (_PARTITIONS, partitions)):
@@ -96,7 +96,7 @@ def _names(partition: SlurmPartition, nodes: Iterable[SlurmNode]) -> set[str]:
 
 
 def _pools(partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode]) -> dict[str, set[str]]:
-    """Put partitions that share nodes together; each group is called by its first partition."""
+    """Group partitions that share nodes; each group has the name of its first partition."""
     pools: dict[str, set[str]] = {}
     for one in partitions:
         names = _names(one, nodes)
@@ -198,13 +198,13 @@ def _seconds(text: str) -> float:
     try:
         return parse_duration(text)
     except InputError:
-        return 0.0  # as in "0" and "INFINITE"
+        return 0.0  # such as "0" and "INFINITE"
 
 
 def _tier_points(
     partitions: Sequence[SlurmPartition], config: Mapping[str, str], settings: Mapping[str, str]
 ) -> dict[str, float]:
-    """Give what each partition adds to its jobs' priority; a higher tier outdoes all that weights can give."""
+    """Return the points that each partition adds to its jobs' priority; a higher tier exceeds all weights."""
     most = max((one.priority_factor for one in partitions), default=1) or 1
     weight = _weight(config, "PriorityWeightPartition")
     known = sum(float(settings.get(name, 0)) for name in ("age", "fair_share", "size"))
@@ -214,7 +214,7 @@ def _tier_points(
 
 
 def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int]) -> tuple[Away, ...]:
-    """Read what ``sacctmgr show event`` printed: node, begin, end, state; what overlaps of one node is one."""
+    """Parse the output of ``sacctmgr show event``: node, begin, end, state; overlapping events of a node are merged."""
     spans: dict[str, list[tuple[float, float, bool]]] = {}
     for line in printed.splitlines():
         fields = line.split("|")
@@ -235,7 +235,7 @@ def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int])
 
 
 def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
-    """Put together what overlaps; it is a drain if it began as one."""
+    """Merge overlapping spans; the result is a drain if it began as one."""
     found: list[tuple[float, float, bool]] = []
     for begin_s, end_s, drained in spans:
         if found and begin_s <= found[-1][1]:
@@ -251,7 +251,7 @@ def _moment(text: str) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return None  # as in Unknown, for what lasts
+        return None  # such as Unknown, for events that last
 
 
 _SURVEY = Survey(
@@ -261,7 +261,7 @@ _SURVEY = Survey(
         _NODES: "scontrol -a show node -o",
         _EVENTS: "SLURM_TIME_FORMAT=%s sacctmgr -nP show event start=now-90days"
         " format=NodeName,TimeStart,TimeEnd,State",
-        _USERS: "sshare -anP -o User | grep -c .",  # how many, but no names
+        _USERS: "sshare -anP -o User | grep -c .",  # only their number, without names
         _JOBS: TWIN_COMMAND,
     },
     read=read_facts,
@@ -271,5 +271,5 @@ _SURVEY = Survey(
 
 
 def survey() -> Survey:
-    """Say how Slurm is asked."""
+    """Return the commands that survey a site."""
     return _SURVEY

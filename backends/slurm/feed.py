@@ -1,4 +1,4 @@
-"""What Slurm shows of all users' jobs, in increments."""
+"""Events of the jobs of all users that Slurm shows, in increments."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from asa.waits import QueuedJob, QueueEvent
 from .link import SlurmRecord
 from .states import status_of
 
-_NO_LIMIT_S = 7 * 86400.0  # means no limit, as in histories
+_NO_LIMIT_S = 7 * 86400.0  # counts as this walltime, as in histories
 
 
 class _Phase(IntEnum):
-    """How much of a job was reported."""
+    """How much was reported of a job."""
 
     UNREPORTED, WAITS, RUNS, OVER = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A job as it was at the last look: which attempt of it, what was reported, under which key."""
+    """A job at the last look: its attempt, what was reported, and its key."""
 
     attempt: tuple[float, int]
     phase: _Phase
@@ -32,7 +32,7 @@ class _Seen:
 
 
 class SlurmQueueFeed:
-    """Events of all users' jobs, each reported once.
+    """Events of the jobs of all users, each reported once.
 
     A job is reported once it is eligible, as queued since then. Records for several elements of an array are not
     reported. A requeued job is reported as submitted again, under another key.
@@ -47,7 +47,7 @@ class SlurmQueueFeed:
     ) -> Sequence[QueueEvent]:
         """Report what happened since the last look; see `asa.backend.Backend.queue_events`.
 
-        `most`: how many jobs that are no longer pending are reported at the first look.
+        `most`: upper bound of the jobs reported at the first look that are no longer pending.
         """
         jobs = {
             record.job_id: (record, status)
@@ -69,7 +69,7 @@ class SlurmQueueFeed:
     def _compare(
         self, was: _Seen | None, record: SlurmRecord, status: JobStatus, now_s: float, *, ends: bool
     ) -> tuple[_Seen, list[QueueEvent]]:
-        """Tell how a job went on since the last look."""
+        """Yield the events of a job since the last look."""
         attempt = (status.submit_s, status.restarts)
         events: list[QueueEvent] = []
         if was is not None and was.attempt != attempt:
@@ -105,7 +105,7 @@ class SlurmQueueFeed:
 
 
 def _gone(job: _Seen, time_s: float, *, ends: bool) -> Iterator[QueueEvent]:
-    """Tell that a job waits or runs no longer."""
+    """Yield the events of a job that no longer waits or runs."""
     if job.phase is _Phase.WAITS:
         yield QueueEvent("left", job.key, time_s)
     elif job.phase is _Phase.RUNS and ends:
@@ -115,7 +115,7 @@ def _gone(job: _Seen, time_s: float, *, ends: bool) -> Iterator[QueueEvent]:
 def _latest(
     events: list[tuple[str, list[QueueEvent]]], seen: dict[str, _Seen], most: int, *, ends: bool
 ) -> list[tuple[str, list[QueueEvent]]]:
-    """Of the past, keep what waits, what runs if its end will be reported, and the latest of the others."""
+    """Of past jobs, keep those that wait, those that run if their ends will be reported, and the latest others."""
     lasting = {_Phase.WAITS, _Phase.RUNS} if ends else {_Phase.WAITS}
     past = sorted(
         (of_job[0].time_s, job_id) for job_id, of_job in events if of_job and seen[job_id].phase not in lasting

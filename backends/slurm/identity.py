@@ -1,8 +1,8 @@
-"""Which jobs are ours: the only way to change a job, and the only module that makes a link's arguments for that.
+"""Ensures that only this client's jobs are changed: the only module that makes a link's arguments for changes.
 
 A number does not identify a job. A controller that lost its state reuses numbers, and on another cluster the same
-number is somebody else's job. So before jobs are changed, the controller is asked once for the jobs that now have their
-numbers. Only those are changed whose name, or comment, has the right token, and whose user is this one.
+number is another user's job. So before jobs are changed, the controller is asked once for the jobs that now have their
+numbers. Only those are changed whose name or comment has the right token, and whose user is this one.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from asa.errors import BackendError, JobNotFoundError, UnavailableError
 from .link import IdentifiedJob, SlurmLink, SlurmRecord
 
 COMMENT = "asa:"
-"""Begins the comment of a job that has a token, which follows."""
+"""Prefix of the comment of a job with a token; the token follows."""
 
 
 class AnothersJobError(JobNotFoundError):
-    """The number is another job's now."""
+    """Another job has the number now."""
 
 
 def token_of(name: str) -> str:
-    """Give the token at the end of a job's full name; empty if there is none."""
+    """Return the token at the end of a job's full name; empty if there is none."""
     return name.rpartition(".")[2] if "." in name else ""
 
 
 def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
-    """Say whether a record of a job's number is about that job."""
+    """Whether a record with a job's number is about that job."""
     return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")
 
 
 class OwnJobs:
     """Changes one client's jobs, and no others.
 
-    `expected`: returns what the job with a number is, if it is this client's; else None.
+    `expected`: returns the record of the job with a number, if it is this client's; else None.
     `user`: returns this client's user; empty while not known.
     `is_settling`: returns whether a job was accepted so recently that Slurm need not show it yet.
     """
@@ -56,7 +56,7 @@ class OwnJobs:
     ) -> dict[str, BackendError]:
         """Cancel some jobs; return those that were not cancelled, each with the reason.
 
-        `others`: those that are not expected by their numbers, as elements of arrays.
+        `others`: jobs that `expected` does not know by their numbers, such as elements of arrays.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
         """
         own, failed = self._own_and_others(job_ids, others or {}, by_name=self._link.cancels_by_name)
@@ -67,7 +67,7 @@ class OwnJobs:
     ) -> None:
         """Change a job; see `SlurmLink.update`.
 
-        Raises `JobNotFoundError`: Slurm does not know it, or another job has its number.
+        Raises `JobNotFoundError`: Slurm does not know the job, or another job has its number.
         """
         own, failed = self._own_and_others([job_id], {}, by_name=self._link.cancels_by_name)
         for error in failed.values():
@@ -80,7 +80,8 @@ class OwnJobs:
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
         """Return which numbers are of this client's jobs; and the others, each with the reason why it is not.
 
-        `by_name`: a job accepted a moment ago counts as ours before it is shown, as the link also gives the name.
+        `by_name`: whether the link also passes the name; then a job that was just accepted counts as ours before it is
+        shown.
         """
         wanted = list(dict.fromkeys(job_ids))
         now: dict[str, list[SlurmRecord]] = {}
@@ -90,7 +91,7 @@ class OwnJobs:
         own, failed = list[IdentifiedJob](), dict[str, BackendError]()
         for job_id in wanted:
             records = now.get(job_id, [])
-            # of an array one element has the array's number: all that has this number is looked at
+            # one element has the number of its array, so all jobs with this number are checked
             if not records and self._is_settling(job_id) and (kept := self._expected(job_id)) is not None:
                 if by_name:
                     own.append(IdentifiedJob(job_id, kept.name))

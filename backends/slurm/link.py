@@ -1,7 +1,7 @@
-"""The interface of links to Slurm, and its values, for all versions and means.
+"""The interface of links to Slurm, and its values, for all versions and both kinds of links.
 
-A link sends each call once, and translates between Slurm's many spellings and the values here. It does not wait, does
-not retry, and remembers no jobs: `SlurmBackend` does that.
+A link sends each request once, and translates between Slurm's spellings and the values here. It does not wait, does not
+retry, and remembers no jobs: `SlurmBackend` does that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTION = "sbatch"
 
 
 def _in_words(option: str) -> Any:
-    """Make a field that has the value of an option as Slurm takes it."""
+    """Return a field whose value is that of an option, as Slurm takes it."""
     return field(default="", metadata={_OPTION: option})
 
 
@@ -32,39 +32,40 @@ def _in_words(option: str) -> Any:
 class SlurmJob(JobKeys):
     """A job as it is passed to Slurm.
 
-    Slurm counts memory per node or core: a link divides it by `nodes`, or by `cores` if these are not given.
+    Slurm counts memory per node or core: a link divides the job's memory by `nodes`, or by `cores` if `nodes` is not
+    given.
     """
 
-    name: str  # unique among all jobs of the user where it must be found again: the token is part of it
+    name: str  # contains the token; unique among the user's jobs if the job must be found again
     script: str  # the batch script, beginning with `#!`
     folder: str  # absolute path of the working directory
-    cores: int  # CPUs, in tasks of `cpus_per_task` each; 0 where its options say all of its size
-    walltime_s: float  # seconds; Slurm counts minutes, and a link rounds up
-    stdout: str  # absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them
+    cores: int  # CPUs, in tasks of `cpus_per_task` each; 0 if its options give the whole size
+    walltime_s: float  # in seconds; links round up to Slurm's minutes
+    stdout: str  # absolute paths, taken literally: links ensure that Slurm replaces nothing in them
     stderr: str
-    nodes: int = 0  # exactly so many, 0 for any number
+    nodes: int = 0  # exact number; 0 for any number
     partition: str = _in_words("partition")  # empty for the site's default
     qos: str = _in_words("qos")
     constraint: str = _in_words("constraint")
-    dependency: str = _in_words("dependency")  # in Slurm's words, as in `afterok:12:13,after:14+2`; empty for none
-    begin_s: int | None = None  # not before this time, seconds since 1970
+    dependency: str = _in_words("dependency")  # in Slurm's form, as in `afterok:12:13,after:14+2`; empty for none
+    begin_s: int | None = None  # earliest start, in seconds since 1970; None for none
     held: bool = False
-    # variables of the job; a link adds nothing of its own process to it
+    # variables of the job; a link adds none of its own process
     environment: Mapping[str, str] = field(default_factory=dict)
     comment: str = _in_words("comment")
     cpus_per_task: int = 1  # CPUs of each task, on one node; `cores` is a multiple
-    # further options of sbatch, as in `--exclusive` or `--nice=10`; they override `qos` and `constraint`
+    # further options of sbatch, such as `--exclusive` or `--nice=10`; they override `qos` and `constraint`
     options: tuple[str, ...] = ()
-    # of a job array, its numbers as sbatch takes them, as in `1-200%20`; its elements' output is in files of their own
+    # elements of a job array as sbatch takes them, as in `1-200%20`; each element has its own output files
     array: str = _in_words("array")
 
     @property
     def in_words(self) -> Iterator[tuple[str, str]]:
-        """What it has in Slurm's own words already: options and their values."""
+        """Yield the options and values that the job already has in Slurm's form."""
         return ((one.metadata[_OPTION], getattr(self, one.name)) for one in fields(self) if _OPTION in one.metadata)
 
     def output_of(self, path: str) -> str:
-        """Write the path of an output for Slurm, which replaces nothing in it but the number of an element."""
+        """Return the path of an output for Slurm, which then replaces only the number of an element."""
         literal = path.replace("%", "%%")
         if not self.array:
             return literal
@@ -73,23 +74,23 @@ class SlurmJob(JobKeys):
 
     @property
     def further_options(self) -> tuple[str, ...]:
-        """What else its size depends on: of its options, those that do not say it, and that it is an array."""
+        """Options on which its size also depends: those that do not give the size, and whether it is an array."""
         return (*without_size(self.options), *(("--array",) if self.array else ()))
 
     @property
     def burst_buffer(self) -> str:
-        """What it asks of burst buffers, in the words of DataWarp's plugin; empty for nothing."""
+        """Its request for burst buffers, in the syntax of DataWarp's plugin; empty for none."""
         gigabytes = -(-self.burst_buffer_bytes // _GB)
         return f"capacity={gigabytes}GB access=striped type=scratch" if gigabytes else ""
 
     @property
     def tasks(self) -> int:
-        """How many tasks of `cpus_per_task` it has, for all of its cores."""
+        """Number of tasks with `cpus_per_task` cores, for all of its cores."""
         return -(-self.cores // self.cpus_per_task)
 
     @property
     def memory_nodes(self) -> int:
-        """Over how many nodes its memory is divided equally; 0 if not known: then it is divided by cores.
+        """Number of nodes that divide its memory equally; 0 if not known: then cores divide it.
 
         A job of one task is on one node. Memory per core would ask for more wherever Slurm gives more cores than
         requested: both threads of a core, or whole nodes.
@@ -98,7 +99,7 @@ class SlurmJob(JobKeys):
 
 
 def is_renumbered(spec: JobSpec, site: Capabilities) -> bool:
-    """Say whether an array has an element of a number that Slurm does not take, which are below its limit."""
+    """Whether an array has an element whose number exceeds Slurm's limit, so that elements get other numbers."""
     most = site.max_array_size
     if spec.array is None or spec.array.is_compact:
         return spec.array is not None
@@ -106,7 +107,7 @@ def is_renumbered(spec: JobSpec, site: Capabilities) -> bool:
 
 
 def numbered(spec: JobSpec, site: Capabilities) -> dict[str, Any]:
-    """Write the numbers of an array's elements for Slurm: a field of `SlurmJob`."""
+    """Return the field of `SlurmJob` with the numbers of an array's elements."""
     if spec.array is None:
         return {}
     if not is_renumbered(spec, site):
@@ -117,37 +118,37 @@ def numbered(spec: JobSpec, site: Capabilities) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmRecord:
-    """Slurm's record of a job, in one vocabulary. Times are seconds since 1970, None while not set."""
+    """Slurm's record of a job, in one vocabulary. Times are seconds since 1970; None if not set."""
 
-    job_id: str  # its number, in digits; of an element of an array, the element's own number
+    job_id: str  # its number, in digits; for an element of an array, the element's own number
     name: str
     user: str
-    states: tuple[str, ...]  # upper case, the base state first, flags after it, as in `("CANCELLED", "COMPLETING")`
+    states: tuple[str, ...]  # in upper case, the base state first, then flags, as in `("CANCELLED", "COMPLETING")`
     submit_s: float
     reason: str = ""  # why it is pending or how it failed, as Slurm writes it; empty for `None`
     eligible_s: float | None = None
     accrue_s: float | None = None  # since when its age counts
     start_s: float | None = None  # None while it is pending, even if Slurm expects a start
-    end_s: float | None = None  # None while it runs, likewise
+    end_s: float | None = None  # None while it runs, even if Slurm expects an end
     expected_start_s: float | None = None  # when Slurm expects a pending job to start
-    limit_s: float | None = None  # its time limit; None for no limit
-    cores: int = 1  # what it has, or asks for while it is pending (the least, if that is a range)
+    limit_s: float | None = None  # its walltime; None for no limit
+    cores: int = 1  # allocated cores; while it is pending, requested ones (the minimum of a range)
     nodes: int = 0
-    partition: str = ""  # while it is pending, all to which it was sent, comma-separated
-    exit_code: int | None = None  # how its script ended; None until then, and where it is not known
+    partition: str = ""  # while it is pending, all partitions of its request, separated by commas
+    exit_code: int | None = None  # exit code of its script; None before the end, or if not known
     signal: int | None = None
-    restarts: int = 0  # how often it was put back into the queue after a start
-    dependency: str = ""  # what it still waits for, in Slurm's words, as in `afterok:12(unfulfilled)`
+    restarts: int = 0  # how often it was requeued after a start
+    dependency: str = ""  # unmet dependencies in Slurm's form, as in `afterok:12(unfulfilled)`
     comment: str = ""
-    is_array: bool = False  # it represents several pending elements of an array
-    node_list: str = ""  # where it ran or runs, as Slurm writes it: `n3`, or `n[1-4,7]`; empty for nowhere
-    array_id: str = ""  # the number of the array that it is of; empty for none
-    # the array's elements of this record, as Slurm numbers them; None if they are not all reported
+    is_array: bool = False  # whether the record is for several pending elements of an array
+    node_list: str = ""  # its nodes, as Slurm lists them: `n3`, or `n[1-4,7]`; empty for none
+    array_id: str = ""  # the number of its array; empty if it is of none
+    # elements of the array in this record, by Slurm's numbers; None if they are not all reported
     elements: Elements | None = None
 
     @property
     def is_one(self) -> bool:
-        """Whether it is of one job, or of one of an array's."""
+        """Whether it is of a single job, or of a single element."""
         return not self.is_array
 
     @property
@@ -157,52 +158,52 @@ class SlurmRecord:
 
     @property
     def numbers(self) -> set[str]:
-        """By which numbers it is known: its own, and that of its array."""
+        """The numbers by which it is known: its own, and that of its array."""
         return {self.job_id, self.array_id} - {""}
 
 
 @dataclass(frozen=True, slots=True)
 class IdentifiedJob:
-    """A job that is to be changed, and that its number was found to belong to: `OwnJobs` alone makes these."""
+    """A job to be changed, whose number was checked to be its own. Only `OwnJobs` makes these."""
 
     job_id: str
-    name: str  # the name that Slurm has now
+    name: str  # its present name in Slurm
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmPartition:
-    """A partition's limits; None for none, or not known."""
+    """A partition's limits; None if there is none, or it is not known."""
 
     name: str
-    is_default: bool = False  # whether it takes jobs that name none
-    is_up: bool = True  # whether it takes jobs at all
+    is_default: bool = False  # whether it takes jobs that name no partition
+    is_up: bool = True  # whether it accepts jobs
     max_walltime_s: float | None = None
     max_nodes: int | None = None
-    nodes: int = 0  # of the partition; 0 where that is not reported
+    nodes: int = 0  # number of nodes; 0 if not reported
     cores: int = 0
-    accounts: tuple[str, ...] = ()  # those whose jobs alone it takes; empty for all
-    barred_accounts: tuple[str, ...] = ()  # those whose jobs it does not take
-    priority_factor: int = 1  # of its jobs, PriorityJobFactor
-    priority_tier: int = 1  # whose jobs come first, whatever their priority
+    accounts: tuple[str, ...] = ()  # the only accounts whose jobs it accepts; empty for all
+    barred_accounts: tuple[str, ...] = ()  # accounts whose jobs it does not accept
+    priority_factor: int = 1  # PriorityJobFactor of its jobs
+    priority_tier: int = 1  # jobs of a higher tier come first, whatever their priority
     is_exclusive: bool = False  # whether its jobs share no node
-    quality: str = ""  # name of its own quality of service (QOS), if it has one
+    quality: str = ""  # name of its own quality of service (QOS); empty for none
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """What of a node matters to a client."""
+    """The values of a node that matter to a client."""
 
     name: str
     cores: int
     memory_bytes: int
-    states: tuple[str, ...] = ()  # in capitals, with their flags
-    partitions: tuple[str, ...] = ()  # those that it is in
+    states: tuple[str, ...] = ()  # in capitals, with flags
+    partitions: tuple[str, ...] = ()  # those that contain the node
     gpus: int = 0
     traits: str = ""  # its features and generic resources, as Slurm writes them
 
 
 def count_gpus(gres: str) -> int:
-    """Count the GPUs among a node's generic resources.
+    """Return the number of GPUs among a node's generic resources.
 
     Examples
     --------
@@ -214,14 +215,14 @@ def count_gpus(gres: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SlurmAbout:
-    """Who answers."""
+    """The identity of the answering Slurm."""
 
-    means: str  # how it was asked, in words, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
+    means: str  # how it is reached, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
     version: str = ""  # of Slurm, as in `22.05.8`; empty if not reported
     cluster: str = ""  # name of the cluster; empty if not reported
     controller_up: bool = True
     accounting: bool = False  # whether slurmdbd's records can be read
-    # when the token in use ends, seconds since 1970; None without one, or if it does not say
+    # when the present token expires, in seconds since 1970; None without a token, or if it does not say
     token_ends_s: float | None = None
 
 
@@ -230,28 +231,28 @@ class SlurmCluster:
     """What identifies a cluster."""
 
     name: str = ""  # empty if not reported
-    next_number: int | None = None  # the number that the next job gets; None if not reported
-    address: str = ""  # where its controller is reached
+    next_number: int | None = None  # number that the next job will get; None if not reported
+    address: str = ""  # address of its controller
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmLimits:
     """Limits in accounting."""
 
-    # those that are set, by Slurm's own names, such as `MaxSubmitJobs` or `GrpTRES`, as it writes them
+    # by Slurm's names, such as `MaxSubmitJobs` or `GrpTRES`, with values as Slurm writes them
     limits: Mapping[str, str]
-    user: str = ""  # of the association; without a user, of the account as a whole
+    user: str = ""  # user of the association; empty for the account as a whole
     account: str = ""
     partition: str = ""
-    quality: str = ""  # name of the quality of service (QOS), if they are of one
-    qualities: tuple[str, ...] = ()  # those that the association may use
+    quality: str = ""  # name of the quality of service (QOS), if they are its limits
+    qualities: tuple[str, ...] = ()  # qualities that the association may use
 
 
 def read_number(text: str, *, waits: bool) -> dict[str, Any]:
-    """Read the array and the elements that a record is about from its number in squeue and sacct; give them as fields.
+    """Return the fields of a record on its array and elements, from its number in squeue and sacct.
 
-    `waits`: whether the record is of a pending job: only then does a list of elements mean the array as a whole, since
-    elements that have ended together may be listed, too.
+    `waits`: whether the record is of a pending job. Only then does a list of elements mean the array as a whole;
+    elements that ended together may be listed, too.
 
     Examples
     --------
@@ -265,7 +266,7 @@ def read_number(text: str, *, waits: bool) -> dict[str, Any]:
         return {}
     try:
         elements = parse_elements(which.strip("[]").partition("%")[0])
-    except InputError:  # they are cut off, or none is given
+    except InputError:  # the list is cut off, or missing
         elements = None
     return {"array_id": array_id, "elements": elements, "is_array": waits and "[" in which}
 
@@ -273,70 +274,71 @@ def read_number(text: str, *, waits: bool) -> dict[str, Any]:
 class SlurmLink(Protocol):
     """A link to one cluster as one user.
 
-    Every method may raise `asa.errors.UnavailableError` if Slurm cannot be asked or does not answer in time, and
+    Every method may raise `asa.errors.UnavailableError` if Slurm cannot be reached or does not answer in time, and
     `asa.errors.AccessError` if it denies access. Both mean that nothing was changed; `submit` raises
     `asa.errors.SubmitInDoubtError` if that is not certain.
     """
 
     @property
     def calls(self) -> Counter[str]:
-        """How often each method asked Slurm: requests sent, or commands run."""
+        """Number of requests sent or commands run, by method."""
         ...
 
     @property
     def cancels_by_name(self) -> bool:
-        """Whether a cancellation has a job's name as well as its number, so that it can be no other job's."""
+        """Whether a cancellation carries a job's name as well as its number, so that no other job can be cancelled."""
 
     @property
     def changeable(self) -> frozenset[str]:
-        """What of a job `update` can change, by its arguments."""
+        """What `update` can change of a job, as names of its arguments."""
         ...
 
     def about(self) -> SlurmAbout:
-        """Return which cluster answers. If the controller does not, that is no error."""
+        """Return which cluster answers. It is no error if the controller does not."""
         ...
 
     def cluster(self) -> SlurmCluster:
-        """Tell which cluster this is, afresh."""
+        """Return the present cluster."""
         ...
 
     def settings(self) -> Mapping[str, str]:
-        """Tell the cluster's configuration by Slurm's own names, as in ``PriorityFlags``; empty where it is hidden."""
+        """Return the cluster's configuration by Slurm's names, such as ``PriorityFlags``; empty if it is hidden."""
         ...
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
-        """Tell the limits of this user, their accounts and qualities of service, as far as a user may ask."""
+        """Return the limits of this user, their accounts and qualities of service, as far as users may see them."""
         ...
 
     def partitions(self) -> Sequence[SlurmPartition]:
-        """Tell the partitions."""
+        """Return the partitions."""
         ...
 
     def nodes(self) -> Sequence[SlurmNode]:
-        """Tell the nodes."""
+        """Return the nodes."""
         ...
 
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; return its id.
 
-        Raises `SubmitDeferredError`: a limit of the user's, the account's or the controller's jobs is reached. Raises
+        Raises `SubmitDeferredError`: a limit on the number of jobs of the user, the account or the controller is
+        reached. Raises
         `SubmitInDoubtError`: the request was sent, but no readable answer came back.
         """
         ...
 
     def estimated_start_s(self, job: SlurmJob) -> float | None:
-        """Ask when a job would start that is not submitted; None where it does not say, or cannot be asked this way."""
+        """Return when a job would start if it were submitted; None if Slurm does not say, or this link cannot ask."""
         ...
 
     def test(self, job: SlurmJob, timeout_s: float) -> str | None:
-        """Ask whether a job could run, without submitting it; None unless Slurm says that the request is impossible.
+        """Ask whether a job could run, without submitting it; return the reason if Slurm says that it never could.
 
-        None also if that cannot be asked over this link, or not within so many seconds.
+        None if it could, if this link cannot ask, or if the answer takes longer than the timeout.
         """
         ...
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
-        """Show what `submit` would send, by titles; the values of variables, which may be secret, are left out."""
+        """Return what `submit` would send, by titles, without the values of variables, which may be secret."""
         ...
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
@@ -344,60 +346,60 @@ class SlurmLink(Protocol):
         ...
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller afresh what some numbers are now: of jobs, of arrays, of elements by their own numbers."""
+        """Ask the controller which jobs, arrays and elements (by their own numbers) have some numbers now."""
         ...
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
-        """Ask the controller what one number is now, whosever job it is: of an array, its elements."""
+        """Ask the controller which job of any user has a number now; for an array, its elements."""
         ...
 
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting the same, in the order in which they were submitted."""
+        """Ask accounting which jobs had some numbers, in the order of submission."""
         ...
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one job; return whether it says explicitly that it does not know it.
 
-        An answer without the job is no such statement.
+        An answer that merely lacks the job is no such statement.
         """
         ...
 
     def queue(self) -> list[SlurmRecord]:
-        """Ask the controller for all users' jobs that it knows, including ended ones, in one call."""
+        """Ask the controller for all jobs that it knows, of all users and including ended ones, in one call."""
         ...
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs of some names: the controller's and, where there is one, accounting's."""
+        """Ask for this user's jobs with some names: the controller's and, if there is accounting, its jobs."""
         ...
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for some jobs, the latest of each number; unknown ones are missing.
 
-        All of them are missing if there is no accounting.
+        Without accounting all are missing.
         """
         ...
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for all users' jobs in a time span, or the user's own if a site shows no others."""
+        """Ask accounting for the jobs of all users in a time span; of the user, if a site hides the others."""
         ...
 
     def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
         """Cancel some jobs, in as few calls as possible; those that have ended are ignored.
 
         Returns the jobs that were not cancelled, each with the reason; nothing is raised. If Slurm can, it compares
-        their names at that moment.
+        their names when it cancels them.
         """
         ...
 
     def update(
         self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job: hold or release it, give it another time limit, or shrink it to so many nodes.
+        """Change a job: hold or release it, change its walltime, or shrink it to a number of nodes.
 
-        Raises `BackendError`, with Slurm's words: it refuses, or reports success without having changed anything.
+        Raises `BackendError`, with Slurm's message: it refuses, or reports success without any change.
         """
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         ...

@@ -21,16 +21,16 @@ from asa.units import parse_memory
 from .link import SlurmJob
 
 Keys = Mapping[str, Callable[[str], dict[str, Any]]]
-"""How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
+"""By option: a function from its value, empty if it has none, to keys of slurmrestd's job."""
 Values = Mapping[str, Callable[[str], Any]]
-"""How to write its value alone; the table of options has the key."""
+"""By option: a function that writes its value in JSON; the table of options has the key."""
 
-_OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # no byte that is not UTF-8
+_OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # all bytes are UTF-8
 _GPUS_OF_A_TASK = re.compile(r"gres[/:]gpu(?:[:=][A-Za-z_]\w*)?(?:[:=](\d+))?(?=,|$)")
 _KIND_AND_COUNT = re.compile(r"([A-Za-z_][^:,]*)(?::(\d+))?|(\d+)")
 _MIB: Final = 1 << 20
 _LIMIT: Final = "SLURM_RLIMIT_"
-_BINDS_GPUS: Final = 42  # since 24.11 sbatch itself says how GPUs are bound to tasks
+_BINDS_GPUS: Final = 42  # from this version on (24.11) sbatch itself sets how GPUs are bound to tasks
 
 _OURS: Final[Mapping[str, str]] = {
     **{option.name: option.instead for option in OPTIONS.values() if option.instead},
@@ -39,7 +39,7 @@ _OURS: Final[Mapping[str, str]] = {
 
 
 def left_open(job: SlurmJob) -> frozenset[str]:
-    """Name what asa does not set for a job, so that its options may: what is per node, or of a type."""
+    """Return the options that asa leaves to a job's own options: those per node, and typed resources."""
     if not job.cores:
         return SIZES
     memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
@@ -77,7 +77,7 @@ def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | N
 
 
 def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str, ...]:
-    """Exclude some nodes for a job, in addition to those that its options exclude.
+    """Exclude some nodes for a job, besides those that its options exclude.
 
     Examples
     --------
@@ -93,9 +93,9 @@ def without_nodes(options: tuple[str, ...], avoid: Collection[str]) -> tuple[str
 
 
 def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: str, job: str) -> dict[str, Any]:
-    """Write options, given as names and values, for slurmrestd.
+    """Return the keys for slurmrestd of options that are given as names and values.
 
-    Raises `SubmitRejectedError`: this version has no key for one of them, or not for its value.
+    Raises `SubmitRejectedError`: this version has no key for an option, or cannot express its value.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: st
 
 
 def _both(key: str, one: Any, other: Any) -> Any:
-    """Say by one key what two options ask for; of what cannot be added the latter counts."""
+    """Merge the values of two options with the same key; if they cannot be added, the latter counts."""
     if key == "flags":
         return [*one, *other]
     return f"{one},{other}" if key.startswith("tres_per_") and isinstance(one, str) else other
@@ -135,7 +135,7 @@ def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitReje
 
 
 def variables(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> dict[str, str]:
-    """Return the variables that sbatch itself, not Slurm's daemons, sets for a job with such options.
+    """Return the variables that sbatch itself, not a daemon of Slurm, sets for a job with these options.
 
     Examples
     --------
@@ -148,7 +148,8 @@ def variables(options: Iterable[str], job: str, free: Collection[str] = frozense
             how, _, size = (value or "").partition("=")
             values |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})
         elif name == "hint":
-            values |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}  # the one hint that is said by REST
+            # the only hint that slurmrestd supports
+            values |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}
         elif name in marked("step"):
             values[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
     return values
@@ -165,11 +166,11 @@ _OF_STEPS: Final[Mapping[str, str]] = {
 
 
 _BEFORE_A_HINT: Final = frozenset({"extra-node-info", "ntasks-per-core", "threads-per-core"})
-"""Options beside which sbatch drops ``--hint``."""
+"""With any of these options, sbatch drops ``--hint``."""
 
 
 def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """Add to a job's variables those in which sbatch passes options on that only the job's steps and nodes read.
+    """Add the variables with which sbatch passes options on to a job's steps and nodes.
 
     sbatch sets them in its own environment, which these jobs do not get. ``U`` marks a limit that ``--propagate``
     names.
@@ -197,11 +198,11 @@ def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -
 
 
 def keys_of_38() -> Keys:
-    """Return the keys of Slurm 22.05, not all of which are in its published description.
+    """Return the keys for Slurm 22.05, not all of which are in its published description.
 
-    It takes no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the opposite.
+    It has no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the opposite.
     """
-    return _keys(  # `begin` stays text: a plain number is refused, and a date would be in slurmrestd's time zone
+    return _keys(  # `begin` stays text: a number is refused, and a date would be in slurmrestd's time zone
         38,
         {
             "exclusive": _one_of({"user": "user", "mcs": "mcs"}),
@@ -216,7 +217,7 @@ def keys_of_38() -> Keys:
 
 
 def keys_since_40(version: int, number: Callable[[int], Any]) -> Keys:
-    """Return the keys of Slurm 23.11 and later; `version`: the N of API v0.0.N, `number`: how it writes a number."""
+    """Return the keys for Slurm 23.11 and later; `version`: the N of API v0.0.N, `number`: writes a number."""
     values = _values_of_40(number)
     further: dict[str, Callable[[str], dict[str, Any]]] = {"signal": partial(_lead_of_signal, number)}
     if version >= _BINDS_GPUS:
@@ -230,10 +231,10 @@ def keys_since_40(version: int, number: Callable[[int], Any]) -> Keys:
 
 
 def _keys(version: int, values: Values, further: Keys | None = None) -> Keys:
-    """Return the keys of a version, as the table of options has them.
+    """Return the keys of a version, from the table of options.
 
-    `values`: how to write what is no text, number or switch.
-    `further`: which other keys follow from an option.
+    `values`: writers of values that are not text, numbers or switches.
+    `further`: writers of options that need other keys.
     """
     values, further = {**_VALUES, **values}, further or {}
 
@@ -285,7 +286,7 @@ def _values_of_40(number: Callable[[int], Any]) -> dict[str, Callable[[str], Any
 def _lead_of_signal(number: Callable[[int], Any], value: str) -> dict[str, Any]:
     parts = _parts_of_signal(value)
     flags = {"kill_warning_flags": ["BATCH_JOB"]} if parts[1] else {}
-    return {"kill_warning_delay": number(int(parts[3] or 60)), **flags}  # sbatch's own default
+    return {"kill_warning_delay": number(int(parts[3] or 60)), **flags}  # the default of sbatch
 
 
 def _parts_of_signal(value: str) -> re.Match[str]:
@@ -312,7 +313,7 @@ def _counted_of_each_task(value: str) -> dict[str, Any]:
 
 
 def _bound(gpus: Iterable[int]) -> dict[str, str]:
-    """Bind each task to its GPUs, of every type."""
+    """Return the variable that binds each task to its GPUs, of every type."""
     return {"tres_bind": f"gres/gpu:per_task:{count}"} if (count := sum(gpus)) else {}
 
 
@@ -327,12 +328,12 @@ def _mib(value: str) -> int:
 
 
 def _listed(value: str) -> list[str]:
-    """Write a list of nodes; a range in brackets stays in one piece."""
+    """Split a list of nodes; a range in brackets stays in one piece."""
     return re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", _filled(value))
 
 
 def _each(before: str, value: str) -> str:
-    """Write a number of GPUs, or of each of some types."""
+    """Return a number of GPUs, or of each of several types, as a generic resource."""
     return ",".join(f"{before}{part}" for part in _filled(value).split(","))
 
 
@@ -346,7 +347,7 @@ def _one_of(words: Mapping[str, object]) -> Callable[[str], Any]:
 
 
 def _signal_38(value: str) -> str:
-    if ":" in value:  # refused by the daemon
+    if ":" in value:  # the daemon refuses it
         raise ValueError(value)
     return _filled(value)
 
@@ -370,8 +371,8 @@ _MAIL: Final[Mapping[str, list[str]]] = {
 }
 
 _VALUES: Final[Values] = {
-    "hint": _one_of({"nomultithread": 1}),  # the one hint that is a plain demand for resources
-    "nice": lambda value: int(value or 100),  # as sbatch takes it without a value
+    "hint": _one_of({"nomultithread": 1}),  # the only hint that is a mere request for resources
+    "nice": lambda value: int(value or 100),  # the default of sbatch without a value
     "tmp": _mib,
 }
-"""How to write values that are no text, number or switch, for all versions."""
+"""Writers of values that are not text, numbers or switches, for all versions."""

@@ -1,12 +1,12 @@
-"""How often a client looks at its jobs: kindly to the site, soon enough for the user."""
+"""How often a client looks at its jobs: seldom enough for the site, soon enough for the user."""
 
 from __future__ import annotations
 
 import random
 
-_SHARE = 0.1  # of the time since something changed: what was quiet for an hour may be seen six minutes late
+_SHARE = 0.1  # of the time since the last change: after a quiet hour, a change is seen within six minutes
 _JITTER = 0.1
-_MAX_BACK_OFF_S = 60.0  # when Slurm is back that is noticed within a minute
+_MAX_BACK_OFF_S = 60.0  # once Slurm answers again, this is noticed within a minute
 
 
 def interval_s(quiet_s: float, failures: int, *, min_s: float, max_s: float) -> float:
@@ -28,7 +28,7 @@ def interval_s(quiet_s: float, failures: int, *, min_s: float, max_s: float) -> 
 
 
 class Pacer:
-    """When the next look is due. All times are seconds on the client's own clock."""
+    """Computes when the next look is due. All times are seconds on the client's own clock."""
 
     def __init__(self, at_s: float, *, min_s: float, max_s: float, seed: int) -> None:
         self._min_s = min_s
@@ -40,19 +40,19 @@ class Pacer:
         self._jitter = 1.0
 
     def changed(self, at_s: float) -> None:
-        """Note that something changed, or that the client itself changed something."""
+        """Record a change, also one by the client itself."""
         self._changed_s = at_s
 
     def looked(self, at_s: float, *, heard: bool) -> None:
-        """Note a look, and whether it was answered."""
+        """Record a look, and whether it was answered."""
         self._looked_s = at_s
         self._failures = 0 if heard else self._failures + 1
         self._jitter = 1.0 + _JITTER * self._random.uniform(-1.0, 1.0)
 
     def pause_s(self, at_s: float) -> float:
-        """Return in how many seconds the next routine look is due; 0 or less if it is.
+        """Return the seconds until the next routine look is due; 0 or less if it is due now.
 
-        After a clock was set back it is due.
+        It is due now if the clock was set back.
         """
         if self._looked_s is None or at_s < self._looked_s:
             return 0.0
@@ -61,7 +61,7 @@ class Pacer:
         return self._looked_s + max(pause_s * self._jitter, self._min_s) - at_s
 
     def may_look(self, at_s: float) -> bool:
-        """Whether a question may cause a look now: not within `min_s` of the last, nor while backing off."""
+        """Whether a request may cause a look now: not within `min_s` of the last one, nor while backing off."""
         if self._looked_s is None or self.pause_s(at_s) <= 0:
             return True
         return not self._failures and at_s - self._looked_s >= self._min_s

@@ -4,8 +4,8 @@ A negative answer counts only if it is permanent. Slurm tests with the nodes tha
 gets the same answer as one that needs a node which is down, although Slurm would accept the latter. So answers about
 nodes count only if the nodes that are down would make no difference.
 
-Unless the site is configured otherwise, Slurm also accepts a job beyond a limit of its account or quality of service
-(QOS), but never starts it. These limits are compared here, for commands and the REST API.
+Unless the site is configured otherwise, Slurm also accepts a job that exceeds a limit of its account or quality of
+service (QOS), but never starts it. These limits are checked here, for commands and the REST API.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .link import SlurmJob, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition
 
 _T = TypeVar("_T")
 ENFORCED: Final = re.compile(r"\b(limits|safe|all)\b", re.IGNORECASE)
-"""What in ``AccountingStorageEnforce`` says that limits hold."""
+"""Values of ``AccountingStorageEnforce`` that enforce limits."""
 
 _OF_NODES: Final = (
     "Requested node configuration is not available",
@@ -34,7 +34,7 @@ _OF_NODES: Final = (
     "Requested nodes not in this partition",
     "Insufficient GRES available in allocation",
 )
-# said of a job that would wait in the queue, or of the question rather than of the job
+# answers for a job that would wait in the queue, or about the question rather than the job
 _NO_FINDING: Final = (
     "Access/permission denied",
     "Immediate execution impossible",
@@ -51,21 +51,21 @@ _AWAY: Final = frozenset(
         *("NOT_RESPONDING", "NO_RESPOND", "POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
     }
 )
-# options by which a job wants certain nodes, or more of them than is known here
+# options that demand certain nodes, or more of nodes than is known here
 _CHOOSY: Final = marked("placing")
 _KINDS: Final = {"cpu": "cores", "node": "nodes", "mem": "MB of memory", "gres/gpu": "GPUs"}
 _AMOUNT: Final = re.compile(r"(?<![a-z/_])([a-z/_]++)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
-_UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # of memory, in MB
+_UNITS: Final = {"": 1.0, "K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}  # factors to MB
 
 
 class SlurmPreflight:
-    """Asks about jobs that are not submitted; what it needs to know of the site it asks once."""
+    """Checks jobs that are not submitted yet. It reads what it needs of the site once."""
 
     def __init__(self, link: SlurmLink) -> None:
         self._link = link
 
     def objection(self, job: SlurmJob, timeout_s: float) -> str | None:
-        """Say why a job could never run; None if it could, or that is not known."""
+        """Return why a job could never run; None if it could, or that is not known."""
         if why := beyond_limits(self._limits, self._partitions, job):
             return why
         said = self._link.test(job, timeout_s)
@@ -92,11 +92,11 @@ class SlurmPreflight:
         return _or_nothing(self._link.partitions)
 
     def _nodes(self) -> Sequence[SlurmNode]:
-        return _or_nothing(self._link.nodes)  # afresh: what is up changes
+        return _or_nothing(self._link.nodes)  # not cached, since nodes come and go
 
 
 def in_numbers(job: SlurmJob) -> SlurmJob:
-    """Say in numbers what a job asks for at least, also where only its options say it."""
+    """Return a job with its minimum request as numbers, even if only options give it."""
     own = [f"--ntasks={job.tasks}", f"--cpus-per-task={job.cpus_per_task}"] if job.cores else []
     own += [f"--nodes={job.nodes}"] if job.nodes else []
     sizes = tuple(option for option in job.options if name_of(option) in SIZES)
@@ -125,7 +125,7 @@ def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
 
 
 def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], job: SlurmJob) -> bool:
-    """Say whether nodes that are away now could change nothing for a job: of their kind there are enough others."""
+    """Whether nodes that are down now make no difference for a job: there are enough others of their kind."""
     names = set(job.partition.split(",")) if job.partition else {one.name for one in partitions if one.is_default}
     own = [node for node in nodes if not names or names & set(node.partitions)]
     away = [node for node in own if _AWAY & set(node.states)]
@@ -145,7 +145,7 @@ def _kind(node: SlurmNode) -> tuple[object, ...]:
 
 
 def _most_nodes(job: SlurmJob) -> int:
-    """Say on how many nodes a job could be, at most: each task, and each GPU of all, may be on one of its own."""
+    """Return the largest number of nodes that a job could use: each task, and each GPU, may be on its own."""
     counted = in_numbers(job)
     return counted.nodes or max(counted.tasks, job.gpus, 1)
 
@@ -154,9 +154,10 @@ def _most_nodes(job: SlurmJob) -> int:
 
 
 def beyond_limits(every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartition], job: SlurmJob) -> str | None:
-    """Name the limit per job that a job exceeds for all its possible accounts and qualities of service.
+    """Return the limit per job that a job exceeds for all its possible accounts and qualities of service.
 
-    None also if that is not known. A limit of the quality of service takes precedence over one of the association.
+    None if there is none, or it is not known. A limit of the quality of service takes precedence over one of the
+    association.
     """
     ways = list(_ways(every, partitions, job))
     beyond = [_beyond(way, job) for way in ways]
@@ -166,12 +167,12 @@ def beyond_limits(every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartit
 def _ways(
     every: Sequence[SlurmLimits], partitions: Sequence[SlurmPartition], job: SlurmJob
 ) -> Iterator[tuple[SlurmLimits, ...]]:
-    """Give what may count for a job: limits in the order in which they count."""
+    """Yield the alternatives of limits for a job, each in order of precedence."""
     options = dict(option.partition("=")[::2] for option in job.options)
     account, quality = options.get("--account", job.account), options.get("--qos", job.qos)
     names = job.partition.split(",") if job.partition else [one.name for one in partitions if one.is_default]
     if any(one.quality for one in partitions if not names or one.name in names):
-        return  # a partition's own quality of service counts before all, and its limits are not known
+        return  # a partition's own quality of service takes precedence, and its limits are not known
     qualities = {one.quality: one for one in every if one.quality}
     for one in every:
         if not one.user or (account and one.account != account) or one.partition not in ("", *names):
@@ -188,7 +189,7 @@ def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
             most = format_duration(most_s)
             return f"asks for {format_duration(job.walltime_s)}, and {_whose(limit)} has at most {most} a job (MaxWall)"
     least = in_numbers(job)
-    cores = 0 if {"--overcommit", "-O"} & said.keys() else least.cores  # then a core may have several tasks
+    cores = 0 if {"--overcommit", "-O"} & said.keys() else least.cores  # then several tasks may share a core
     asked = {"cpu": cores, "node": least.nodes, "gres/gpu": least.gpus, "mem": least.memory_bytes / (1 << 20)}
     for kind, amount in asked.items():
         for one in way:
@@ -203,7 +204,7 @@ def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Read amounts of resources, memory in MB."""
+    """Parse amounts of resources, memory in MB."""
     found = {}
     for kind, number, unit in _AMOUNT.findall(text):
         found[kind.lower()] = float(number) * (_UNITS[unit.upper()] if kind.lower() == "mem" else 1.0)

@@ -18,12 +18,12 @@ from .link import SlurmJob, SlurmLink, SlurmRecord
 from .settings import SlurmSettings
 
 _BEGINS_S = 3600
-_WAIT_S = 75.0  # the scheduler's pass in which an age is set comes once a minute at least
+_WAIT_S = 75.0  # the scheduler sets ages at least once a minute
 _LOOK_S = 1.0
 
 
 def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
-    """Return the lower bound by which another clock of whole seconds is ahead; 0 if the two may agree.
+    """Return the lower bound by which another clock, read in whole seconds, is ahead; 0 if the two may agree.
 
     Examples
     --------
@@ -36,18 +36,18 @@ def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Revelation:
-    """What a job revealed that never ran."""
+    """What the job revealed."""
 
     job_id: str
     offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed
-    # whether its age counted while it could not start; None if that was not wanted, or not found out in time
+    # whether its age counted while it could not start; None if not requested, or not found out in time
     accrues: bool | None
-    partition: str = ""  # where it was sent; empty if that is not known
-    left_over: str = ""  # words about a job that could not be cancelled; empty if all went well
+    partition: str = ""  # where it was sent; empty if not known
+    left_over: str = ""  # text on a job that could not be cancelled; empty if all went well
 
 
 class Prober:
-    """Submits the job and sees that it goes, also when something is in the way."""
+    """Submits the job, and ensures that it is cancelled even after errors."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Prober:
 
     @contextmanager
     def _held_job(self) -> Iterator[tuple[str, float, float]]:
-        """Submit the job and, in any case, cancel it; yield its id and the times around its submission."""
+        """Submit the job and in any case cancel it; yield its id and the times around its submission."""
         before_s = self._clock()
         job = self._job(f"asa-probe.{uuid.uuid4().hex[:8]}", int(before_s) + _BEGINS_S)
         job_id = ""
@@ -96,7 +96,7 @@ class Prober:
         self._cancel([job_id])
 
     def _job(self, name: str, begin_s: int) -> SlurmJob:
-        """Describe a job that is kept from running twice: it is on hold, and may not begin for an hour."""
+        """Return a job with two safeguards against running: it is held, and may not begin for an hour."""
         settings = self._settings
         return SlurmJob(
             name=name,
@@ -117,7 +117,7 @@ class Prober:
         )
 
     def _look(self, job_id: str, *, age: bool) -> SlurmRecord | None:
-        """Look at the job until Slurm says since when its age counts, or will count.
+        """Look at the job until Slurm says from when its age counts, or will count.
 
         Either is an answer: if age always accrues, it counts from the submission, else from the begin time.
         """
@@ -130,7 +130,7 @@ class Prober:
         return record
 
     def _named(self, name: str) -> list[str]:
-        """Find what a submission whose answer never came has left behind."""
+        """Return the jobs of a submission whose answer never came."""
         try:
             return [record.job_id for record in self._link.named([name])]
         except BackendError:

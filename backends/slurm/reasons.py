@@ -1,4 +1,4 @@
-"""Slurm's reasons in words for somebody who does not know Slurm: why a job is pending, or how it failed."""
+"""Explains Slurm's reasons to users who do not know Slurm: why a job is pending, or how it failed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 from asa.backend import Advice
 
 Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed", "unknown"]
-"""What a reason calls for.
+"""What a reason requires.
 
 ``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is refilled; ``impossible``
-stays until the job or the site is changed; ``held`` until somebody releases it; ``dependency`` concerns another job;
-``failed`` a job that has ended.
+stays until the job or the site is changed; ``held`` stays until the job is released; ``dependency`` concerns another
+job; ``failed`` a job that has ended.
 """
 
 
@@ -203,9 +203,9 @@ _WHAT = {
     "bb": "burst buffer space",
     "job": "jobs",
 }
-# By spelling, the first that fits; `{what}` is what is limited, `{whose}` whose limit it is.
+# patterns of spellings, the first match counts; `{what}` is what is limited, `{whose}` whose limit it is
 _FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
-    (re.compile(r"^reservation.*deleted$"), _NO_RESERVATION),  # whose name is in it
+    (re.compile(r"^reservation.*deleted$"), _NO_RESERVATION),  # it contains the reservation's name
     (
         re.compile(r"burstbuffer"),
         _Reason("transient", "It waits for burst buffer space, or for files being copied there.", _WAIT),
@@ -254,7 +254,7 @@ def advice(reason: str) -> Advice:
     """Explain a reason: why a job is pending, or how it failed.
 
     `reason`: as Slurm writes it, with its details, if any; or the name of a job's state.
-    Returns what it means, and what to do; an unknown reason as Slurm writes it.
+    Returns its meaning and a remedy; for an unknown reason, the text of Slurm.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def _find(reason: str) -> _Reason | None:
 
 
 def _spelling(reason: str) -> str:
-    """Reduce to letters: NODE_FAIL is NodeFail, and nodes or signals that are named do not matter."""
+    """Reduce a reason to letters: NODE_FAIL becomes NodeFail, and names of nodes or signals are dropped."""
     letters = re.sub(r"[^a-z]", "", _DETAIL.split(reason.strip().lower().strip("()"), maxsplit=1)[0])
     return "" if letters == "none" else letters
 

@@ -1,7 +1,7 @@
-"""What Slurm's answers to a submission mean, over any link.
+"""The meaning of Slurm's answers to a submission, over both links.
 
-The question is whether a job can have been accepted and, if not, whether Slurm has refused it for good. The table of
-known answers is in `answers`. An answer without a row is unknown, and the job must be looked for.
+The question is whether a job may have been accepted and, if not, whether Slurm has refused it for good. The table of
+known answers is in `answers`. After an answer without a row the job must be looked for.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def meaning_of(number: int | None, text: str) -> Meaning:
 def refusal_of(
     meanings: Container[Meaning], words: tuple[str, str], *, where: str | None = None, is_final: bool = False
 ) -> BackendError | None:
-    """Make the error for a job that Slurm has not accepted; None if it may have accepted it, or that is unknown.
+    """Return the error for a job that Slurm has not accepted; None if it may have accepted it, or that is unknown.
 
-    `words`: the message if it may accept the job later, and if it never will. `is_final`: it never will.
+    `words`: the messages for a job that Slurm may accept later, and for one that it never will. `is_final`: whether it
+    never will.
     """
     later, never = words
     if Meaning.LATER in meanings:
@@ -54,10 +55,10 @@ def refusal_of(
 
 
 def _is_limit_of_submissions(said: str) -> bool:
-    """Whether a limit is one on the number of jobs, which passes, and not one that the job alone exceeds.
+    """Whether a limit is on the number of jobs, which passes, and not on the request of the job.
 
     Slurm may name the limit. At submission it checks each job's own request, so any other limit that it names remains
-    exceeded. If it names none, that is not known: to try later is the safe answer.
+    exceeded. If it names none, trying later is the safe answer.
     """
     limits = LIMIT_NAME.findall(said)
     return not limits or any("Submit" in limit for limit in limits)

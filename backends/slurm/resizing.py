@@ -1,4 +1,4 @@
-"""What is changed of a running job's size: the setting, what plans may count on, and what `asa doctor` says of it."""
+"""Resizing of running jobs: the setting, the ability for plans, and the finding of `asa doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from asa.backend import Finding
 
-_FROM_OUTSIDE = "nodes"  # of what a link can change of a job
+_FROM_OUTSIDE = "nodes"  # what a link must be able to change
 
 
 class Resizability(TypedDict):
@@ -25,14 +25,14 @@ class ResizingSettings(BaseModel):
     shrink: bool = True
 
     def resizability(self, cores_per_node: int, changeable: Collection[str]) -> Resizability:
-        """Say what running jobs can do. `changeable`: see `SlurmLink.changeable`."""
+        """Return how running jobs can be resized. `changeable`: see `SlurmLink.changeable`."""
         return {
             "shrink_by": cores_per_node if self.shrink else 0,
             "shrinks_from_outside": self.shrink and can_resize(changeable),
         }
 
     def resizing_found(self) -> Finding:
-        """Say what can be done where a link cannot do it."""
+        """Return the finding for a link that cannot resize."""
         return Finding(
             "Shrinking jobs",
             "not from here by these means; a job's own script does, between its stages",
@@ -42,5 +42,5 @@ class ResizingSettings(BaseModel):
 
 
 def can_resize(changeable: Collection[str]) -> bool:
-    """Whether a link can make a running job smaller."""
+    """Whether a link can shrink a running job."""
     return _FROM_OUTSIDE in changeable

@@ -1,4 +1,4 @@
-"""The variables with a user's defaults for `sbatch`: they hold over any link."""
+"""The variables with a user's defaults for `sbatch`, used with both links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMORY: Final = marked("memory")
 
 
 def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Read account, partition, quality of service and constraint, if set.
+    """Return account, partition, quality of service and constraint, if set.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Read the other options, as options of sbatch.
+    """Return the other options in these variables.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
-    """Use options as defaults for what a job does not specify, as sbatch does.
+    """Apply options as defaults for what a job does not specify, as sbatch does.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The batch script of a Slurm job: as for other backends, except for the source of its number."""
+"""The batch script of a Slurm job: that of all backends, with Slurm's source of the job's number."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from asa.backends.shell.script import Payload
 from asa.backend import JobSpec, Step
 
 LONGEST_SCRIPT_BYTES = 4 << 20
-"""Slurm takes no longer script, unless its administrators set `max_script_size`."""
+"""Slurm's maximum size of a script, unless its administrators set `max_script_size`."""
 
 
 def batch_script(payload: Payload) -> str:
-    """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`."""
+    """Return the batch script of a payload; see `asa.backends.shell.script.batch_script`."""
     return script.batch_script(payload, "SLURM_JOB_ID", calls="script-slurm")
 
 
 def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
-    """Write what a job does before a step: it gives back surplus cores, and shows the step its share.
+    """Return the shell lines before a step: the job gives back surplus cores, and gives the step its share.
 
     Examples
     --------
@@ -36,6 +36,6 @@ def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
 
 
 def _is_shared(spec: JobSpec) -> bool:
-    """Say whether some step of a job uses less than the job has, or in other pieces."""
+    """Whether some step uses less than the whole job, or in other tasks."""
     whole = (spec.cores // spec.cpus_per_task, spec.cpus_per_task)
     return any(step.tasks and (step.tasks, step.cpus_per_task) != whole for step in spec.steps)

@@ -65,7 +65,7 @@ def _words(value: object) -> object:
 
 
 def _verification(value: object) -> object:
-    """Read yes or no, or the path of a file of authorities."""
+    """Parse yes or no, or the path of a file with certificate authorities."""
     if not isinstance(value, str):
         return value
     if (word := value.strip().lower()) in _YES_OR_NO:
@@ -77,7 +77,7 @@ def _verification(value: object) -> object:
 
 
 def _account(value: object) -> object:
-    """Read the name of an account, or its number."""
+    """Parse the name of an account, or its number."""
     if value:
         uid_of(str(value))
     return str(value)
@@ -98,7 +98,7 @@ def uid_of(account: str) -> int:
 
 
 def _variables(value: object) -> object:
-    """Read ``A=1,B=2``, as `sbatch --export` takes it, or a table."""
+    """Parse ``A=1,B=2``, as `sbatch --export` takes it, or a table."""
     if not isinstance(value, str):
         return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else value
     pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
@@ -116,19 +116,19 @@ _RENAMED = {"most_poll": "max_poll", "most_queued": "max_queued"}
 
 
 class SlurmSettings(ResizingSettings):
-    """Settings for all links to Slurm; None or empty if the site is asked.
+    """Settings for both links to Slurm; None or empty values are read from the site.
 
-    `system`: name of the machine, under which waits are learned; the cluster's name if not given.
+    `system`: name of the machine, under which waits are learned; by default the cluster's.
     `inherit`: whether jobs get the client's variables (without tokens), limits and umask, as with sbatch. Best false if
     the client is not on a computer of the cluster.
-    `cores_per_node`, `max_cores`: if the site's report on its nodes is not what its users get.
-    `age_accrues`: whether a job gains priority while a dependency keeps it from starting.
+    `cores_per_node`, `max_cores`: for sites whose users get others than the site reports.
+    `age_accrues`: whether a job gains priority while a dependency holds it.
     `kill_invalid_depend`: whether the site cancels jobs whose dependency can no longer be met.
     `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
-    `max_queued`: upper bound of a user's jobs in the queue at a time; each element of a job array is one.
+    `max_queued`: upper bound of a user's jobs in the queue at a time; each element of a job array counts.
     `max_array_size`: Slurm's ``MaxArraySize``; 0 for no job arrays.
     `whole_nodes`: whether no two jobs share a node, so that small stages of a job run side by side on all of its cores.
-    `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
+    `charges`: what a user pays for: all ``allocated`` cores, or only ``used`` ones.
     `races`: whether several requests for the same work may be in the queue at a time.
     """
 
@@ -158,20 +158,20 @@ class SlurmSettings(ResizingSettings):
     @model_validator(mode="before")
     @classmethod
     def _renamed(cls, values: Any) -> Any:
-        """Read settings in site files of earlier versions."""
+        """Convert settings in site files of earlier versions."""
         if not isinstance(values, dict):
             return values
         return {_RENAMED.get(name, name): value for name, value in values.items()}
 
     @property
     def says_all(self) -> bool:
-        """Whether it says what is else read of Slurm's configuration."""
+        """Whether it has all values that would be read from Slurm's configuration."""
         return self.age_accrues is not None and self.max_array_size is not None
 
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
         """Return fields of `asa.backend.Capabilities`: whether there are job arrays, their size, whether jobs may race.
 
-        The upper bound of the size is Slurm's default where it is not known.
+        If the upper bound of the size is not known, it is Slurm's default.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE
@@ -180,7 +180,7 @@ class SlurmSettings(ResizingSettings):
 
     @property
     def longest_poll_s(self) -> float:
-        """Most seconds between two looks: the controller must still remember what ended between them."""
+        """Upper bound of the seconds between two looks: the controller must still remember jobs that ended."""
         longest_s = max(self.max_poll, self.poll)
         if self.min_job_age is not None:
             longest_s = min(longest_s, self.min_job_age / 2)
@@ -188,13 +188,13 @@ class SlurmSettings(ResizingSettings):
 
 
 class RestSettings(SlurmSettings):
-    """How Slurm's REST daemon is reached, in addition to the settings for any Slurm.
+    """Settings for Slurm's REST daemon, besides those for any Slurm.
 
-    `token_env`, `token_file`, `token_command`: where the token is read from, at most one of them; by default the
-    variable ``SLURM_JWT``, if set.
-    `bearer`: whether the token is sent as ``Authorization: Bearer``, as some proxies need.
+    `token_env`, `token_file`, `token_command`: source of the token, at most one of them; by default the variable
+    ``SLURM_JWT``, if set.
+    `bearer`: whether the token is sent as ``Authorization: Bearer``, which some proxies need.
     `verify`: whether the server's certificate is checked, or a file of the authorities that may sign it.
-    `api`: a version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
+    `api`: a version of the interface such as ``v0.0.42``; by default the newest that both sides know.
     `allow_insecure`: whether the token may be sent to another host without TLS, where others on the network can read
     and use it.
     `served_by`: the account of a slurmrestd on this computer, if it is neither this user's nor root's.
@@ -226,9 +226,9 @@ class RestSettings(SlurmSettings):
 
 
 class CommandSettings(SlurmSettings):
-    """How Slurm's commands are run, in addition to the settings for any Slurm.
+    """Settings for Slurm's commands, besides those for any Slurm.
 
-    `offline`: none of them is run, to show what would be submitted where there is no Slurm.
+    `offline`: whether no command is run, to show without Slurm what would be submitted.
     """
 
     prefix: Words = ()
@@ -240,7 +240,7 @@ _Model = TypeVar("_Model", bound=SlurmSettings)
 
 
 def check(model: type[_Model], settings: Mapping[str, Any]) -> _Model:
-    """Read settings from a site file or the command line.
+    """Parse settings from a site file or the command line.
 
     Raises `InputError`: there is no such setting, one is missing, or one is invalid; `where` is its name.
 
@@ -252,7 +252,7 @@ def check(model: type[_Model], settings: Mapping[str, Any]) -> _Model:
     try:
         return model.model_validate(dict(settings))
     except ValidationError as error:
-        raise _explained(model, error) from None  # the cause would show values, and a secret may be among them
+        raise _explained(model, error) from None  # without the cause, which would show values, perhaps a secret
 
 
 def _explained(model: type[SlurmSettings], error: ValidationError) -> InputError:

@@ -1,4 +1,4 @@
-"""What Slurm's words for a job's state mean to a client."""
+"""The meaning of Slurm's job states for a client."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .reasons import kind
 
 
 class _Word(NamedTuple):
-    """The meaning of a word for a job's state, and its source."""
+    """The meaning of a job state, and its source."""
 
     kind: Literal["waits", "held", "runs", "ended", "other"]
-    since: str  # the first release of Slurm that has it, "22.05" for all that asa is written for
-    source: str  # the API description that lists it, or the page of state codes
+    since: str  # first release of Slurm with it; "22.05" for all that asa supports
+    source: str  # API description that lists it, or the page of state codes
 
 
 STATES: dict[str, _Word] = {
-    # the base states
+    # base states
     "PENDING": _Word("waits", "22.05", "v0.0.40"),
     "RUNNING": _Word("runs", "22.05", "v0.0.40"),
     "SUSPENDED": _Word("runs", "22.05", "v0.0.40"),
@@ -36,14 +36,14 @@ STATES: dict[str, _Word] = {
     "BOOT_FAIL": _Word("ended", "22.05", "v0.0.40"),
     "DEADLINE": _Word("ended", "22.05", "v0.0.40"),
     "OUT_OF_MEMORY": _Word("ended", "22.05", "v0.0.40"),
-    # flags, which squeue prints in place of the base state
+    # flags, which squeue prints instead of the base state
     "LAUNCH_FAILED": _Word("ended", "22.05", "v0.0.40"),
     "RECONFIG_FAIL": _Word("ended", "22.05", "v0.0.40"),
     "REVOKED": _Word("ended", "22.05", "v0.0.40"),  # another cluster of a federation has the job
     "REQUEUED": _Word("waits", "22.05", "v0.0.40"),
     "REQUEUE_FED": _Word("waits", "22.05", "v0.0.40"),
     "REQUEUE_HOLD": _Word("held", "22.05", "v0.0.40"),
-    "SPECIAL_EXIT": _Word("held", "22.05", "v0.0.40"),  # by RequeueExitHold, or scontrol
+    "SPECIAL_EXIT": _Word("held", "22.05", "v0.0.40"),  # held by RequeueExitHold, or scontrol
     "RESV_DEL_HOLD": _Word("held", "22.05", "v0.0.40"),
     "CONFIGURING": _Word("runs", "22.05", "v0.0.40"),
     "POWER_UP_NODE": _Word("other", "22.05", "v0.0.40"),
@@ -57,19 +57,19 @@ STATES: dict[str, _Word] = {
 }
 """All job states in the published descriptions of Slurm's API, v0.0.40 to v0.0.45.
 
-``other`` means a flag that says nothing of whether the job waits, runs or has ended. If there are only such flags, or
-unknown words, the job's times and exit code decide: see `base_of`.
+``other`` is a flag that does not say whether the job waits, runs or has ended. If there are only such flags, or unknown
+states, the job's times and exit code decide: see `base_of`.
 """
 
 _KEPT_BACK = frozenset({"Dependency", "DependencyNeverSatisfied", "BeginTime"})
 
-_PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
-_RELEASED = frozenset({"transient", "limit", "dependency"})  # and of jobs that are not on hold
+_PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of pending jobs
+_RELEASED = frozenset({"transient", "limit", "dependency"})  # kinds of reasons of jobs that are not on hold
 _ONE_NODE = re.compile(r"[^\s,\[\]()]+")
-_LISTED = re.compile(r"(?:[^\s,\[\]]++|\[[^\[\]]*+\])++")  # the words of a list: a comma in brackets parts none
+_LISTED = re.compile(r"(?:[^\s,\[\]]++|\[[^\[\]]*+\])++")  # elements of a list: a comma in brackets separates none
 _PARTS = re.compile(r"(\[[^\[\]]*+\])")
-_MAX_BRACKETS, _MAX_DIGITS, _MAX_NAMED = 4, 9, 100_000  # more is no cluster's
-MAX_NODES = 16  # that are named of a job
+_MAX_BRACKETS, _MAX_DIGITS, _MAX_NAMED = 4, 9, 100_000  # upper bounds that no cluster exceeds
+MAX_NODES = 16  # upper bound of the nodes that are named for a job
 WAITING = frozenset(word for word, says in STATES.items() if says.kind in ("waits", "held"))
 ENDED = frozenset(word for word, says in STATES.items() if says.kind == "ended")
 _HELD_WORDS = frozenset(word for word, says in STATES.items() if says.kind == "held")
@@ -96,13 +96,14 @@ _ENDS = {
     ),
 }
 _BY_ITS_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-_EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})  # of itself, so that its exit code says something
+# ended by themselves, so that the exit code is meaningful
+_EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})
 
 
 def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, ...]:
-    """Put a base state before states none of which is one; return others unchanged.
+    """Put a base state in front of states that include none; return others unchanged.
 
-    `ran`: whether it has, or had, nodes.
+    `ran`: whether the job has, or had, nodes.
 
     Examples
     --------
@@ -117,10 +118,10 @@ def base_of(words: Sequence[str], *, ran: bool, has_ended: bool) -> tuple[str, .
 
 
 def is_over(start_s: float | None, end_s: float | None, limit_s: float | None, *, has_failed: bool) -> bool:
-    """Whether a job has ended, by its times; before the end, Slurm shows the end of its walltime.
+    """Whether a job has ended, by its times. Before the end, Slurm shows the end of its walltime.
 
-    `has_failed`: whether it has an exit code other than 0, or a signal, perhaps from an earlier start; 0 means nothing,
-    as Slurm also shows it before the end.
+    `has_failed`: whether it has an exit code other than 0, or a signal, perhaps from an earlier start. 0 is no
+    evidence, since Slurm also shows it before the end.
     """
     if end_s is None or end_s > time.time():
         return False
@@ -128,14 +129,14 @@ def is_over(start_s: float | None, end_s: float | None, limit_s: float | None, *
 
 
 def is_guessed(record: SlurmRecord) -> bool:
-    """Say whether a job is taken to have failed only because no word says how it ended, and no exit code."""
+    """Whether a job counts as failed only because no state and no exit code says how it ended."""
     base, *others = record.states or ("",)
     says_nothing = bool(others) and all(word not in STATES or word in _OTHER for word in others)
     return base == "FAILED" and says_nothing and not (record.exit_code or record.signal)
 
 
 def is_held(record: SlurmRecord) -> bool:
-    """Whether a pending job does not start until somebody releases it.
+    """Whether a pending job does not start until it is released.
 
     A released job may keep the state of its hold, with a reason of another kind, until it starts.
     """
@@ -144,19 +145,19 @@ def is_held(record: SlurmRecord) -> bool:
 
 
 def waits_held(record: SlurmRecord) -> bool:
-    """Say whether a job is pending, and does not start until somebody releases it."""
+    """Whether a job is pending, and does not start until it is released."""
     return _state_of(record) is JobState.PENDING and is_held(record)
 
 
 def reason_of(record: SlurmRecord) -> str:
-    """Give the reason that is shown of a job."""
+    """Return the reason to be shown for a job."""
     return _reason(record, _state_of(record))
 
 
 def ended_as(record: SlurmRecord) -> JobState | None:
-    """Return how a job ended as far as dependencies of others are concerned; None before that.
+    """Return how a job ended for the purpose of dependencies; None before that.
 
-    Slurm releases dependent jobs before a job's nodes are cleaned up, while the client still counts it as running.
+    Slurm releases dependent jobs before a job's nodes are cleaned up, while the client still counts the job as running.
     """
     if not record.states or not _BACK_IN_QUEUE.isdisjoint(record.states):
         return None
@@ -170,7 +171,7 @@ def _state_of(record: SlurmRecord) -> JobState:
         return JobState.PENDING
     if states[:1] == ("PENDING",) and "REVOKED" not in states:
         return JobState.RUNNING if "CONFIGURING" in states else JobState.PENDING
-    if not _UNDER_WAY.isdisjoint(states):  # a word may be used in another sense one day; a dependency is no word
+    if not _UNDER_WAY.isdisjoint(states):  # the meaning of a state may change one day; a dependency is certain
         return JobState.PENDING if record.dependency and not record.start_s else JobState.RUNNING
     if "REVOKED" in states:
         return JobState.CANCELLED
@@ -183,14 +184,13 @@ def _state_of(record: SlurmRecord) -> JobState:
 def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus:
     """Convert Slurm's record of a job into a `JobStatus`.
 
-    `kept_back`: whether something other than the queue was to keep it from starting: a dependency, a begin time, a
-    hold.
-    Returns it with the job's start as that of the payload.
+    `kept_back`: whether a dependency, a begin time or a hold was to keep it from starting.
+    In the result the payload starts with the job.
 
     Notes
     -----
     For a job that was cancelled in the queue, Slurm shows a start at its cancellation. It may show an eligible time
-    before the submission, or lose it. The times returned here are in order.
+    before the submission, or lose that time. The returned times are in order.
     """
     state = _state_of(record)
     submit_s = record.submit_s
@@ -220,7 +220,7 @@ def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back
 
 
 def names_of(node_list: str) -> Iterator[str]:
-    """Name the nodes of a list as Slurm writes it, in its order.
+    """Yield the names in a node list of Slurm, in its order.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def names_of(node_list: str) -> Iterator[str]:
 
 
 def _choices(part: str) -> list[str]:
-    """Give what a part of a node's name may be: itself, or each number of a range in brackets."""
+    """Return the alternatives for a part of a node's name: the part itself, or each number of a range in brackets."""
     if not part.startswith("["):
         return [part]
     found: list[str] = []
@@ -267,7 +267,7 @@ def _eligible_s(
 
 
 def _bad_nodes(record: SlurmRecord, state: JobState) -> tuple[str, ...]:
-    """Name the node that failed a job; of several nodes Slurm does not say which it was."""
+    """Return the node that failed a job; none if it had several, since Slurm does not say which one it was."""
     if (
         state is not JobState.FAILED
         or record.states[0] not in _BY_ITS_NODE
@@ -295,5 +295,5 @@ def _reason(record: SlurmRecord, state: JobState) -> str:
     if state in (JobState.FAILED, JobState.TIMEOUT):
         return reason or record.states[0]
     if state is JobState.CANCELLED and (reason == "Dependency" or kind(reason) in _PASSED):
-        return record.states[0]  # why it was pending is over
+        return record.states[0]  # the reason for which it was pending no longer holds
     return reason

@@ -1,4 +1,4 @@
-"""What a site can do, worked out from Slurm's reports. Pure functions."""
+"""Derives a site's abilities from Slurm's reports. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _UNKNOWN: Mapping[str, str] = {}
 
 
 def age_accrues(config: Mapping[str, str]) -> bool | None:
-    """Whether a job's age accrues while a dependency keeps it back, by slurm.conf; None if that is not known.
+    """Whether a job's age accrues while a dependency holds it, by slurm.conf; None if that is not known.
 
-    With ``priority/basic`` a job's priority follows from its place in the order of submission, even if it is kept back.
-    Else age begins to count when a job becomes eligible, unless ``PriorityFlags`` say otherwise.
+    With ``priority/basic`` a job's priority follows from the order of submission, even if the job is held. Else age
+    begins to count when a job becomes eligible, unless ``PriorityFlags`` say otherwise.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def age_accrues(config: Mapping[str, str]) -> bool | None:
 def kills_invalid(config: Mapping[str, str]) -> bool | None:
     """Whether Slurm cancels jobs whose dependency can never be met; None if slurm.conf does not say.
 
-    The flag is in ``DependencyParameters``, and was in ``SchedulerParameters`` before.
+    The flag is in ``DependencyParameters``; in earlier versions it was in ``SchedulerParameters``.
     """
     lists = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
     return any("kill_invalid_depend" in list_ for list_ in lists) if lists else None
@@ -44,7 +44,7 @@ def kills_invalid(config: Mapping[str, str]) -> bool | None:
 def partition_limits(
     partition: SlurmPartition, nodes: Sequence[SlurmNode], *, is_whole: bool | None = None
 ) -> PartitionLimits:
-    """Work out what one job in a partition may ask for; `is_whole`: whether it gives whole nodes, if a user says so."""
+    """Return the limits of a job in a partition; `is_whole`: whether it gives whole nodes, if a user says so."""
     own = [node for node in nodes if partition.name in node.partitions]
     widest = max((node.cores for node in own), default=0)
     cores = max(sum(node.cores for node in own), partition.cores)  # an answer may lack some nodes
@@ -65,7 +65,7 @@ def partition_limits(
 
 
 def default_partition(partitions: Sequence[SlurmPartition]) -> str:
-    """Name the default partition; empty if it is not reported and there are several.
+    """Return the default partition; empty if it is not reported and there are several.
 
     Most versions of the REST interface do not report it.
     """
@@ -85,11 +85,11 @@ def capabilities(
     changeable: Collection[str] = ("nodes",),
     config: Mapping[str, str] = _UNKNOWN,
 ) -> Capabilities:
-    """Work out what the site can do; the user's settings take precedence.
+    """Return the abilities of a site; the user's settings take precedence.
 
-    `accounts`: those that may be charged for a job which names none; empty if not known.
-    `changeable`: what of a job this link can change; see `SlurmLink.changeable`.
-    `config`: the cluster's configuration by Slurm's names, as far as it is known.
+    `accounts`: accounts for jobs that name none; empty if not known.
+    `changeable`: what the link can change of a job; see `SlurmLink.changeable`.
+    `config`: the cluster's configuration by Slurm's names, as far as known.
     Raises `InputError`: the user's partition does not exist, or Slurm does not report the machine's size.
     """
     is_linear = config.get("SelectType", "").endswith("linear")
@@ -128,7 +128,7 @@ def capabilities(
 
 
 def _common_width(partition: str, nodes: Sequence[SlurmNode]) -> int:
-    """Cores of most nodes of a partition, the wider ones if two kinds are as many; of all nodes if it has none."""
+    """Return the most common number of cores of a partition's nodes (or of all nodes); the larger of two."""
     own = [node for node in nodes if partition in node.partitions] or nodes
     counts = Counter(node.cores for node in own)
     return max(counts, key=lambda cores: (counts[cores], cores), default=1)

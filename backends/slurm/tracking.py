@@ -1,4 +1,4 @@
-"""A client's knowledge of one of its jobs: Slurm's reports, and marks for what Slurm forgot."""
+"""A client's record of one of its jobs: from Slurm's reports, and from markers for what Slurm forgot."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .link import SlurmRecord
 from .states import MAX_NODES, is_guessed, is_held, names_of, status_of
 
 PAYLOAD_COMPLETED: Final = "EndedWell"
-"""Reason of a job whose payload completed, though Slurm has it down as ended otherwise, and starts no dependents."""
+"""Reason of a job whose payload completed, although Slurm records another end and starts no dependents."""
 DUPLICATE: Final = "Twin"
-"""Reason of a job that ran nothing since another job of its token has the payload."""
+"""Reason of a job that ran nothing, since another job of its token has the payload."""
 VANISHED: Final = "Vanished"
 """Reason of a job of which nothing is known any more."""
 LAUNCH_FAILURE: Final = "JobLaunchFailure"
-"""Reason of a job that its node could not begin, as where the folder of its output is missing."""
+"""Reason of a job that its node could not start, as when the folder of its output is missing."""
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
-"""Reason of a job that was cancelled since Slurm released it before its dependency was met."""
+"""Reason of a job that was cancelled, since Slurm released it before its dependency was met."""
 
 _OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
 BY_TASK: Final = "by-task"
-"""What is kept, in place of `JobSpec.out_of_memory`, of a job that shares a list of tasks: each has its own end."""
-_NO_SIGNAL = 128 + 125  # by which Slurm says in an exit code that memory ran out
-_SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
+"""Recorded instead of `JobSpec.out_of_memory` for a job that shares a list of tasks: each task has its own end."""
+_NO_SIGNAL = 128 + 125  # exit code by which Slurm reports that memory ran out
+_SETTLE_S = 10.0  # Slurm may show a released job as held for so long
 _ROUNDED_S = 60.0  # Slurm counts minutes
 _SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
-_NOT_LAUNCHED = 53  # the signal that Slurm gives a job whose output cannot be opened
-_SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come and go while a job queues
+_NOT_LAUNCHED = 53  # signal that Slurm reports if a job's output cannot be opened
+_SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that change while a job queues
 
 
 @dataclass(slots=True)
@@ -44,31 +44,31 @@ class TrackedJob:
     """A job of this client."""
 
     kept: KeptSubmission
-    status: JobStatus  # what is known of it
-    heard_s: float  # when that was confirmed, on the client's clock
-    # the client's clock before and after its submission, until Slurm shows the job
+    status: JobStatus  # as last known
+    heard_s: float  # when it was confirmed, on the client's clock
+    # the client's clock before and after the submission, until Slurm shows the job
     sent_s: tuple[float, float] | None = None
-    dependencies: tuple[Dependency, ...] = ()  # those that were passed to Slurm, until they were seen to be kept
+    dependencies: tuple[Dependency, ...] = ()  # those passed to Slurm, until they were seen to be kept
     record: SlurmRecord | None = None
-    held_here: bool = False  # it is on hold because this client wants it
+    held_here: bool = False  # whether this client holds it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
     cancelled_s: float | None = None
-    absence: Absence = PRESENT  # in how many looks Slurm did not show it
+    absence: Absence = PRESENT  # looks in which Slurm did not show it
     _reported: JobStatus | None = None
     _ran: bool = False
 
     def __post_init__(self) -> None:
-        """Go on where another client left it."""
+        """Continue from an earlier client's record."""
         self.cancelled_s = self.kept.cancelled_s
         self._take_up()
 
     def _take_up(self) -> None:
-        """Go on with the absence that another client saw."""
+        """Take over the absence that an earlier client saw."""
         if self.kept.absent:
             self.absence = Absence(*self.kept.absent[0][1:])
 
     def is_to_be_kept(self) -> bool:
-        """Take what the next client cannot learn of Slurm into what is kept; say whether that is news."""
+        """Put what the next client cannot learn from Slurm into the record; return whether the record has changed."""
         absent = (("", self.absence.looks, self.absence.since_s),) if self.absence.looks else ()
         was, walltime_s, suspended_s = self.kept, self.longest_s(), self.suspended_s()
         self.kept = replace(was, absent=absent, walltime_s=walltime_s, suspended_s=suspended_s)
@@ -76,14 +76,14 @@ class TrackedJob:
         return self.kept != was
 
     def longest_s(self) -> float:
-        """Return the walltime, or a longer one that the job was given since."""
+        """Return the walltime, or a longer one that the job was given later."""
         limit_s = (self.record.limit_s if self.record is not None else None) or 0.0
         if limit_s and not math.isfinite(self.kept.walltime_s):
             return limit_s
         return limit_s if limit_s >= self.kept.walltime_s + _ROUNDED_S else self.kept.walltime_s
 
     def suspended_s(self) -> float | None:
-        """Say when it was last seen suspended, which is written down anew only once it makes a difference."""
+        """When it was last seen suspended; recorded again only when this makes a difference."""
         was_s = self.kept.suspended_s
         if self.record is None or _SUSPENDED.isdisjoint(self.record.states):
             return was_s
@@ -96,33 +96,33 @@ class TrackedJob:
 
     @property
     def number(self) -> str:
-        """The number by which Slurm is asked for it."""
+        """Its number for requests to Slurm."""
         return self.job_id
 
     @property
     def is_live(self) -> bool:
-        """It may still change."""
+        """Whether it may still change."""
         return not self.status.state.is_final
 
     @property
     def is_news(self) -> bool:
-        """It changed since it was last reported."""
+        """Whether it changed since it was last reported."""
         return self._reported is None or _essence(self._reported) != _essence(self.status)
 
     def tell(self) -> JobStatus:
-        """Give the status away; what was reported is no news any more."""
+        """Return the status, and mark it as reported."""
         self._reported = self.status
         return self.status
 
     def is_ours(self, record: SlurmRecord) -> bool:
-        """Say whether a record of this job's number is about this job: numbers are used again."""
+        """Whether a record with this job's number is about this job, since numbers are reused."""
         return record.name == self.kept.name
 
     def hear(self, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> bool:
-        """Process Slurm's report, and return whether something relevant changed; ended jobs do not change any more.
+        """Process Slurm's report; return whether anything relevant changed. Ended jobs do not change any more.
 
-        Raises `UnavailableError`: the job has ended, but its marks cannot be read: it is not known whether its payload
-        began, and its end is not reported yet.
+        Raises `UnavailableError`: the job has ended, but its markers cannot be read. It is not known whether its
+        payload began, and its end is not reported yet.
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
@@ -141,12 +141,12 @@ class TrackedJob:
         past: SlurmRecord | None = None,
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Take into account that the controller does not show the job; return whether that changes something.
+        """Process that the controller does not show the job; return whether this changes anything.
 
         The rules are those of `absence`.
 
         `past`: accounting's record of it.
-        `certain`: whether accounting could be asked, or there is none.
+        `certain`: whether accounting could be asked, or does not exist.
         """
         ended = folder.ended(self.job_id, self.kept.token)
         if ended is not None and not self._is_recent(ended):
@@ -169,18 +169,18 @@ class TrackedJob:
         if found in (Verdict.GONE, Verdict.REPLACED):
             reason = DUPLICATE if found is Verdict.REPLACED else VANISHED
             return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
-        has_begun = found is Verdict.RUNNING or began is not None  # which a new client does not know otherwise
+        has_begun = found is Verdict.RUNNING or began is not None  # a new client has no other source for it
         return has_begun and self._become(self._not_shown(began, past, folder))
 
     def _may_be_back(self, ended: Mark) -> bool:
-        """Say whether a job may be back in the queue: a signal has ended it before its walltime was over."""
+        """Whether a job may have been requeued: a signal ended it before its walltime was over."""
         lasted_s = ended.time_s - (self.status.start_s or ended.time_s)
         return bool(ended.signals) and self.cancelled_s is None and lasted_s < self.longest_s()
 
     def _evidence(
         self, began: Mark | None, past: SlurmRecord | None, now_s: float, clock_s: float, *, certain: bool
     ) -> Evidence:
-        """Put together what is known of the job, which the controller does not show."""
+        """Return the evidence on the job, which the controller does not show."""
         return Evidence(
             job_id=self.number,
             name=self.kept.name if self.kept.token else "",
@@ -197,7 +197,7 @@ class TrackedJob:
         )
 
     def _not_shown(self, began: Mark | None, past: SlurmRecord | None, folder: MarksFolder) -> JobStatus:
-        """Say that the job runs, which the controller does not show."""
+        """Return the status of a job that runs although the controller does not show it."""
         was = self.status
         known = (was.start_s, past.start_s if past is not None else None, began.time_s if began is not None else None)
         start_s = max(next((start_s for start_s in known if start_s is not None), was.submit_s), was.submit_s)
@@ -217,7 +217,7 @@ class TrackedJob:
         return replace(status, steps=self._steps(status, folder))
 
     def give_way(self, now_s: float) -> None:
-        """Let it have failed since the job of its token has another number; nothing is this one's any more."""
+        """Mark the job as failed, since the job of its token has another number."""
         end_s = max(now_s, self._latest_s())
         self.kept = replace(self.kept, token="")
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=DUPLICATE))
@@ -229,15 +229,15 @@ class TrackedJob:
         return self.status.state is JobState.PENDING and self.status.eligible_s is None
 
     def condemn(self, now_s: float) -> None:
-        """Let it have failed since Slurm released it too early."""
+        """Mark the job as failed, since Slurm released it too early."""
         end_s = max(now_s, self._latest_s())
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
     def is_needless(self, folder: MarksFolder) -> bool:
-        """Whether the job is back in the queue though its payload has completed.
+        """Whether the job was requeued although its payload has completed.
 
         That happens if the controller did not learn of the end, since it was down or had lost its latest state. The
-        script would look for the marks first, and do nothing; but the job may be on hold until somebody releases it.
+        script would find the markers and do nothing; but the job may be held until it is released.
         """
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:
@@ -248,7 +248,7 @@ class TrackedJob:
         return ended is not None and ended.exit_code == 0
 
     def conclude(self, folder: MarksFolder) -> None:
-        """Let it have ended as its payload did, before it came back into the queue."""
+        """Mark the job as ended like its payload, before it was requeued."""
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None:
             self._become(replace(self._ended_by(ended, folder), reason=PAYLOAD_COMPLETED))
 
@@ -261,13 +261,13 @@ class TrackedJob:
     def _is_back(self, status: JobStatus) -> bool:
         """Whether a job that had ended was requeued, as by `scontrol requeue`.
 
-        A job whose cancellation was lost with the controller's latest state is back, too.
+        The same holds for a job whose cancellation was lost with the controller's latest state.
         """
         was = self.status
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
 
     def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: MarksFolder, clock_s: float) -> JobStatus:
-        """Add what Slurm does not report."""
+        """Return the status with what Slurm does not report."""
         job_id, kept = by_slurm.job_id, self.kept
         status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
         try:
@@ -279,7 +279,7 @@ class TrackedJob:
             payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
             steps = self.status.steps if same else ()
         status = replace(status, payload_start_s=payload_start_s, steps=steps)
-        if status.start_s is not None:  # a job that ends may have given its nodes back
+        if status.start_s is not None:  # a job that is ending may have given its nodes back
             status = replace(status, nodes=status.nodes or self.status.nodes)
         if not status.state.is_final or status.state is JobState.COMPLETED:
             return status
@@ -287,13 +287,13 @@ class TrackedJob:
         completed = bool(kept.token) and ended is not None and ended.exit_code == 0
         if completed and self._used_up_memory(record):
             return self._undone(status, folder)
-        if completed and status.start_s is not None:  # whatever ended the job after that
+        if completed and status.start_s is not None:  # even if something ended the job after its payload
             reason = "" if is_guessed(record) else PAYLOAD_COMPLETED
             return replace(status, state=JobState.COMPLETED, exit_code=0, reason=reason, outcome=JobOutcome.COMPLETED)
         return status if status.state is not JobState.FAILED else self._failed(status, record, folder, ended)
 
     def _failed(self, status: JobStatus, record: SlurmRecord, folder: MarksFolder, ended: Mark | None) -> JobStatus:
-        """Say how a job failed, whose mark of its end may be of an earlier run."""
+        """Return how a job failed; the marker of its end may be of an earlier run."""
         token, code = self.kept.token, status.exit_code
         has_begun = folder.began(self.job_id, token) is not None
         if record.signal == _NOT_LAUNCHED and not has_begun:
@@ -315,28 +315,28 @@ class TrackedJob:
         return replace(status, exit_code=code, outcome=said, reason=reason, in_doubt=in_doubt)
 
     def _used_up_memory(self, record: SlurmRecord) -> bool:
-        """Say whether a process was killed for want of memory, and that counts."""
+        """Whether a process was killed for lack of memory, and this counts as failure."""
         return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory != "ignore"
 
     def _undone(self, status: JobStatus, folder: MarksFolder) -> JobStatus:
         """Mark a job as failed whose payload exited with 0, though one of its processes was killed for lack of memory.
 
-        Its completion markers are taken back, so that it is run again.
-        Raises `UnavailableError`: that cannot be done now.
+        Its completion markers are removed, so that it is run again. Raises `UnavailableError`: they cannot be removed
+        now.
         """
         folder.take_back(self.kept.posts)
         steps = tuple(replace(step, end_s=None) for step in status.steps)
         return replace(status, exit_code=None, outcome=JobOutcome.OUT_OF_MEMORY, steps=steps, in_doubt=True)
 
     def is_duplicate(self, folder: MarksFolder) -> bool:
-        """Say whether another job has the claim."""
+        """Whether another job has the claim."""
         return folder.holder(self.kept.token) != self.job_id
 
     def _is_held_by_others(self, record: SlurmRecord, by_slurm: JobStatus, clock_s: float) -> bool:
         """Whether the job is or was on hold, though this client does not, and did not recently, want that.
 
-        A hold that was over before the next look shows in a late eligible time, though nothing of ours kept the job
-        back.
+        A hold that was over before the next look shows in a late eligible time, although no dependency or begin time of
+        ours held the job.
         """
         if by_slurm.state is JobState.PENDING and is_held(record):
             lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
@@ -354,14 +354,14 @@ class TrackedJob:
         if began is None or began.time_s < status.start_s - CLOCKS_S:
             return (
                 status.start_s if status.state is JobState.COMPLETED else None
-            )  # it did run, whatever became of marks
+            )  # it did run, even if its markers are lost
         latest_s = began.time_s if status.end_s is None else min(began.time_s, status.end_s)
         return max(latest_s, status.start_s)
 
     def _steps(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:
         """Return when the payload's steps began and completed, within the job's own times.
 
-        Steps that ended before the job was requeued keep the times of their marks.
+        Steps that ended before the job was requeued keep the times of their markers.
         """
         if status.start_s is None:
             return ()
@@ -387,7 +387,7 @@ class TrackedJob:
         )
 
     def _before_requeue(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:
-        """Tell when a payload of one step ran that completed before its job was put back into the queue."""
+        """Return the times of a payload with one step that completed before its job was requeued."""
         if not (status.restarts and self.kept.token and status.start_s is not None):
             return ()
         began, ended = (look(status.job_id, self.kept.token) for look in (folder.began, folder.ended))
@@ -396,12 +396,12 @@ class TrackedJob:
         return (StepTimes("", began.time_s, ended.time_s),)
 
     def _is_recent(self, mark: Mark) -> bool:
-        """Say whether a mark is of this job's last run: not of an earlier job of its number, nor before a requeue."""
+        """Whether a marker is of this job's last run, not of an earlier job with its number, or before a requeue."""
         since_s = self.status.submit_s if self.status.start_s is None else self.status.start_s
         return mark.time_s >= since_s - CLOCKS_S
 
     def _ended_by(self, ended: Mark, folder: MarksFolder) -> JobStatus:
-        """Say how the job ended by its own mark, with what Slurm reported before."""
+        """Return how the job ended by its own marker, with what Slurm reported before."""
         was, code = self.status, ended.exit_code or 0
         began = folder.began(self.job_id, self.kept.token)
         start_s = was.start_s
@@ -411,7 +411,7 @@ class TrackedJob:
         state, reason = JobState.COMPLETED, ""
         if code:
             state, reason = self._failed_as(ended, end_s, start_s)
-        has_not_begun = ended.outcome in {JobOutcome.GAVE_BACK, JobOutcome.OUTRUN}  # which say so
+        has_not_begun = ended.outcome in {JobOutcome.GAVE_BACK, JobOutcome.OUTRUN}  # these outcomes say so
         payload_start_s = None if has_not_begun else start_s
         if began is not None:
             payload_start_s = max(began.time_s, start_s or 0.0)
@@ -438,16 +438,16 @@ class TrackedJob:
         return JobState.FAILED, "RaisedSignal:15(Terminated)" if ended.signals else "NonZeroExitCode"
 
     def _latest_s(self) -> float:
-        """Latest time that is known of it."""
+        """Return the latest time that is known of it."""
         return max(self.status.submit_s, self.status.start_s or 0.0)
 
 
 def _nodes_of(mark: Mark | None) -> tuple[str, ...]:
-    """Name the nodes on which a job was that wrote a mark."""
+    """Return the nodes of a job that wrote a marker."""
     return () if mark is None else tuple(islice(names_of(mark.nodes), MAX_NODES))
 
 
 def _essence(status: JobStatus) -> JobStatus:
-    """Leave out what changes at every look without changing anything."""
+    """Leave out fields that change at every look without significance."""
     reason = "" if status.reason in _SAME else status.reason
     return replace(status, expected_start_s=None, reason=reason)

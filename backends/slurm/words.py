@@ -1,4 +1,4 @@
-"""A job in options of sbatch, for both links: each value that Slurm gets for a job is written here, once.
+"""Options of sbatch for a job, used by both links: each value for Slurm is written here, once.
 
 `sbatch` gets them unchanged; for slurmrestd `asa.backends.slurm.options` writes each in JSON.
 """
@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 
 def minutes(walltime_s: float) -> int:
-    """Count the minutes of a walltime, rounded up, at least one.
+    """Return the minutes of a walltime, rounded up, at least one.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def minutes(walltime_s: float) -> int:
 
 
 def words_of(job: SlurmJob) -> list[tuple[str, str | None]]:
-    """Return what a job asks Slurm for, without a stage's own options, as names and values.
+    """Return a job's request to Slurm, without a stage's own options, as names and values.
 
     Examples
     --------
@@ -59,5 +59,5 @@ def _said(job: SlurmJob) -> Iterable[tuple[str, object]]:
 
 
 def _mib(job: SlurmJob) -> int:
-    """Count the memory of each node, or of each core where it is not said how many nodes there are."""
+    """Return the memory of each node, or of each core if the number of nodes is not given."""
     return math.ceil(job.memory_bytes / (job.memory_nodes or job.cores) / _MIB)

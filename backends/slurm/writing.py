@@ -1,4 +1,4 @@
-"""What Slurm is told of a job: its script, and what it asks for, made of a `JobSpec`."""
+"""Converts a `JobSpec` into a job for Slurm: its script, and its request."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _EXCLUSIVE = "--exclusive"
 
 
 class JobWriter:
-    """Writes jobs of a run for Slurm, with what the site gives those that do not say it."""
+    """Writes the jobs of a run for Slurm, with the site's defaults."""
 
     def __init__(self, defaults: JobDefaults, folder: MarksFolder) -> None:
         self._defaults, self._folder = defaults, folder
 
     def refuse_unwritable(self, spec: JobSpec) -> None:
-        """Refuse what has texts that cannot be written."""
+        """Refuse a job with texts that cannot be written."""
         terms = (str(value) for value in terms_of(spec).values())
         refuse_unwritable(spec, spec.partition, *terms, *_texts_of(self._defaults))
 
     def script(self, spec: JobSpec, name: str, site: Capabilities) -> str:
-        """Write its script. Raises `SubmitRejectedError`: that is longer than Slurm takes."""
+        """Return the script. Raises `SubmitRejectedError`: it is longer than Slurm accepts."""
         payload = payload_of(
             spec,
             name,
@@ -62,7 +62,7 @@ class JobWriter:
     def job(
         self, spec: JobSpec, name: str, script: str, passed: Passed, site: Capabilities, *, output: str = ""
     ) -> SlurmJob:
-        """Write all that Slurm is told of it. `output`: the name of its output files, its own if not given."""
+        """Return the job for Slurm. `output`: name of its output files; by default its own."""
         defaults, output = self._defaults, output or name
         job = SlurmJob(
             name=name,
@@ -87,14 +87,14 @@ class JobWriter:
         return replace(job, options=without_nodes(job.options, spec.avoid), environment=environment)
 
     def _asked_of(self, spec: JobSpec, site: Capabilities) -> dict[str, Any]:
-        """Return what a job asks for but its time: in its own words where it has some, and else in asa's."""
+        """Return a job's request except its walltime: in its own options if it has these, else in asa's."""
         options, per_node = _with_own_nodes(spec), site.cores_per_node
         asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:
             given = (*spec.request, *without_size(options))
             return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": given}
         whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
-        # all memory is what one stage of several may have asked for
+        # it may have been requested by only one of several stages
         memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
         cores = spec.tasks * spec.cpus_per_task or spec.cores
         size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
@@ -102,7 +102,7 @@ class JobWriter:
 
 
 def heeds(spec: JobSpec) -> str:
-    """Say what follows where Slurm says that memory ran out: a list is judged task by task if the job can see it."""
+    """Return what follows if Slurm reports that memory ran out: in a list, each task is judged if the job sees it."""
     return BY_TASK if spec.shares_tasks and spec.out_of_memory == "fail" else spec.out_of_memory
 
 
@@ -112,6 +112,6 @@ def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
 
 
 def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:
-    """Give a job's options, which may say already with whom it shares its nodes."""
+    """Return a job's options, which may already say with which jobs it shares its nodes."""
     says = any(option.partition("=")[0] == _EXCLUSIVE for option in spec.options)
     return spec.options if says or not spec.exclusive else (*spec.options, _EXCLUSIVE)

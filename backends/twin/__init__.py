@@ -1,4 +1,4 @@
-"""A twin of a site: its machine, its scheduler's rules and its jobs, in which a workflow can be tried out."""
+"""Twins of sites: the machine, the scheduler's rules and the jobs of a site, for simulating workflows."""
 
 from .agreement import Agreement
 from .model import Twin

@@ -1,4 +1,4 @@
-"""How well waits that were simulated agree with those that were recorded of the same jobs."""
+"""Measures how well simulated waits of jobs agree with the recorded ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_NOTHING_S = 60.0  # waits below it are alike
+_NOTHING_S = 60.0  # shorter waits count as equal
 _TIMES = 2.0
 _CLASSES = 4
 _FITTED = (0.25, 0.5, 0.75, 0.9, 0.97)
-_FEWEST = 20  # jobs of a class
-_LEAST_SHARE = 0.01  # of the jobs, that a queue must have to be compared
+_FEWEST = 20  # minimum number of jobs of a class
+_LEAST_SHARE = 0.01  # minimum share of the jobs of a queue that is compared
 
 Floats = NDArray[np.float64]
 
@@ -22,9 +22,9 @@ Floats = NDArray[np.float64]
 class Agreement:
     """Recorded and simulated waits of some jobs, in seconds.
 
-    `of`: which jobs, in words.
-    `jobs`: how many.
-    `recorded_s`, `simulated_s`: their medians, 75th and 90th percentiles.
+    `of`: description of the jobs.
+    `jobs`: their number.
+    `recorded_s`, `simulated_s`: medians, 75th and 90th percentiles of the waits.
     `within_2`: share of jobs whose waits are within a factor of two of each other; waits below a minute count as a
     minute.
     `ks`: Kolmogorov-Smirnov distance of the two distributions, 0 to 1.
@@ -39,12 +39,12 @@ class Agreement:
 
     @property
     def ratio(self) -> float:
-        """The simulated median over the recorded one; both of a minute at least."""
+        """The ratio of the simulated median to the recorded one; both are at least a minute."""
         return max(self.simulated_s[0], _NOTHING_S) / max(self.recorded_s[0], _NOTHING_S)
 
 
 def agreement(of: str, recorded_s: Floats, simulated_s: Floats) -> Agreement:
-    """Compare waits of the same jobs, at least one.
+    """Compare the waits of the same jobs; there must be at least one.
 
     Examples
     --------
@@ -72,10 +72,10 @@ def _distance(one: Floats, other: Floats) -> float:
 def misfit(
     cores: NDArray[np.int64], recorded_s: Floats, simulated_s: Floats, queues: NDArray[np.int64] | None = None
 ) -> float:
-    """Return the mean distance of quantiles of waits over widths, in powers of ten; over queues as well, if given.
+    """Return the mean distance of quantiles of waits in powers of ten, over widths and, if given, queues.
 
-    Single jobs are not compared: a job's start depends on all before it, and what is simulated in a twin depends on the
-    queue as a whole.
+    Single jobs are not compared: a job's start depends on all jobs before it, and runs in a twin depend on the queue as
+    a whole.
     """
     groups = [[which for _, which in by_width(cores)]]
     if queues is not None:
@@ -94,7 +94,7 @@ def _floored(waits_s: Floats) -> Floats:
 
 
 def by_width(cores: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Divide jobs into classes by width, of about equal size; classes that are too small are left out.
+    """Divide jobs by width into classes of about equal size; classes that are too small are left out.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def by_width(cores: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.bool_]]
 
 
 def by_queue(queues: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """Divide jobs by the number of their queue, those with most jobs first; queues with few jobs are left out.
+    """Divide jobs by their queue, the largest queue first; queues with few jobs are left out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Others' jobs, for a site that shows only the user's own: a workload model with a load that fits the user's waits."""
+"""Other users' jobs, for a site that hides them: a workload model whose load fits the user's waits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .fitting import compared, first_left_out
 from .model import Jobs, Twin
 from .queueing import simulated_waits
 
-_MODEL = "uppmax"  # whose workload the others have, scaled in size and load
+_MODEL = "uppmax"  # system whose workload is used, scaled in size and load
 _LOADS = (0.3, 0.5, 0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.935, 0.955, 0.97, 0.98, 0.99)
 _USERS = 40
 _FEWEST = 30
-_BEFORE_S = 7 * 86_400  # before one's own first job, in which the machine fills
+_BEFORE_S = 7 * 86_400  # before the user's first job, for filling the machine
 _FOR_EVER_S = 1e8
 _SEED = 1
 _WHAT = "fitting the load of others"
@@ -32,8 +32,8 @@ _WHAT = "fitting the load of others"
 def with_others(twin: Twin, on_progress: Progress) -> Twin:
     """Add other users' jobs to a twin with few users' jobs, on all nodes that these use.
 
-    Their load is chosen so that the known jobs' waits are nearest to the recorded ones; those of the last week are not
-    used for that. The added jobs have no recorded waits.
+    Their load is chosen so that the known jobs' waits are nearest to the recorded ones; the last week is not used for
+    this. The added jobs have no recorded waits.
 
     `twin`: of one user's jobs, or of a few.
     `on_progress`: called with the number of loads tried.
@@ -64,12 +64,12 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
 
 
 def _joined(twin: Twin, load: float) -> Twin:
-    """Put the model's jobs beside those that are shown, in each group of nodes that these use."""
+    """Add the model's jobs to the visible ones, in each group of nodes that these use."""
     about, own = twin.about, twin.jobs
     places = {one.name: place for place, one in enumerate(about.partitions)}
     used = {about.partitions[place].pool for place in np.unique(own.partitions).tolist()}
     last, nobody = int(own.table.submit[-1]) + _BEFORE_S, int(own.users.max()) + 1
-    parts = []  # a row of columns each
+    parts = []  # rows of columns
     for number, pool in enumerate(sorted(used)):
         others = _model(about.pools[pool], load).generate(last, _SEED + number)
         place = next(places[one.name] for one in about.partitions if one.pool == pool)
@@ -92,7 +92,7 @@ def _joined(twin: Twin, load: float) -> Twin:
 
 
 def _model(cores: int, load: float) -> WorkloadModel:
-    """Scale the workload to a machine."""
+    """Return the workload scaled to a machine."""
     usual = preset(_MODEL)
     widest = max(min(usual.log2_widest, math.log2(max(cores, 2))), 1.0)
     middle = min(usual.log2_middle, widest)

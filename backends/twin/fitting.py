@@ -1,4 +1,4 @@
-"""Chooses a site's unknown facts, so that waits in its twin are like the recorded ones."""
+"""Chooses unknown facts of a site so that waits in its twin resemble the recorded ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .model import Jobs, Twin
 from .queueing import simulated_waits
 
 _WEEK_S = 7 * 86_400.0
-_SHORTEST_S = 4 * _WEEK_S  # of less than this a quarter is left out
-_WARM_UP = 0.1  # share of the jobs that are not compared: the machine is empty when the log begins
-_FITTED = 20_000  # jobs that rules are tried on
+_SHORTEST_S = 4 * _WEEK_S  # of a shorter log, a quarter is left out
+_WARM_UP = 0.1  # share of the jobs that are not compared, as the machine is empty when the log begins
+_FITTED = 20_000  # number of jobs for trying rules
 _FEWEST = 100
-_FIRST_SHARES = (1.0, 0.92)  # of the cores, that may be there for jobs
+_FIRST_SHARES = (1.0, 0.92)  # shares of the cores that may be available for jobs
 _SHARES = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.87, 0.84, 0.8)
-_SMALLER = (0.76, 0.72, 0.68, 0.64, 0.6, 0.55, 0.5)  # tried in turn, until it has got worse for a while
+_SMALLER = (0.76, 0.72, 0.68, 0.64, 0.6, 0.55, 0.5)  # tried in this order, until results get worse for a while
 _SMALLEST = (
     0.45,
     0.4,
@@ -35,26 +35,26 @@ _SMALLEST = (
     0.15,
     0.12,
     0.1,
-)  # where each queue has its own: what it had most is a rare moment
+)  # tried if each queue has its own cores: its peak usage is a rare moment
 _NEAR = 1.1
 _FINALISTS = 2
-_FOR_EVER_S = 1e8  # what never starts waits so long
-_AHEAD = 11_000.0  # points of priority from a queue to the next: more than age and fair share have together
+_FOR_EVER_S = 1e8  # wait of a job that never starts
+_AHEAD = 11_000.0  # points of priority between two successive queues: more than those of age and fair share together
 _WHAT = "fitting what the site does not tell"
 
-Shares = Mapping[str, float]  # of a pool's cores, by its name
+Shares = Mapping[str, float]  # Available share of a pool's cores, by its name.
 
 
 @dataclass(frozen=True, slots=True)
 class RankingRules:
-    """How a scheduler may rank, by its name and settings, in words."""
+    """Rules of a scheduler's ranking: its name and settings, with a description."""
 
     words: str
     scheduler: str
     settings: Mapping[str, str]
 
     def on(self, twin: Twin, shares: Shares) -> Twin:
-        """Give a twin with them, and shares of its cores: a job wider than what is left asks for all of that."""
+        """Return a twin with these rules and shares of its cores; jobs wider than the rest ask for all of that."""
         about, jobs = twin.about, twin.jobs
         pools = {pool: max(round(shares[pool] * cores), 1) for pool, cores in about.pools.items()}
         most = np.array([pools[one.pool] for one in about.partitions], dtype=np.int64)[jobs.partitions]
@@ -79,15 +79,15 @@ USUAL = (
         {"size": "5000", "favor_small": "yes", "fair_share": "0"},
     ),
 )
-"""Rules of a site whose own are not known."""
+"""Usual rules, for sites whose own are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues that jobs were sent to, where it is not known what each has.
+    """The queues of the jobs, if it is not known which cores each has.
 
-    `names`: of each.
-    `of`: by job, its queue's index.
+    `names`: names of the queues.
+    `of`: for each job the index of its queue.
     """
 
     names: tuple[str, ...]
@@ -96,7 +96,7 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class QueueArrangement:
-    """How queues may share a machine: a twin with that, in words, and the rules that it can have."""
+    """A way in which queues may share a machine: a twin with it, a description, and the possible rules."""
 
     words: str
     twin: Twin
@@ -104,7 +104,7 @@ class QueueArrangement:
 
 
 def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules]) -> Iterator[QueueArrangement]:
-    """Give the ways in which queues may share a machine: as if they were one, each with its own cores, or in turn."""
+    """Yield ways in which queues may share a machine: as one queue, each with its own cores, or by priority."""
     yield QueueArrangement("", twin, rules)
     if queues is None:
         return
@@ -122,7 +122,7 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
     known[first_left_out(jobs) :] = False
     waits = np.log1p(np.maximum(jobs.wait_s, 0))
     means = [float(waits[at].mean()) if (at := known & (queues.of == row)).any() else 0.0 for row in rows]
-    places = np.argsort(np.argsort(means, kind="stable"), kind="stable")  # how many queues wait less
+    places = np.argsort(np.argsort(means, kind="stable"), kind="stable")  # number of queues with shorter waits
     in_turn = tuple(
         PartitionFacts(name, pool, points=_AHEAD * float(len(rows) - 1 - places[row]))
         for row, name in enumerate(queues.names)
@@ -133,7 +133,7 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
 
 
 class _Trials:
-    """The result of rules and shares on a part of a twin's jobs, in one arrangement."""
+    """The misfits of rules and shares on a part of a twin's jobs, in one arrangement."""
 
     def __init__(self, arrangement: QueueArrangement, queues: NDArray[np.int64] | None) -> None:
         twin, self.arrangement = arrangement.twin, arrangement
@@ -164,7 +164,7 @@ class _Trials:
         )
 
     def look(self, rules: RankingRules, shares: Sequence[float]) -> Iterator[None]:
-        """Try rules with shares of the cores, the same of each pool."""
+        """Try rules with equal shares of each pool's cores."""
         found = self._found.setdefault(rules.words, {})
         for share in shares:
             if share not in found:
@@ -173,7 +173,7 @@ class _Trials:
         self._best.pop(rules.words, None)
 
     def look_closely(self, rules: RankingRules) -> Iterator[None]:
-        """Try them with many shares, with ever smaller ones as long as that is better for any pool."""
+        """Try rules with many shares, and with ever smaller ones as long as this improves any pool."""
         yield from self.look(rules, _SHARES)
         found = self._found[rules.words]
         for share in (*_SMALLER, *(_SMALLEST if len(self._pools) > 1 else ())):
@@ -182,7 +182,7 @@ class _Trials:
             yield from self.look(rules, (share,))
 
     def _shares(self, rules: RankingRules) -> Shares:
-        """Give the share of each pool with which its jobs' misfit is least; of equals the larger."""
+        """Return for each pool the share with the smallest misfit of its jobs; of equal ones the largest."""
         found = self._found[rules.words]
         if len(self._pools) == 1:
             return {self._pools[0]: -min((one.whole, -share) for share, one in found.items())[1]}
@@ -190,7 +190,7 @@ class _Trials:
         return {pool: -less for pool, (_, less) in zip(self._pools, least, strict=True)}
 
     def best(self, rules: RankingRules) -> tuple[float, Shares]:
-        """Give the least misfit, and the shares with which that is: each pool's own, or of all the same."""
+        """Return the smallest misfit, and its shares: each pool's own, or the same for all."""
         if rules.words not in self._best:
             found = self._found[rules.words]
             off, less = min((one.whole, -share) for share, one in found.items())
@@ -200,29 +200,29 @@ class _Trials:
         return self._best[rules.words]
 
     def rank(self, rules: RankingRules) -> tuple[float, float]:
-        """Give what rules are compared by: less is better."""
+        """Return the value by which rules are compared; smaller is better."""
         off, shares = self.best(rules)
         return off, -min(shares.values())
 
     def with_all(self, rules: RankingRules) -> float:
-        """Give the misfit with all cores."""
+        """Return the misfit with all cores."""
         return self._found[rules.words][1.0].whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Misfits:
-    """How far waits are off: of all jobs, and of each pool's."""
+    """Misfits: of all jobs, and of each pool's."""
 
     whole: float
     by_pool: tuple[float, ...]
 
 
 def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queues | None = None) -> Twin:
-    """Choose the scheduler's rules, if they are not known, how queues share it, and how many cores there are for jobs.
+    """Choose unknown rules of the scheduler, how queues share the machine, and how many cores jobs can use.
 
-    The choice has the least misfit of waits (`misfit`), without the last week's jobs.
+    The choice has the smallest misfit of waits (`misfit`), without the last week's jobs.
 
-    `queues`: those of the jobs, if the site does not tell its partitions.
+    `queues`: those of the jobs, if the site does not report its partitions.
     """
     about = twin.about
     own = (RankingRules("the site's own rules", about.scheduler, about.settings),)
@@ -267,7 +267,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
 
 
 def _finalists(pairs: Sequence[tuple[_Trials, RankingRules]]) -> list[tuple[_Trials, RankingRules]]:
-    """Choose what is looked at closely: the best rules of the first arrangement, and the best one of each other."""
+    """Return the candidates for a closer look: the best rules of the first arrangement, and the best of each other."""
     ranked = sorted(pairs, key=lambda pair: pair[0].rank(pair[1]))
     chosen: list[tuple[_Trials, RankingRules]] = []
     for trials in dict.fromkeys(trials for trials, _ in pairs):
@@ -277,7 +277,7 @@ def _finalists(pairs: Sequence[tuple[_Trials, RankingRules]]) -> list[tuple[_Tri
 
 
 def _part(twin: Twin, first: int, last: int) -> Twin:
-    """Cut a stretch of its jobs out."""
+    """Return a twin with a contiguous part of its jobs."""
     jobs, which = twin.jobs, slice(first, last)
     table = jobs.table
     cut = JobTable(table.submit[which], table.run[which], table.request[which], table.cores[which])
@@ -285,7 +285,7 @@ def _part(twin: Twin, first: int, last: int) -> Twin:
 
 
 def first_left_out(jobs: Jobs) -> int:
-    """Give the first job of the last week, or of the last quarter of a short log."""
+    """Return the index of the first job in the last week, or in the last quarter of a short log."""
     submit = jobs.table.submit
     span_s = float(submit[-1] - submit[0])
     left_out_s = _WEEK_S if span_s >= _SHORTEST_S else span_s / 4
@@ -300,11 +300,11 @@ def compared(jobs: Jobs) -> NDArray[np.bool_]:
 
 
 def peak_cores(jobs: Jobs, which: NDArray[np.bool_] | None = None) -> int:
-    """Give the most cores that were in use at a time, by what was recorded of all jobs or of some."""
+    """Return the largest number of cores in use at the same time, by the records of all jobs or of some."""
     known = jobs.wait_s >= 0 if which is None else which & (jobs.wait_s >= 0)
     start = jobs.table.submit[known] + jobs.wait_s[known]
     cores = jobs.table.cores[known]
     times = np.concatenate([start, start + jobs.table.run[known]])
     change = np.concatenate([cores, -cores])
-    order = np.lexsort((change, times))  # at one time, ends first
+    order = np.lexsort((change, times))  # at equal times, ends come first
     return max(int(np.cumsum(change[order]).max(initial=0)), int(cores.max(initial=1)))

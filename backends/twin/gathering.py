@@ -1,4 +1,4 @@
-"""Getting what a twin is made of: from the batch system here, or from files that its commands made elsewhere."""
+"""Gathers the data for a twin: from the batch system here, or from files that its commands wrote elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ELSE = (
     "Try it by hand. Elsewhere than on the cluster, use past jobs: `asa worth FILE --history JOBS`; `asa twin "
     "--script` prints commands that gather them there."
 )
-_TIMEOUT_S = 600.0  # accounts of months may be long in coming
+_TIMEOUT_S = 600.0  # accounting may take long to return months of jobs
 
 
 def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHistory, SiteFacts | None]:
@@ -29,7 +29,7 @@ def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHi
 
     `source`: a file of jobs (``sacct -P``, or a log in the Standard Workload Format), a folder with such a file and the
     output of a survey's other commands, or None for the batch system here.
-    `on_progress`: called with what is read.
+    `on_progress`: called with a text for each step.
     Raises `InputError`: there is no such file or folder, or no batch system.
     Raises `UnavailableError`: the batch system does not answer.
     Raises `TraceError`: the jobs cannot be read.
@@ -43,7 +43,7 @@ def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHi
 
 
 def script() -> str:
-    """Write the commands that make such a folder, for a shell on a login node."""
+    """Return the commands that write such a folder, for a shell on a login node."""
     lines = [
         "#!/bin/sh",
         "# What `asa twin FOLDER` reads; take the folder to where asa is.",
@@ -60,7 +60,7 @@ def _surveys() -> Iterator[Survey]:
 
 
 def _asked(folder: Path, on_progress: Progress) -> tuple[JobHistory, SiteFacts]:
-    """Ask the first batch system whose commands are here."""
+    """Query the first batch system whose commands are installed here."""
     for survey in _surveys():
         if not all(shutil.which(_program(survey.commands[name])) for name in survey.needed):
             continue
@@ -83,7 +83,7 @@ def _program(command: str) -> str:
 
 
 def _run(command: str, *, is_needed: bool) -> str | None:
-    """Give what a command prints; None if it fails and can be done without."""
+    """Return the output of a command; None if it fails and is not needed."""
     try:
         done = run_command(["/bin/sh", "-c", command], timeout_s=_TIMEOUT_S, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ def _run(command: str, *, is_needed: bool) -> str | None:
 
 
 def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:
-    """Read a folder."""
+    """Read the jobs, and the facts if there are any, from a folder."""
     surveys = list(_surveys())
     survey = next((one for one in surveys if (folder / one.jobs).exists()), None)
     if survey is None:

@@ -25,10 +25,10 @@ from .queueing import simulated_waits
 
 _DAY_S = 86_400.0
 _FEWEST = 100
-_MOST_UNENDED = 0.5  # of the jobs that started
+_MOST_UNENDED = 0.5  # maximum share of the started jobs without a recorded end
 _WAITS_S = 600.0
 _MAX_CORES = 2**31 - 1
-_LEAST_OF_A_QUEUE = 0.002  # of the jobs; smaller queues count as one
+_LEAST_OF_A_QUEUE = 0.002  # minimum share of the jobs; smaller queues are merged
 _OTHER_QUEUES = "others"
 _SHOWN_QUEUES = 8
 _TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "scheduler", "settings", "away"}
@@ -36,7 +36,7 @@ _TAKEN_OVER = {"pools", "partitions", "cores_per_node", "whole_nodes", "schedule
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A twin, and what became of the history's jobs."""
+    """A twin, and statistics on the history's jobs."""
 
     twin: Twin
     left_out: dict[str, int]
@@ -53,16 +53,16 @@ def make_twin(
 ) -> Made:
     """Make a twin.
 
-    If the jobs are one user's, those of others come from a workload model; see `background.with_others`. Else unknown
-    facts of the site are chosen so that the quantiles of the waits are nearest to the recorded ones, width by width:
-    its rules, from some usual ones, and how many of its cores were available for jobs. The last week is not used for
-    that.
+    If the jobs are one user's, those of other users come from a workload model; see `background.with_others`. Else
+    unknown facts of the site are chosen so that the quantiles of the waits are nearest to the recorded ones, width by
+    width. These facts are its rules, from some usual ones, and the number of cores that were available for jobs. The
+    last week is not used for this.
 
     `history`: jobs of all users, or of one.
     `facts`: the site's facts; None if not known.
     `you`: the name of the user who makes it.
-    `age_accrues`: whether jobs gain priority while a dependency keeps them back, if the site does not report that.
-    `seed`: from which users' numbers are drawn; from the operating system if not given.
+    `age_accrues`: whether jobs gain priority while a dependency holds them, if the site does not report that.
+    `seed`: for drawing users' numbers; by default from the operating system.
     `on_progress`: called with each step.
     Raises `InputError`: there are too few jobs.
     """
@@ -86,7 +86,7 @@ def make_twin(
 def _completed(
     twin: Twin, history: JobHistory, facts: SiteFacts | None, queues: Queues | None, on_progress: Progress
 ) -> Twin:
-    """Fit what is not known; add others' jobs if hardly any are shown."""
+    """Fit unknown facts; add other users' jobs if hardly any are visible."""
     if len(np.unique(history.user)) == 1 and history.users:
         if facts is None and not history.machine_cores:
             text = "tells of one user's jobs alone, and not how large the machine is"
@@ -99,7 +99,7 @@ def _completed(
 
 
 def _is_part(twin: Twin) -> bool:
-    """Say whether jobs waited long on a machine that they alone would leave idle: others are not shown."""
+    """Whether jobs waited long on a machine that they alone would leave idle, so that other users' jobs are hidden."""
     waited = twin.jobs.wait_s >= 0
     if not waited.any():
         return False
@@ -119,7 +119,7 @@ def _refuse_what_tells_no_ends(history: JobHistory) -> None:
 def _jobs(
     history: JobHistory, facts: SiteFacts | None, numbers: NDArray[np.int32], assumed: list[str]
 ) -> tuple[Jobs, Queues | None, dict[str, int]]:
-    """Choose the jobs that a twin has, and make whole seconds of them; tell their queues where the site does not."""
+    """Select the jobs of a twin, in whole seconds; also return their queues if the site does not report partitions."""
     cores = np.where(history.allocated > 0, history.allocated, history.cores)
     places = _places(history, facts)
     ran = history.run_s > 0
@@ -162,7 +162,7 @@ def _jobs(
 
 
 def _queues(of: NDArray[np.int32], names: Sequence[str], table: JobTable) -> Queues | None:
-    """Order the queues by the work that was done in them; small ones count as one. None if there is only one."""
+    """Return the queues, sorted by the work done in them, with small ones merged; None if there is only one."""
     work = np.bincount(of + 1, weights=(table.run * table.cores).astype(np.float64), minlength=len(names) + 1)
     jobs = np.bincount(of + 1, minlength=len(names) + 1)
     alone = np.flatnonzero((jobs >= max(_FEWEST, _LEAST_OF_A_QUEUE * len(of))) & (np.arange(len(jobs)) > 0))
@@ -177,17 +177,17 @@ def _queues(of: NDArray[np.int32], names: Sequence[str], table: JobTable) -> Que
 
 
 def _numbers(history: JobHistory, seed: int | None) -> NDArray[np.int32]:
-    """Draw a number for each user's name, and one for those without, so that it reveals nothing about them."""
+    """Draw a number for each user, and one for jobs without user, so that the number reveals nothing about the user."""
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     return rng.permutation(len(history.users) + 1).astype(np.int32)
 
 
 def _places(history: JobHistory, facts: SiteFacts | None) -> NDArray[np.int64]:
-    """Give each job's partition its place among the site's; -1 where that is not there."""
+    """Return the index of each job's partition among the site's; -1 if the site has no such partition."""
     if facts is None:
         return np.zeros(len(history), dtype=np.int64)
     known = {one.name: index for index, one in enumerate(facts.partitions)}
-    # of several that a job named any may have started it
+    # if a job names several partitions, any of them may have started it
     of_name = [next((known[part] for part in name.split(",") if part in known), -1) for name in history.partitions]
     default = 0 if len(known) == 1 or not of_name else -1
     table = np.array([*of_name, default], dtype=np.int64)
@@ -208,7 +208,7 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
         whole = sum(facts.pools.values())
         seen += [*facts.seen, f"at most {peak:,} of its {whole:,} cores were in use at a time"]
         shared = {one.name: getattr(facts, one.name) for one in fields(facts) if one.name in _TAKEN_OVER}
-        # the users of a partition are left out, as a twin may be passed on
+        # the users of a partition are left out, since a twin may be passed on
         shared["partitions"] = tuple(
             replace(one, limits=replace(one.limits, accounts=(), barred_accounts=())) for one in facts.partitions
         )
@@ -222,7 +222,7 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
 
 
 def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]) -> bool:  # noqa: FBT001 - one of two
-    """Say by which rule of age the twin goes: the site's own, or what its user says, or Slurm's by default."""
+    """Return the twin's rule of age: the site's own, or the given one, or Slurm's default."""
     of_site = facts.age_accrues if facts else None
     if of_site is None and given is None:
         assumed.append("jobs gain no priority behind a dependency, as in Slurm by default")
@@ -230,7 +230,7 @@ def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]
 
 
 def agreements(twin: Twin, queues: Queues | None = None) -> Iterator[Agreement]:
-    """Compare the waits of a twin's jobs with those recorded: of all, by width, by queue, and of the last week."""
+    """Compare the waits of a twin's jobs with the recorded ones: all, by width, by queue, and of the last week."""
     jobs = twin.jobs
     simulated = simulated_waits(twin)
     known = compared(jobs) & ~np.isnan(simulated)

@@ -1,4 +1,4 @@
-"""What a twin is, and its folder: `twin.json`, and the jobs as a log in the Standard Workload Format."""
+"""A twin, and its folder: `twin.json`, and the jobs as a log in the Standard Workload Format."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _HINT = "Make it with: asa twin --out FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A twin's jobs, in order of submission, without names and without a key to them.
+    """A twin's jobs, in order of submission. They contain no names, and nothing from which names could be derived.
 
-    `table`: their requests, in seconds and cores.
-    `users`, `partitions`: their owners and partitions, by number; a partition's is its index in the twin.
-    `wait_s`: how long each waited on the site; -1 if not known.
-    `clock_s`: second 0 on the clock, in seconds since 1970.
+    `table`: their requests and run times, in seconds and cores.
+    `users`, `partitions`: numbers of their owners and partitions; a partition's number is its index in the twin.
+    `wait_s`: waits on the site; -1 if not known.
+    `clock_s`: time of second 0, in seconds since 1970.
     """
 
     table: JobTable
@@ -47,14 +47,14 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """All of a twin except its jobs.
+    """All values of a twin except its jobs.
 
     `asa_twin`: version of the format.
     `system`, `pools`, `partitions`, `cores_per_node`, `whole_nodes`, `age_accrues`, `scheduler`, `settings`, `away`,
     `seen`, `assumed`: as in `asa.facts.SiteFacts`.
-    `told_pools`: cores of each pool as the site reports them; `pools` has those that were available for jobs.
-    `you`: which of its users made it; None if none did, or not known.
-    `agreement`: how well its waits agree with the site's.
+    `told_pools`: cores of each pool as the site reports them. `pools` has those that were available for jobs.
+    `you`: number of the user who made it; None if not known, or no user of it did.
+    `agreement`: comparisons of its waits with the site's.
     """
 
     asa_twin: Literal[1]
@@ -86,7 +86,7 @@ class Twin:
     jobs: Jobs
 
     def write(self, folder: Path) -> None:
-        """Write it into a new folder; the file that marks it as complete comes last.
+        """Write it into a new folder. The file that marks it as complete is written last.
 
         Raises `InputError`: the folder cannot be made or written to.
         """
@@ -108,9 +108,9 @@ class Twin:
 
     @classmethod
     def read(cls, folder: Path) -> Twin:
-        """Read one.
+        """Read a twin from a folder.
 
-        Raises `InputError`: there is none, or it is damaged.
+        Raises `InputError`: there is no twin, or it is damaged.
         """
         where = str(folder / _ABOUT)
         look_at(folder)
@@ -130,6 +130,6 @@ class Twin:
 
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[About]:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - it takes a tenth of a second
+    from pydantic import TypeAdapter  # noqa: PLC0415 - takes a tenth of a second
 
     return TypeAdapter(About)

@@ -1,4 +1,4 @@
-"""Lets the jobs of a twin queue on its machine."""
+"""Simulates the queueing of a twin's jobs on its machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .model import Twin
 
 
 def engine_of(twin: Twin, table: JobTable) -> Engine:
-    """Make a twin's machine, with jobs of it from the first on."""
+    """Return a simulation of a twin's machine, with jobs from the first on."""
     about, jobs, rows = twin.about, twin.jobs, len(table)
     policy = find_scheduler(about.scheduler, about.settings)
     if isinstance(policy, Policy) and isinstance(policy.order, Multifactor):
@@ -37,7 +37,7 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
 
 
 def simulated_waits(twin: Twin) -> NDArray[np.float64]:
-    """Let all jobs of a twin queue, and give how long each waits, in seconds; NaN for those that never start."""
+    """Simulate all jobs of a twin; return their waits in seconds, NaN for jobs that never start."""
     engine = engine_of(twin, twin.jobs.table)
     engine.advance(NEVER)
     start = engine.start

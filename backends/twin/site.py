@@ -29,20 +29,20 @@ _MONTHS_S = 183 * 86_400
 
 
 class TwinSite(SimulatedSite):
-    """A simulated copy of a real site: the folder that `asa twin` made; runs begin at times of its log.
+    """A simulated copy of a real site: the folder that `asa twin` made. Runs begin at times of its log.
 
     Parameters
     ----------
     system
-        There are no systems by name.
+        Not used: there are no systems by name.
     twin
         The twin, or its folder.
     partition
         The default partition; the site's if not given.
     user
-        The user who submits jobs, which determines their fair share: a user's number, ``new`` for one who has run
-        nothing, or ``typical``, the user who submitted last at each time. If not given, the user who made the twin,
-        else typical.
+        The user who submits jobs, whose fair share applies: a user's number; ``new`` for one who has run nothing; or
+        ``typical`` for the user who submitted last before each start. By default the user who made the twin, else
+        typical.
     settings
         Of `SimulatedSite`: poll_s, seed, shrink, grow, age_accrues (for another rule than the site's).
     """
@@ -90,8 +90,8 @@ class TwinSite(SimulatedSite):
 
     @staticmethod
     def script() -> str:
-        """Write the commands that survey a site, for a shell."""
-        from .gathering import script  # noqa: PLC0415 - a simulation asks no batch system
+        """Return the commands that survey a site, for a shell."""
+        from .gathering import script  # noqa: PLC0415 - a simulation contacts no batch system
 
         return script()
 
@@ -106,12 +106,12 @@ class TwinSite(SimulatedSite):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """Abilities of the site."""
         named = {name: one.limits for name, one in self._partitions.items() if name}
         return replace(super().capabilities, max_cores=self._most, partition=next(iter(named), ""), partitions=named)
 
     def _known_user(self, user: str | int) -> int | None:
-        """Give the place of the user among the load's; None for a typical one, -1 for a new one."""
+        """Return the index of the user among the users of the load; None for a typical one, -1 for a new one."""
         about, users = self.twin.about, np.unique(self.twin.jobs.users)
         if user == "":
             user = _TYPICAL if about.you is None else about.you
@@ -126,7 +126,7 @@ class TwinSite(SimulatedSite):
         return engine_of(self.twin, table)
 
     def open(self, seed: int) -> SimulatedBackend:
-        """Open the world of a seed at the moment when the user arrives."""
+        """Open the world of a seed at the time when the user arrives."""
         engine = self._world(seed).fork()
         core = engine.core
         assert isinstance(core, GeneralCore)
@@ -136,7 +136,7 @@ class TwinSite(SimulatedSite):
         return self._backend(engine, users=users, partitions=self._partitions, max_cores=self._most)
 
     def arrive_evenly(self, moments: int, seed: int) -> None:
-        """Have users 0, 1 and so on arrive evenly over the last months, each at some moment of its part of them."""
+        """Let users 0, 1 and so on arrive in the last months, each at a random time in its own equal part of them."""
         assert self.trace is not None
         begin, end = self._span(self.trace)
         begin = max(begin, end - _MONTHS_S)

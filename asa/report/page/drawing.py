@@ -116,7 +116,13 @@ def _number(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration, leaving out a second unit of zero."""
+    """Format a duration, leaving out a second unit of zero.
+
+    Examples
+    --------
+    >>> [_duration(seconds) for seconds in (0.0, 45.0, 7200.0, 129_600.0, 172_800.0)]
+    ['0s', '45s', '2h', '1d12h', '2d']
+    """
     return _EMPTY_UNIT.sub("", format_duration(seconds))
 
 

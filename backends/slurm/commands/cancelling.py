@@ -1,4 +1,4 @@
-"""What scancel says of the jobs that it was to cancel, one by one."""
+"""Reads which jobs scancel did not cancel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .process import Done
 
 _OF_JOB = re.compile(r"scancel: error: Kill job error on job id (\d+)\S*: .*")
 _ERROR = re.compile(r"(?m)^scancel: error: .*$")
-_NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or are others' by now
+_NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or the numbers are other jobs'
 
 
 def scancel_words(jobs: Sequence[IdentifiedJob]) -> list[str]:
-    """Write the arguments that cancel some jobs.
+    """Return the arguments that cancel some jobs.
 
     Only with ``-v`` does scancel report a job that it does not know. It can compare one name itself, so the name is
     given if there is one job.
@@ -27,7 +27,7 @@ def scancel_words(jobs: Sequence[IdentifiedJob]) -> list[str]:
 
 
 def not_cancelled(jobs: Sequence[IdentifiedJob], done: Done) -> dict[str, BackendError]:
-    """Read which jobs were not cancelled, and why; those that had ended are not among them."""
+    """Return which jobs were not cancelled, and why, without those that had already ended."""
     left: dict[str, BackendError] = {}
     lines = _ERROR.findall(done.stderr)
     of_jobs = {match[1]: line for line in lines if (match := _OF_JOB.match(line))}

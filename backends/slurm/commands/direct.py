@@ -1,7 +1,7 @@
-"""Runs sbatch on this computer directly: five helper processes for each submission cost more than sbatch itself.
+"""Runs sbatch on this computer directly, since five helper processes for each submission would cost more than sbatch.
 
-Through a prefix, such as ssh, a shell at the other end passes sbatch its two inputs (`writing.sbatch`). Here sbatch
-gets the script as its input, and the environment from a descriptor.
+With a prefix, such as ssh, a shell at the other end passes sbatch its two inputs (`writing.sbatch`). Here sbatch gets
+the script as its input, and the environment from a descriptor.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def submit_here(command: Sequence[str], script: str, environment: str, timeout_s
 
 
 def _open_nameless() -> int:
-    """Open a file that has no name: in memory, where Python knows how, as builds for old systems do not."""
+    """Open a file without a name: in memory, if Python's build supports it, which builds for old systems do not."""
     if (create := getattr(os, "memfd_create", None)) is not None:
-        with suppress(OSError):  # which an old kernel, or a sandbox, does not have
+        with suppress(OSError):  # old kernels and sandboxes do not support it
             return int(create("environment"))
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
 def unwrapped(command: Sequence[str], variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Apply ``env`` at a command's beginning to some variables; return the rest of the command, and the variables.
+    """Apply ``env`` at a command's beginning to variables; return the rest of the command, and the variables.
 
     Examples
     --------

@@ -56,31 +56,32 @@ from .writing import (
 )
 
 _LOOK_BACK_S: Final = 7 * 86400
-_MAX_IDS: Final = 1000  # in one command; beyond, squeue is asked for all jobs of the user
-_MAX_LIST: Final = 30_000  # characters of a list in one command line; systems take 128 kB for an argument
-_MAX_ESTIMATE_S: Final = 10.0  # for what a submission waits for, and could do without
+_MAX_IDS: Final = 1000  # upper bound for one command; for more, squeue is asked for all jobs of the user
+# upper bound of the characters in a list on a command line; systems accept 128 kB for an argument
+_MAX_LIST: Final = 30_000
+_MAX_ESTIMATE_S: Final = 10.0  # for an estimate, which a submission waits for but does not need
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
 _VERSION = re.compile(r"(?<!\d)\d++\.\d+[\w.-]*")
-_LAST_OF_WHERE = re.compile(r"(?m)^SlurmctldPort\b.*\n")  # of what says where this is, in the order of the alphabet
+_LAST_OF_WHERE = re.compile(r"(?m)^SlurmctldPort\b.*\n")  # last of the needed lines in alphabetical order
 
 
 class CommandLink:
     """Slurm by its commands: written for versions since 20.02, tested with 22.05, 24.11 and 26.05.
 
-    Each question is one command, and no file is written. Answers are in our own formats, with times in seconds since
+    Each request is one command, and no file is written. Answers are in our own formats, with times in seconds since
     1970; ``--json`` differs between versions, and costs the controller and the client far more.
 
     The state of jobs comes from ``squeue -O`` with ``-t all``: only this shows submission, eligibility, accrual of age,
     expected and real start, end, exit code and restarts of all the user's jobs in one call, for as long as the
     controller remembers them (its ``MinJobAge``).
 
-    Variables such as ``SBATCH_ACCOUNT`` still give defaults for what a job does not specify. A job's environment is
-    exactly `SlurmJob.environment` and what Slurm sets itself.
+    Variables such as ``SBATCH_ACCOUNT`` still give defaults for what a job does not specify. A job's environment
+    consists of `SlurmJob.environment` and the variables that Slurm sets itself.
 
-    `timeout_s`: after so many seconds a command is killed, with all that it started here. ``sbatch`` itself would retry
+    `timeout_s`: after so many seconds a command is killed, with all its child processes. ``sbatch`` itself would retry
     for two minutes while Slurm has too many jobs: such a submission ends in doubt.
-    `remote_shell`: whether a shell reads the command after the prefix, so that it must be quoted; if not given, true if
+    `remote_shell`: whether a shell reads the command after the prefix, so that it must be quoted; by default true if
     the prefix begins with ``ssh``. It must be a Bourne shell.
 
     Examples
@@ -110,14 +111,14 @@ class CommandLink:
         self._is_here = run is None and not prefix
         self._clock = clock
         self._remote_shell = remote_shell
-        self._has_accounting = False  # whether sacct has answered: that there is none is then a passing fault
+        self._has_accounting = False  # whether sacct has answered: its absence is then a temporary fault
 
     def about(self) -> SlurmAbout:
-        """Return which cluster answers; asks up to twice."""
+        """Return which cluster answers; runs up to two commands."""
         means = "Slurm's commands" + (f" through {PurePath(self._prefix[0]).name}" if self._prefix else "")
         try:
             settings = read_configuration(self._answer("about", clean("scontrol", "show", "config")))
-        except UnavailableError:  # this command itself can be run where only the controller is away
+        except UnavailableError:  # this command can run while only the controller is away
             version = _VERSION.search(self._answer("about", clean("scontrol", "--version")))
             return SlurmAbout(means, version=version[0] if version else "", controller_up=False)
         return SlurmAbout(
@@ -128,10 +129,11 @@ class CommandLink:
         )
 
     def cluster(self) -> SlurmCluster:
-        """Tell which cluster this is."""
+        """Return the cluster."""
         printed = self._answer("cluster", clean("scontrol", "show", "config"))
         settings = read_configuration(printed)
-        if "ClusterName" not in settings or not _LAST_OF_WHERE.search(printed):  # which is no word of another cluster
+        # an incomplete answer is no evidence of another cluster
+        if "ClusterName" not in settings or not _LAST_OF_WHERE.search(printed):
             raise UnavailableError("its answer is empty or cut off", where="scontrol")
         next_number = settings.get("NEXT_JOB_ID", "")
         host = settings.get("SlurmctldHost[0]", "")
@@ -142,11 +144,11 @@ class CommandLink:
         )
 
     def settings(self) -> Mapping[str, str]:
-        """Tell the cluster's configuration; what is not set is empty."""
+        """Return the cluster's configuration; values that are not set are empty."""
         return read_configuration(self._answer("settings", clean("scontrol", "show", "config")))
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
-        """Tell the limits of this user on a cluster, of their accounts and qualities of service; asks up to thrice."""
+        """Return the limits of this user on a cluster, their accounts and qualities; runs up to three commands."""
         here = [f"cluster={cluster}"] if cluster else []
         own = read_limits(self._answer("limits", of_this_user(sacctmgr("assoc", ASSOCIATION_LIMITS, *here))))
         if not own:
@@ -159,11 +161,11 @@ class CommandLink:
         return [*own, *theirs, *read_limits(qualities)]
 
     def partitions(self) -> Sequence[SlurmPartition]:
-        """Tell the partitions."""
+        """Return the partitions."""
         return read_partitions(self._lines("partitions", "partition"))
 
     def nodes(self) -> Sequence[SlurmNode]:
-        """Tell the nodes."""
+        """Return the nodes."""
         return read_nodes(self._lines("nodes", "node"))
 
     def submit(self, job: SlurmJob) -> str:
@@ -187,7 +189,7 @@ class CommandLink:
         raise refusals.submission(job.name, done)
 
     def estimated_start_s(self, job: SlurmJob) -> float | None:
-        """Ask when a job would start that is not submitted, by ``sbatch --test-only``."""
+        """Ask when a job would start if it were submitted, by ``sbatch --test-only``."""
         timeout_s = min(self._timeout_s, _MAX_ESTIMATE_S)
         try:
             done = self._do("estimated_start_s", test_only(job, timeout_s), sbatch_input(job), timeout_s)
@@ -196,7 +198,7 @@ class CommandLink:
         return read_start_s(done.stdout + done.stderr) if done.returncode == 0 else None
 
     def test(self, job: SlurmJob, timeout_s: float) -> str | None:
-        """Ask whether a job could run that is not submitted, by ``sbatch --test-only``."""
+        """Ask whether a job could run, by ``sbatch --test-only``."""
         try:
             done = self._do("test", test_only(job, timeout_s), sbatch_input(job), timeout_s)
         except OSError:
@@ -204,7 +206,7 @@ class CommandLink:
         return refusals.objection(done)
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
-        """Show the command that `submit` would run; the script is its input, and the variables behind that."""
+        """Return the command that `submit` would run; its input is the script, then the variables."""
         command = through(self._prefix, sbatch_command(job), remote_shell=self._remote_shell)
         return {"command": shlex.join(command), "variables": " ".join(sorted(job.environment))}
 
@@ -214,21 +216,21 @@ class CommandLink:
         return {record.job_id: record for record in self._queued("jobs", wanted) if record.job_id in wanted}
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller which of this user's jobs now have some numbers; missing ones are others', or none."""
+        """Ask the controller which of this user's jobs now have some numbers; those of other users are missing."""
         wanted = _numbers(job_ids)
         return [one for one in self._queued("holders", wanted) if one.numbers & wanted.keys()]
 
     def denies(self, job_id: str) -> bool:
-        """Ask the controller for one of this user's jobs; whether it says that it does not know it."""
+        """Ask the controller for one of this user's jobs; return whether it says that it does not know it."""
         form = QueueFormat()
         done = self._squeue("denies", form, "-j", ",".join(_numbers([job_id])), mine=True)
         is_denied = refusals.is_unknown_job(done)
         if not is_denied:
-            list(_understood(form, done))  # raises where there is no answer
+            list(_understood(form, done))  # raises if there is no answer
         return is_denied
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
-        """Ask the controller what one number is now, which is a small question also where it is another's."""
+        """Ask the controller which job has a number now; the answer is small also if it is another user's."""
         form = QueueFormat()
         done = self._squeue("of_anybody", form, "-j", job_id, mine=False)
         return [] if refusals.is_unknown_job(done) else list(_understood(form, done))
@@ -245,16 +247,16 @@ class CommandLink:
         return list(_understood(form, self._squeue("queue", form, mine=False)))
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs with some names; in accounting, of the last seven days. Two commands.
+        """Ask for this user's jobs with some names; in accounting, of the last seven days. Runs two commands.
 
         A requeued job has several records in accounting; here it has one.
         """
         if not names:
             return []
-        # neither command knows a way to write a comma
+        # neither command can quote a comma
         plain = all(_PLAIN_NAME.fullmatch(name) for name in names)
         listed = ",".join(sorted(names))
-        by_name = [f"--name={listed}"] if plain and len(listed) <= _MAX_LIST else []  # else all of the user's
+        by_name = [f"--name={listed}"] if plain and len(listed) <= _MAX_LIST else []  # without it, all of the user's
         form = QueueFormat()
         queued = _understood(form, self._squeue("named", form, *by_name, mine=True))
         known = [record for record in queued if record.name in names]
@@ -270,7 +272,7 @@ class CommandLink:
         return {record.job_id: record for record in records if record.job_id in wanted}
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does."""
+        """Ask accounting for the jobs of a time span, like `SACCT_COMMAND`."""
         _, program, *options = shlex.split(SACCT_COMMAND)
         options[options.index("-S") + 1] = f"uts{math.floor(since_s)}"
         done = self._ask("accounting", clean(program, *options, "-E", f"uts{math.ceil(until_s)}"))
@@ -286,7 +288,7 @@ class CommandLink:
         return done.stdout[start:]
 
     def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
-        """Cancel some jobs, a thousand by one command."""
+        """Cancel some jobs, up to a thousand with one command."""
         left: dict[str, BackendError] = {}
         for some in (jobs[at : at + _MAX_IDS] for at in range(0, len(jobs), _MAX_IDS)):
             try:
@@ -298,7 +300,7 @@ class CommandLink:
     def update(
         self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
+        """Change a job: walltime and nodes with one command; hold or release it with another."""
         number = job.job_id
         changes = [
             *([] if walltime_s is None else [f"TimeLimit={minutes(walltime_s)}"]),
@@ -320,18 +322,18 @@ class CommandLink:
             raise refusals.refused("scontrol", job_id, done)
 
     def _queued(self, method: str, wanted: Collection[str]) -> Iterator[SlurmRecord]:
-        """Ask for this user's jobs of some numbers; for all of them where those are too many for a command line."""
+        """Ask for this user's jobs with some numbers; for all if these are too many for a command line."""
         if not wanted:
             return
         form = QueueFormat()
         which = ["-j", ",".join(wanted)] if len(wanted) <= _MAX_IDS else []
         done = self._squeue(method, form, *which, mine=True)
-        if len(wanted) == 1 and refusals.is_unknown_job(done):  # among several, squeue leaves it out
+        if len(wanted) == 1 and refusals.is_unknown_job(done):  # with several numbers, squeue leaves unknown ones out
             return
         yield from _understood(form, done)
 
     def _recorded(self, method: str, wanted: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting for this user's jobs of some numbers, a thousand by one command."""
+        """Ask accounting for this user's jobs with some numbers, up to a thousand with one command."""
         every = list(wanted)
         portions = (every[at : at + _MAX_IDS] for at in range(0, len(every), _MAX_IDS))
         return [one for some in portions for one in self._records(method, "-j", ",".join(some))]
@@ -361,14 +363,14 @@ class CommandLink:
         return done.stdout
 
     def _lines(self, method: str, what: str) -> str:
-        """Have scontrol show all of a kind, a line each; one that does not end is a part of one."""
+        """Return the lines that scontrol prints for all objects of a kind; a line without end is incomplete."""
         printed = self._answer(method, clean("scontrol", "-a", "-o", "show", what))
         if printed and not printed.endswith("\n"):
             raise UnavailableError("its answer is cut off", where="scontrol")
         return printed
 
     def _ask(self, method: str, command: Sequence[str]) -> Done:
-        """Run a command which may safely be run again."""
+        """Run a command that may safely be repeated."""
         try:
             return self._do(method, command)
         except TimeoutError as error:
@@ -394,12 +396,12 @@ def _understood(form: QueueFormat, done: Done) -> Iterator[SlurmRecord]:
 
 
 def _whole(form: QueueFormat | RecordFormat, done: Done, program: str) -> str:
-    """Give what was printed; what was cut off may lack any job."""
+    """Return the output; raise if it was cut off, since any job may be missing."""
     if form.is_cut(done.stdout):
         raise UnavailableError("its answer is cut off", where=program)
     return done.stdout
 
 
 def _numbers(job_ids: Collection[str]) -> dict[str, None]:
-    """Keep what can be a job's number: anything else is not known to Slurm, but makes it refuse the whole list."""
+    """Keep valid numbers of jobs: with any other text Slurm would refuse the whole list."""
     return {job_id: None for job_id in job_ids if _JOB_ID.fullmatch(job_id)}

@@ -1,4 +1,4 @@
-"""Running one command, for so long and no longer."""
+"""Runs a command with a time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     returncode: int  # its exit status; negative if a signal ended it
     stdout: str = ""
@@ -24,7 +24,7 @@ class Done:
 
 
 Runner = Callable[[Sequence[str], str, float], Done]
-"""Runs a command with a text as its input, for a number of seconds at most.
+"""Runs a command with a text as its input, within a number of seconds.
 
 It raises `TimeoutError` if the command took longer, and another `OSError` if it could not be started.
 """
@@ -38,23 +38,23 @@ def run(
     variables: Mapping[str, str] | None = None,
     descriptor: int | None = None,
 ) -> Done:
-    """Run a command to its end.
+    """Run a command, and wait for its end.
 
-    `variables`: its environment; this process's if not given.
-    `descriptor`: of this process, which the command inherits.
+    `variables`: its environment; by default this process's.
+    `descriptor`: a file descriptor of this process that the command inherits.
 
-    It has a session of its own: there is no terminal on which ssh could ask for a password, and all that it started can
-    be killed with it.
+    It has its own session: there is no terminal on which ssh could ask for a password, and its children can be killed
+    with it.
 
-    Raises `TimeoutError`, with its error output: it took longer. Raises `TooLargeError`: it printed more than the
-    bound. In both cases it was killed, and may have done its work.
+    Raises `TimeoutError`, with its error output: it took longer. Raises `TooLargeError`: its output exceeded the bound.
+    In both cases it was killed, and may have done its work.
 
     Examples
     --------
     >>> run(["tr", "a-z", "A-Z"], "squeue", 10.0)
     Done(returncode=0, stdout='SQUEUE', stderr='')
     """
-    process = subprocess.Popen(  # noqa: S603 - the commands are ours, the prefix is the user's
+    process = subprocess.Popen(  # noqa: S603 - our commands, with the user's prefix
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -81,7 +81,7 @@ def _text(printed: bytes) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a command with its children."""
-    with contextlib.suppress(OSError):  # it has just ended, or belongs to somebody else, as below sudo
+    with contextlib.suppress(OSError):  # it has just ended, or belongs to another user, as below sudo
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_ENDS_S)

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, understood: tolerant of noise around it, and of anything within a job's name."""
+"""Reads the output of Slurm's commands, tolerating messages around it, and any text within a job's name."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ENDED: Final = ENDED | {"COMPLETING"}
 _REQUEUED: Final = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_PIECE: Final = 1 << 20  # characters
+_PIECE: Final = 1 << 20  # in characters
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(?<!\d)(\d++)\Z")
 _BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
 _START = re.compile(r"\bto start at (\S+)")
-_JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?[ \t\r]*\n")  # a line that does not end may be a part of one
+_JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?[ \t\r]*\n")  # a line without end may be incomplete
 _SETTING = re.compile(r"(?m)^(\w[\w\[\]]*+)[ \t]*+=[ \t]*+(.*)$")
 _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 
@@ -46,9 +46,9 @@ _FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
 class QueueFormat:
     """A format for squeue's ``-O``, new for each call, and a reader of its output.
 
-    Names and comments may hold any text, including line ends. So a job's record has three parts, divided by a mark that
-    nobody can know in advance: its number; the fields without free text, followed by the name; and the comment. With a
-    width of 0 a field is neither cut nor padded.
+    Names and comments may contain any text, including line breaks. So a job's record has three parts, separated by a
+    mark that cannot be known in advance: its number; the fields without free text, followed by the name; and the
+    comment. With a width of 0 a field is neither cut nor padded.
 
     Examples
     --------
@@ -67,11 +67,11 @@ class QueueFormat:
         self.option = f"JobID:0{self._mark},{fixed},Name:0{self._mark},Comment:0{self._mark}"
 
     def is_cut(self, printed: str) -> bool:
-        """Say whether what squeue printed ends within a job."""
+        """Whether the output of squeue ends within a job."""
         return _is_cut(printed, self._mark, 3)
 
     def read(self, printed: str) -> Iterator[SlurmRecord]:
-        """Read what squeue printed; what cannot be understood is left out."""
+        """Read the output of squeue; unreadable records are left out."""
         for job_id, line, comment in _records(printed, self._mark, 3):
             values = line.split("|", len(self._FIELDS))
             if (number := _NUMBER.search(job_id)) is None or len(values) <= len(self._FIELDS):
@@ -95,14 +95,14 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
     )
     state = states[0]
     expected_start_s = start_s if state in WAITING else None
-    # of a job that was cancelled while it was pending, Slurm says that it started when it ended
+    # for a job that was cancelled while pending, Slurm shows its end as its start
     never = state in WAITING or (state in _ENDED and start_s == end_s and not _text(fields["NodeList"]))
     ended = state in _ENDED and state != "COMPLETING"
     exit_code, signal = _exit(fields["exit_code"], state) if ended and not never else (None, None)
     return SlurmRecord(
         job_id=job_id,
         name=name,
-        user=intern(fields["UserName"]),  # the same text again and again, of very many jobs
+        user=intern(fields["UserName"]),  # the same text for very many jobs
         states=states,
         submit_s=submit_s,
         reason=intern(_text(fields["Reason"])),
@@ -128,8 +128,8 @@ def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) 
 class RecordFormat:
     """A format for sacct's ``-o``, new for each call, and a reader of its output.
 
-    Like `QueueFormat`, with the mark after each field. No ``Reason`` and no ``Restarts``, which older versions lack;
-    requeues are counted from a job's records.
+    Like `QueueFormat`, with the mark after each field. It has no ``Reason`` and no ``Restarts``, which older versions
+    lack; requeues are counted from a job's records.
     """
 
     _FIELDS = (
@@ -142,11 +142,11 @@ class RecordFormat:
         self.options = ("-n", "-p", f"--delimiter={self._mark}", "-o", ",".join(self._FIELDS))
 
     def is_cut(self, printed: str) -> bool:
-        """Say whether what sacct printed ends within a job."""
+        """Whether the output of sacct ends within a job."""
         return _is_cut(printed, self._mark, len(self._FIELDS))
 
     def read(self, printed: str) -> list[SlurmRecord]:
-        """Read what sacct printed, the latest of each number and name, in the order of their submission."""
+        """Read the output of sacct: the latest record of each number and name, in order of submission."""
         latest: dict[tuple[str, str], SlurmRecord] = {}
         put_back: dict[tuple[str, str], int] = {}
         for record in sorted(self._all(printed), key=lambda record: record.submit_s):
@@ -159,7 +159,7 @@ class RecordFormat:
     def _all(self, printed: str) -> Iterator[SlurmRecord]:
         for values in _records(printed, self._mark, len(self._FIELDS)):
             fields = dict(zip(self._FIELDS, values, strict=True))
-            # in front of it is the end of the line before
+            # the end of the previous line precedes it
             if (number := _NUMBER.search(fields["JobIDRaw"])) is not None:
                 record = _recorded(number[1], fields)
                 if record is not None:
@@ -167,13 +167,13 @@ class RecordFormat:
 
 
 def _is_cut(printed: str, mark: str, count: int) -> bool:
-    """Say whether fields, `count` a job, end within a job; what a login shell says may come after the last."""
+    """Whether the fields, `count` for each job, end within a job; a login shell's output may follow the last."""
     marks = printed.count(mark)
     return marks % count != 0 or (marks > 0 and bool(_BEGUN.fullmatch(printed, printed.rindex(mark) + len(mark))))
 
 
 def _records(printed: str, mark: str, count: int) -> Iterator[tuple[str, ...]]:
-    """Give the fields of each job, `count` of them that each end with the mark: of very many jobs never all at once."""
+    """Yield the fields of each job, `count` of them, each ended by the mark; very many jobs are never all in memory."""
     at, size = 0, _PIECE
     while at < len(printed):
         parts = printed[at : at + size].split(mark)
@@ -192,7 +192,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
     word = fields["State"].upper().split(maxsplit=1)[0].rstrip("+") if fields["State"].strip() else "UNKNOWN"
     has_run = _count(fields["AllocCPUS"]) > 0
     start_s, end_s = _time_s(fields["Start"]), _time_s(fields["End"])
-    states = base_of([word], ran=has_run, has_ended=end_s is not None)  # what runs has no end there
+    states = base_of([word], ran=has_run, has_ended=end_s is not None)  # sacct has no end for jobs that run
     state = states[0]
     exit_code, signal = _exit(fields["ExitCode"], state) if has_run and end_s is not None else (None, None)
     limit = fields["TimelimitRaw"]
@@ -218,7 +218,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
 
 
 def read_job_id(printed: str) -> str | None:
-    r"""Read the output of ``sbatch --parsable``, also after a login shell's messages; None if it is not one number.
+    r"""Parse the output of ``sbatch --parsable``, also after messages of a login shell; None if it is not one number.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def read_job_id(printed: str) -> str | None:
 
 
 def read_start_s(printed: str) -> float | None:
-    r"""Read the output of ``sbatch --test-only``, in UTC or in seconds since 1970; None if it has no time.
+    r"""Parse the output of ``sbatch --test-only``, in UTC or in seconds since 1970; None if it has no time.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def read_start_s(printed: str) -> float | None:
 
 
 def read_limits(printed: str) -> list[SlurmLimits]:
-    """Read what sacctmgr printed of associations, or of qualities of service, under its own headings."""
+    """Parse the output of sacctmgr on associations or qualities of service, by its headings."""
     lines = [line.split("|") for line in printed.splitlines() if "|" in line]
     headings = [_SHORT_LIMITS.get(name, name) for name in lines[0]] if lines else []
     found = []
@@ -268,7 +268,7 @@ def read_limits(printed: str) -> list[SlurmLimits]:
 
 
 def read_configuration(printed: str) -> dict[str, str]:
-    r"""Read the output of ``scontrol show config``; a value that is not set is empty.
+    r"""Parse the output of ``scontrol show config``; a value that is not set is empty.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def read_configuration(printed: str) -> dict[str, str]:
 
 
 def read_partitions(printed: str) -> list[SlurmPartition]:
-    """Read what ``scontrol show partition -o`` printed."""
+    """Parse the output of ``scontrol show partition -o``."""
     return [
         SlurmPartition(
             name=fields["PartitionName"],
@@ -296,7 +296,7 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             barred_accounts=tuple(name for name in fields.get("DenyAccounts", "").split(",") if name),
             priority_factor=_count(fields.get("PriorityJobFactor", "1")),
             priority_tier=_count(fields.get("PriorityTier", "1")),
-            # before 26.05, and since
+            # before 26.05, and from 26.05 on
             is_exclusive=fields.get("OverSubscribe") == "EXCLUSIVE" or fields.get("Exclusive") == "NODE",
             quality=fields.get("QoS", "").replace("N/A", ""),
         )
@@ -305,7 +305,7 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
 
 
 def read_nodes(printed: str) -> list[SlurmNode]:
-    """Read what ``scontrol show node -o`` printed."""
+    """Parse the output of ``scontrol show node -o``."""
     return [
         SlurmNode(
             name=fields["NodeName"],
@@ -321,14 +321,14 @@ def read_nodes(printed: str) -> list[SlurmNode]:
 
 
 def _lines(first: str, printed: str) -> Iterator[dict[str, str]]:
-    """Read lines of ``Name=value`` that begin with one of these; free text comes last in them, so the first counts."""
+    """Parse lines of ``Name=value`` that begin with a given name; free text comes last, so the first value counts."""
     for line in printed.splitlines():
         if line.startswith(f"{first}="):
             yield dict(reversed(_FIELD.findall(line)))
 
 
 def _new_mark() -> str:
-    return f"@{secrets.token_hex(8)}@"  # a digit would belong to the width before it
+    return f"@{secrets.token_hex(8)}@"  # a digit would be taken as a part of the width before it
 
 
 def _text(text: str) -> str:
@@ -342,20 +342,20 @@ def _time_s(text: str) -> float | None:
 def _limit_s(text: str) -> float | None:
     try:
         return parse_duration(text) or None
-    except InputError:  # UNLIMITED, NONE, NOT_SET, Partition_Limit
+    except InputError:  # such as UNLIMITED, NONE, NOT_SET, Partition_Limit
         return None
 
 
 def _count(text: str) -> int:
-    """Read a number, or the least of a range; Slurm may write thousands with a letter."""
+    """Parse a number, or the minimum of a range; Slurm may write thousands with a letter."""
     match = _COUNT.match(text)
     return round(float(match[1]) * _UNITS[match[2]]) if match else 0
 
 
 def _exit(text: str, state: str) -> tuple[int | None, int | None]:
-    """Read how a script ended: ``code:signal``, or a wait status, as 22.05 and older write it.
+    """Parse how a script ended: ``code:signal``, or a wait status, as 22.05 and older write it.
 
-    Accounting has 0 for a job that reached its walltime; so a 0 counts only if the job completed.
+    Accounting has 0 for a job that reached its walltime, so 0 counts only if the job completed.
     """
     code, colon, signal = text.partition(":")
     if not code.isdecimal() or (colon and not signal.isdecimal()):

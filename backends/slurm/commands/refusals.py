@@ -1,8 +1,8 @@
 """Turns failures of Slurm's commands, ssh and the shell into errors.
 
-Two questions matter: can a job have been accepted and, if not, was it refused for good? The words are looked up in
-`..answers`. Only once it has sent the request does sbatch say that a submission failed; its other errors come
-before that, and are about the request itself, or something that it could not read, load or reach.
+Two questions matter: may a job have been accepted and, if not, was it refused for good? The texts are looked up in
+`..answers`. sbatch says that a submission failed only after it has sent the request. Its other errors come before that,
+and are about the request itself, or about something that it could not read, load or reach.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..refusals import meaning_of, refusal_of
 from .process import Done
 
 _NOT_THERE = (
-    "env: ",  # cannot find or run the program
+    "env: ",  # it cannot find or run the program
     "command not found",
     ": not found",
 )
 _NO_ACCESS = (
-    "Permission denied (",  # ssh's, with the methods that it tried
+    "Permission denied (",  # of ssh, followed by the methods that it tried
     "Host key verification failed",
     "Too many authentication failures",
     "Munge encode failed",  # before anything is sent
@@ -37,10 +37,11 @@ _NO_ACCESS = (
 )
 _FAILED = "Batch job submission failed:"
 _SBATCH_SAYS = re.compile(rf"(?m)^sbatch: |{_FAILED}")
-_TESTED = "allocation failure: "  # instead of `_FAILED`, of what was only to be tested
-_NOT_SENT = ("Munge encode failed", "auth_g_create: ")  # by sbatch; the submission is said to have failed all the same
+_TESTED = "allocation failure: "  # instead of `_FAILED`, if only a test was requested
+# sbatch sent nothing, although it says that the submission failed
+_NOT_SENT = ("Munge encode failed", "auth_g_create: ")
 _SITE_SAYS = re.compile(rf"(?m)^sbatch: error: (?!{_FAILED})")
-_NO_REASON = "Unspecified error"  # what a site's own check of jobs returns, in addition to its words
+_NO_REASON = "Unspecified error"  # returned by a site's own check of jobs, besides its message
 _UNKNOWN_JOB = ("Invalid job id",)
 _ENDED = ("Job/step already completing or completed", "Job has already finished")
 _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", "You are not running a supported")
@@ -52,34 +53,34 @@ _AWAY_HINT = "Slurm, its configuration, or the way to it is not there for now; i
 
 
 def words(done: Done) -> str:
-    """Tell what a command said, in one line."""
+    """Return a command's message in one line."""
     said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
     return said[:_MAX_WORDS] or f"no word, {how}"
 
 
 def is_unknown_job(done: Done) -> bool:
-    """Tell whether Slurm does not know the job."""
+    """Whether Slurm does not know the job."""
     return _says(done, _UNKNOWN_JOB)
 
 
 def has_ended(done: Done) -> bool:
-    """Tell whether the job has ended already."""
+    """Whether the job has already ended."""
     return _says(done, _ENDED)
 
 
 def has_no_accounting(done: Done) -> bool:
-    """Tell whether there is no accounting here, or none for this user: for good, not for now."""
+    """Whether there is permanently no accounting here, or none for this user."""
     return _says(done, _NO_ACCOUNTING) or (_is_not_there(done) and not _is_away(done))
 
 
 def not_started(program: str, error: OSError) -> UnavailableError:
-    """Say that a command, or the first one of its prefix, could not be started."""
+    """Return the error for a command, or the first command of its prefix, that could not be started."""
     return UnavailableError(f"cannot be run: {error.strerror or error}", where=program, hint=_COMMANDS_HINT)
 
 
 def reading_failed(program: str, done: Done) -> UnavailableError:
-    """Say why Slurm could not be asked. Nothing is known to be wrong for good: it may be asked again."""
+    """Return the error for a failed query, which may be repeated: no permanent cause is known."""
     if _is_not_there(done):
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
     if _says(done, _NO_ACCESS):
@@ -88,7 +89,7 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
 
 
 def refused(program: str, job_id: str, done: Done) -> BackendError:
-    """Say why a job was not changed."""
+    """Return the error for a job that was not changed."""
     if _says(done, _UNKNOWN_JOB):
         return JobNotFoundError(f"Slurm does not know job {job_id}", where=program)
     if _is_not_there(done) or _is_killed(done) or _is_away(done) or _was_lost(done):
@@ -97,7 +98,7 @@ def refused(program: str, job_id: str, done: Done) -> BackendError:
 
 
 def submission(name: str, done: Done) -> BackendError:
-    """Say why a submission gave no job id, and whether the job may have been accepted all the same."""
+    """Return the error for a submission without a job id, which says whether the job may have been accepted."""
     said = words(done)
     if done.returncode == 0 or _is_killed(done):
         return in_doubt(name, said)
@@ -111,14 +112,14 @@ def submission(name: str, done: Done) -> BackendError:
 
 
 def _was_not_sent(done: Done) -> bool:
-    """Say whether sbatch did not run at all, or could not send anything."""
+    """Whether sbatch did not run, or could not send anything."""
     if _SBATCH_SAYS.search(done.stderr):
         return _says(done, _NOT_SENT)
     return _is_away(done)
 
 
 def _answered(name: str, done: Done, said: str) -> BackendError:
-    """Return what an answer of the controller, as printed by sbatch, means."""
+    """Return the error for an answer of the controller, as sbatch printed it."""
     meaning = meaning_of(None, done.stderr)
     if meaning is Meaning.AWAY:
         return _away(done)
@@ -128,7 +129,7 @@ def _answered(name: str, done: Done, said: str) -> BackendError:
 
 
 def _stopped(name: str, done: Done, said: str) -> BackendError:
-    """Return why sbatch sent nothing: the request is wrong, something is unavailable, or not known."""
+    """Return the error if sbatch sent nothing: the request is wrong, something is unavailable, or it is not known."""
     meanings = _meanings(done)
     if Meaning.AWAY in meanings:
         return _away(done)
@@ -142,14 +143,14 @@ def _words_of_refusal(said: str) -> tuple[str, str]:
 
 
 def _away(done: Done) -> UnavailableError:
-    """Say that a job was certainly not submitted, and may be once what is wrong has passed."""
+    """Return the error for a job that was certainly not submitted, and may be once the fault has passed."""
     if _is_not_there(done) or _says(done, _NO_ACCESS):
         return reading_failed("sbatch", done)
     return UnavailableError(f"could not submit: {words(done)}", where="sbatch", hint=_AWAY_HINT)
 
 
 def _was_lost(done: Done) -> bool:
-    """Say whether a connection was made and lost, so that what was sent may have arrived."""
+    """Whether a connection was made and lost, so that the request may have arrived."""
     return any(row.meaning is Meaning.DOUBT and row.is_of_the_way for row in rows_in(_said(done)))
 
 
@@ -166,7 +167,7 @@ def _is_away(done: Done) -> bool:
 
 
 def objection(done: Done) -> str | None:
-    """Read what ``sbatch --test-only`` has against a job for good; None if nothing, or that is not certain."""
+    """Return the permanent objection of ``sbatch --test-only`` to a job; None without any, or if not certain."""
     if done.returncode == 0 or _is_killed(done) or not (_TESTED in done.stderr or _SBATCH_SAYS.search(done.stderr)):
         return None
     meanings = {Meaning.NEVER} & _meanings(done) if not _is_away(done) else set()
@@ -176,7 +177,7 @@ def objection(done: Done) -> str | None:
 
 
 def in_doubt(name: str, why: str, *, is_unexplained: bool = False) -> SubmitInDoubtError:
-    """Make the error for a job in doubt."""
+    """Return the error for a job in doubt."""
     return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name, is_unexplained=is_unexplained)
 
 
@@ -185,7 +186,7 @@ def _is_not_there(done: Done) -> bool:
 
 
 def _is_killed(done: Done) -> bool:
-    return done.returncode < 0 or 128 < done.returncode <= _LAST_SIGNAL  # as a shell reports it
+    return done.returncode < 0 or 128 < done.returncode <= _LAST_SIGNAL  # in the form of a shell
 
 
 def _says(done: Done, parts: Sequence[str]) -> bool:

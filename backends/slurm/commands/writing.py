@@ -1,4 +1,4 @@
-"""What is sent to Slurm: the commands, their options and their environment."""
+"""Writes the commands for Slurm, with options and environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..options import checked, left_open
 from ..words import words_of
 
 # Variables that would change what a command does or prints. Those that only give a default for an option, such as
-# SBATCH_ACCOUNT, are the user's wish and stay.
+# SBATCH_ACCOUNT, stay, since the user wants them.
 _UNSET: Final[Mapping[str, Sequence[str]]] = {
     "squeue": (
         "SQUEUE_ACCOUNT", "SQUEUE_ARRAY", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES",
@@ -37,9 +37,9 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
     ),
 }  # fmt: skip
 
-# sh reads the script up to its length, and leaves the environment after it to sbatch, as descriptor 3. So neither is in
-# the list of processes or needs a file, and both pass through ssh. If a connection breaks, half of a script may arrive:
-# that is not submitted.
+# sh reads the script up to its length, and leaves the environment after it to sbatch, as descriptor 3. So neither
+# appears in the list of processes or needs a file, and both pass through ssh. If a connection breaks, only a part of
+# the script may arrive; it is not submitted then.
 _TWO_INPUTS = (
     'exec 3<&0; script=$(head -c "$0"; echo x); '
     f'[ "$(printf %s "$script" | wc -c)" -eq $(($0+1)) ] || {{ echo "{CUT_OFF}" >&2; exit 1; }}; '
@@ -48,27 +48,28 @@ _TWO_INPUTS = (
 
 
 def clean(program: str, *arguments: str) -> list[str]:
-    """Write a command whose output does not depend on the user's settings; times are seconds since 1970."""
+    """Return a command whose output does not depend on the user's settings; times are seconds since 1970."""
     unset = [word for name in _UNSET[program] for word in ("-u", name)]
-    # without a length of its own an array's list of elements is cut off
+    # without this length an array's list of elements is cut off
     return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", program, *arguments]
 
 
 def program_of(command: Sequence[str]) -> str:
-    """Find which of Slurm's programs a command runs."""
+    """Return which of Slurm's programs a command runs."""
     return next(word for word in command if word in _UNSET)
 
 
 def as_this_user(command: Sequence[str]) -> list[str]:
     """Restrict squeue or sacct to the jobs of the user who runs it, in all versions and on any host.
 
-    The controller then sends only these; else, for ``squeue -j`` with several numbers, it sends all users'.
+    The controller then sends only these. Without it, for ``squeue -j`` with several numbers, it sends the jobs of all
+    users.
     """
     return ["sh", "-c", 'exec "$0" "$@" -u "$(id -u)"', *command]
 
 
 def sacctmgr(what: str, fields: Sequence[str], *conditions: str) -> list[str]:
-    """Write a question about accounting's tables, which is answered with a heading and a line each."""
+    """Return a query of accounting's tables; the answer has a heading and a line for each entry."""
     return clean("sacctmgr", "-P", "-r", "show", what, *conditions, f"format={','.join(fields)}")
 
 
@@ -95,18 +96,18 @@ def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool
 def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     """Write the command that submits a job; its input is from `sbatch_input`.
 
-    It has a time limit where it runs, also through ssh: a late retry of sbatch would submit a job that was already
-    looked for and not found.
+    It has a time limit on the host where it runs, also through ssh: a late retry of sbatch would submit a job that was
+    already looked for and not found.
 
-    With ``--export-file`` the job gets exactly this environment: sbatch first unsets its own. 26.05 reads the file only
-    with ``--export=ALL``. Other values are wrong: Slurm would add what a login shell sets (22.05 even with NIL) and
-    leave ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
+    With ``--export-file`` the job gets exactly this environment, since sbatch first unsets its own. 26.05 reads the
+    file only with ``--export=ALL``. Other values are wrong: Slurm would add the variables of a login shell (22.05 even
+    with NIL), and pass ``SLURM_EXPORT_ENV`` to the job's own ``srun``.
     """
     return _with_input(job, sbatch_command(job), timeout_s)
 
 
 def test_only(job: SlurmJob, timeout_s: float) -> list[str]:
-    """Write the command that asks when a job would start, and submits nothing; its input is the same.
+    """Return the command that asks when a job would start, without submitting it; its input is the same.
 
     Times are in UTC if Slurm ignores the requested format.
     """
@@ -124,7 +125,7 @@ def _with_input(job: SlurmJob, command: list[str], timeout_s: float) -> list[str
 def sbatch_command(job: SlurmJob) -> list[str]:
     """Write sbatch with its options.
 
-    Raises `SubmitRejectedError`: one of those must be given by another key of a stage.
+    Raises `SubmitRejectedError`: an option must be given by another key of a stage.
     """
     checked(job.options, job.name, left_open(job))
     own = (f"--{name}" if value is None else f"--{name}={value}" for name, value in words_of(job))

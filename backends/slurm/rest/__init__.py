@@ -1,4 +1,4 @@
-"""Talking to Slurm over HTTP: slurmrestd's API v0.0.38 and v0.0.40 to v0.0.45."""
+"""Slurm over HTTP: slurmrestd's API v0.0.38 and v0.0.40 to v0.0.45."""
 
 from .exchange import InClearError, StrangerError
 from .link import RestLink

@@ -1,7 +1,7 @@
-"""Ends a connection on which an exchange takes too long, whatever arrives on it meanwhile.
+"""Closes a connection on which an exchange takes too long, even if data keeps arriving.
 
-`httpx` limits the time of each piece, but reads on while pieces arrive: an answer's headers byte by byte, or interim
-answers (`100 Continue`) without end.
+`httpx` limits the time of each piece, but reads on while pieces arrive, such as headers byte by byte, or endless
+interim answers (`100 Continue`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from threading import Lock, Timer
 from typing import Any
 
-_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")  # of httpcore's events
+# names of httpcore's events
+_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 
 class Watch:
-    """Knows the connection in use, and shuts it down once the time of an exchange is up."""
+    """Keeps the connection in use, and shuts it down when the time of an exchange is over."""
 
     def __init__(self) -> None:
         self._connection: socket.socket | None = None
@@ -24,7 +25,7 @@ class Watch:
         self._lock = Lock()
 
     def see(self, event: str, stream: Any) -> None:
-        """Note the connection that was made, of which httpcore reports."""
+        """Record the connection that httpcore reports as made."""
         if event.endswith(_CONNECTED):
             with self._lock:
                 self._connection = stream.get_extra_info("socket")
@@ -33,7 +34,7 @@ class Watch:
 
     @contextmanager
     def limited(self, timeout_s: float) -> Iterator[None]:
-        """Limit how long what is done in it may use the connection."""
+        """Limit the time of an exchange within this context."""
         self._is_up, is_over = False, False
 
         def end() -> None:
@@ -54,11 +55,11 @@ class Watch:
 
     @property
     def is_up(self) -> bool:
-        """The time of the last exchange was up before it ended."""
+        """Whether the time of the last exchange was over before it ended."""
         return self._is_up
 
     def _shut(self) -> None:
         if self._connection is not None:
             with suppress(OSError):  # it is closed already
-                # not the method of an encrypted one, which would have the rest read as if it were not encrypted
+                # not the method of an encrypted socket: that would read the rest as unencrypted
                 socket.socket.shutdown(self._connection, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Writes requests to slurmrestd, exactly as each family of API versions takes them.
+"""Writes requests to slurmrestd as each family of API versions accepts them.
 
 v0.0.38 refuses a whole job for one unknown key; later versions ignore it with a warning. Where the published
 descriptions are wrong, this follows experiments with Slurm 22.05 (v0.0.38) and 24.11 (v0.0.40 to v0.0.42).
@@ -24,7 +24,7 @@ from ..words import minutes, words_of
 Query = list[tuple[str, str]]
 
 KNOWN = (45, 44, 43, 42, 41, 40, 38)
-"""API versions v0.0.N that are spoken, the best first. (v0.0.39 came with no release that is still in use.)"""
+"""Supported API versions v0.0.N, the preferred first. (v0.0.39 came with no release that is still in use.)"""
 
 _LAYOUT = frozenset({"sockets-per-node", "cores-per-socket", "threads-per-core"})
 _OF_LAUNCHERS = {
@@ -35,26 +35,26 @@ _OF_LAUNCHERS = {
     "OMPI_MCA_plm_slurm_args": "--external-launcher",
     "PRTE_MCA_plm_slurm_args": "--external-launcher",
 }
-"""What sbatch sets since 23.11, unless its user does, so that `mpirun` may use all of a job."""
+"""Variables that sbatch sets since 23.11, unless its user does, so that `mpirun` can use the whole job."""
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class Dialect(ABC):
-    """How one API version is spoken to."""
+    """The requests of one API version."""
 
     changeable: ClassVar[frozenset[str]]
-    """What of a job `change` can change, by its arguments."""
+    """What `change` can change of a job, as names of its arguments."""
     has_states: ClassVar[bool]
-    """Whether there may be a light listing of states."""
+    """Whether there may be a small listing of states."""
     cancels_many: ClassVar[bool]
-    """Whether several jobs can be cancelled by one request, which reports each that was not."""
+    """Whether one request can cancel several jobs; its answer lists each that was not cancelled."""
 
     def __init__(self, version: int) -> None:
         self.version, self.name = version, f"v0.0.{version}"
 
     def submission(self, job: SlurmJob) -> dict[str, Any]:
-        """Make the body that submits a job."""
+        """Return the body that submits a job."""
         options = checked(job.options, job.name, left_open(job))
         asked = {
             **rest_keys([*words_of(job), *options], self.keys(), self.name, job.name),
@@ -76,7 +76,7 @@ class Dialect(ABC):
         return fewer | self.tasks(needs, given)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
-        """Make the body that changes a job."""
+        """Return the body that changes a job."""
         asked: dict[str, Any] = {}
         if held is not None:
             asked["hold"] = held
@@ -92,16 +92,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def tasks(self, needs: Needs, given: Mapping[str, str | None]) -> dict[str, Any]:
-        """Say how many tasks, and CPUs, sbatch would ask for; `given`: its options, by name."""
+        """Return the keys for numbers of tasks and CPUs, as sbatch would; `given`: the job's options, by name."""
 
     @abstractmethod
     def number(self, value: int) -> Any:
-        """Write a number that may be without limit or not set."""
+        """Return a number that may also be unlimited or unset."""
 
     def variables(self, job: SlurmJob) -> dict[str, str]:
-        """Return a job's variables as sbatch would; a value that is not UTF-8 cannot be written in JSON.
+        """Return a job's variables as sbatch would, without values that are not UTF-8, which JSON cannot contain.
 
-        As there, variables that sbatch sets override the user's.
+        As with sbatch, variables that sbatch sets override the user's.
         """
         given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
         own = variables(job.options, job.name, left_open(job))
@@ -113,27 +113,27 @@ class Dialect(ABC):
 
     @abstractmethod
     def environment(self, variables: dict[str, str]) -> Any:
-        """Write a job's environment; it must not be empty."""
+        """Return a job's environment; it must not be empty."""
 
     @abstractmethod
     def nodes(self, count: int) -> Any:
-        """Write exactly so many nodes."""
+        """Return an exact number of nodes."""
 
     @abstractmethod
     def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
-        """Put job and script together."""
+        """Join job and script."""
 
     @abstractmethod
     def past(self, job_ids: Collection[str]) -> Query:
-        """Ask slurmdbd for jobs by their numbers, since ever."""
+        """Return the query of slurmdbd for jobs by their numbers, without a time span."""
 
     @abstractmethod
     def named(self, names: Collection[str], since_s: float) -> Query:
-        """Ask slurmdbd for jobs by their names, submitted since a time."""
+        """Return the query of slurmdbd for jobs by their names, submitted since a time."""
 
     @abstractmethod
     def history(self, since_s: float, until_s: float) -> Query:
-        """Ask slurmdbd for all jobs of a span of time, with times that are not cut to it."""
+        """Return the query of slurmdbd for all jobs of a time span, with uncut times."""
 
 
 class _Dialect38(Dialect):
@@ -153,7 +153,7 @@ class _Dialect38(Dialect):
         return variables
 
     def nodes(self, count: int) -> int:
-        return count  # a pair, as the published description wants it, becomes one node
+        return count  # a pair, as in the published description, would become one node
 
     def keys(self) -> Keys:
         return keys_of_38()
@@ -231,18 +231,18 @@ _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("
 
 
 def _are_fixed(given: Mapping[str, str | None]) -> bool:
-    """Whether a job's nodes are a number, or left open, and no range."""
+    """Whether a job's nodes are a number, or open, but not a range."""
     return (given.get("nodes") or "1").isdigit()
 
 
 def dialect(number: int) -> Dialect:
-    """Give the dialect of v0.0.N."""
+    """Return the dialect of v0.0.N."""
     kinds = ((42, _Dialect42), (40, _Dialect40), (38, _Dialect38))
     return next(kind for since, kind in kinds if number >= since)(number)
 
 
 def number_of(name: str) -> int:
-    """Read the N of a known ``v0.0.N``."""
+    """Return the N of a known ``v0.0.N``."""
     match = re.fullmatch(r"v?0\.0\.(\d+)", name)
     if match is None or int(match[1]) not in KNOWN:
         raise InputError(

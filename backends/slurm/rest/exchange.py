@@ -1,4 +1,4 @@
-"""One request, one answer: HTTP over TCP or a unix socket, with a token, and errors that say how far it came."""
+"""Exchanges of a request and its answer: HTTP over TCP or a unix socket, with a token; errors tell how far it came."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _CONNECT_S = 10.0
 _OK = 200
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
 _TUNNEL = "ssh -N -o StreamLocalBindUnlink=yes -L $HOME/slurm.sock:HOST:6820 LOGIN"
-_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.connect_unix_socket.complete"})  # of httpcore's
+# names of httpcore's events
+_CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.connect_unix_socket.complete"})
 _SENDS = "http11.send_request_headers.started"
 _LARGEST_COMPLAINT_BYTES = 1 << 16
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
@@ -40,27 +41,27 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.
 
 
 class InClearError(AccessError):
-    """A token would be sent to another host without TLS, and was not."""
+    """A token was not sent, since it would go to another host without TLS."""
 
 
 class StrangerError(AccessError):
-    """Another user of this computer answers at the address, and nothing was sent."""
+    """Another user of this computer listens at the address; nothing was sent."""
 
 
 class LostAnswerError(UnavailableError):
-    """The request was sent, wholly or in part, and no whole answer came back."""
+    """The request was sent, at least partly, and no complete answer came back."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestAnswer:
-    """What came back."""
+    """An answer."""
 
     status: int
     body: bytes
-    content_type: str = ""  # as its header says; empty if it has none
+    content_type: str = ""  # as in its header; empty without one
 
     def document(self) -> dict[str, Any]:
-        """Decode it; an empty object if it is none."""
+        """Decode the answer; an empty object if it is not JSON."""
         try:
             return parse(self.body)
         except ValueError:
@@ -68,12 +69,12 @@ class RestAnswer:
 
     @property
     def is_page(self) -> bool:
-        """It was made for a browser, so it is not slurmrestd's."""
+        """Whether it is a page for browsers, and so not from slurmrestd."""
         return "html" in self.content_type or self.body[:64].lstrip()[:1] == b"<"
 
 
 class Exchange:
-    """A connection to slurmrestd, kept alive between requests."""
+    """A connection to slurmrestd, kept open between requests."""
 
     def __init__(
         self,
@@ -111,11 +112,12 @@ class Exchange:
         once: bool = False,
         listing: Listing[Any] | None = None,
     ) -> RestAnswer:
-        """Send a request and wait for the answer; again with a new token if the first was refused.
+        """Send a request and wait for the answer; repeat it with a new token if the first was refused.
 
-        `listing`: reads the entries of a list from a successful answer, as it arrives.
+        `listing`: reads the entries of a list from a successful answer while it arrives.
         `once`: the request must not be carried out twice. Then only the answer's HTTP status proves that it was not
-        carried out: an authentication error in the answer's text may concern the controller's reply, after the fact.
+        carried out. An authentication error in the answer's text may concern the controller's reply to a request that
+        was carried out.
         Raises `AccessError`: Slurm denies access; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else self._is_unauthorised
@@ -135,7 +137,7 @@ class Exchange:
         return answer
 
     def close(self) -> None:
-        """Close the connection; the next request opens one anew."""
+        """Close the connection; the next request opens a new one."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -167,7 +169,7 @@ class Exchange:
             raise self._unreachable(error) from error
         except httpx.LocalProtocolError:
             sent = False
-            # without the cause: it cites the header, and that may hold a token
+            # without the cause, which cites the header and so perhaps a token
             raise UnavailableError("the request cannot be put into HTTP", where=self.url) from None
         except httpx.TimeoutException as error:
             raise self._late() from error
@@ -183,11 +185,11 @@ class Exchange:
             self.calls[caller] += sent
 
     def _received(self, response: httpx.Response, deadline_s: float, listing: Listing[Any] | None) -> RestAnswer:
-        """Receive all of an answer, for `httpx` limits only how long each piece takes, and not how much comes."""
+        """Receive a complete answer. `httpx` limits only the time of each piece, and not the size."""
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        is_here = response.is_stream_consumed  # a transport that is no network's gives all at once
+        is_here = response.is_stream_consumed  # a transport without a network delivers everything at once
         pieces = _in_time(response.iter_bytes() if is_here else response.iter_raw(), deadline_s)
-        if encoding != "identity" and not is_here:  # which was not asked for, but a proxy may know better
+        if encoding != "identity" and not is_here:  # not requested, but a proxy may do it
             pieces = inflated(pieces, encoding)
         if listing is not None and response.status_code == _OK:
             listing.start()
@@ -202,7 +204,7 @@ class Exchange:
         if self._client is None:
             transport = self._transport
             if transport is None and self._socket is not None:
-                # certificates, which take a while to read, have no part in this
+                # without certificates, which take a while to load and are not used here
                 transport = httpx.HTTPTransport(uds=self._socket, verify=False)
             verify = self._tls() if self._base.startswith("https") and transport is None else True
             try:
@@ -212,18 +214,18 @@ class Exchange:
                     timeout=httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S)),
                     headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "asa"},
                     follow_redirects=False,
-                    trust_env=self._socket is None and not _is_plain_loopback(self._base),  # no proxy leads here
+                    trust_env=self._socket is None and not _is_plain_loopback(self._base),  # no proxy is between
                 )
-            except (ImportError, ValueError, httpx.InvalidURL) as error:  # only the proxies are not ours
+            except (ImportError, ValueError, httpx.InvalidURL) as error:  # only settings of proxies come from outside
                 raise _no_proxy(error) from error
         return self._client
 
     def _hooks(self) -> dict[str, Any]:
-        """Check the other end once connected, before anything is sent."""
+        """Return hooks that check the other end once connected, before anything is sent."""
         return {"trace": self._look} if self._transport is None else {}
 
     def _look(self, event: str, details: Mapping[str, Any]) -> None:
-        """Refuse to send anything to another user of this computer; see `asa.core.peers`."""
+        """Raise before anything is sent to another user of this computer; see `asa.core.peers`."""
         self._watch.see(event, details.get("return_value"))
         if event in _CONNECTED:
             self._is_known = False
@@ -242,7 +244,7 @@ class Exchange:
             who = stranger_at_socket(connection, self._socket, self._served_by)
         elif not is_within(connection):
             if self.token is not None and not self._allow_insecure and urlsplit(self.url).scheme == "http":
-                raise self._in_clear()  # a name such as localhost that leads elsewhere
+                raise self._in_clear()  # a name such as localhost that resolves to another host
             return
         elif urlsplit(self.url).scheme == "https" and self._verify is not False:
             return  # its certificate identifies it
@@ -252,7 +254,7 @@ class Exchange:
             raise self._answered_by(who)
 
     def _answered_by(self, who: str) -> StrangerError:
-        """Name the wrong user at the other end, and how to reach the right one."""
+        """Return the error for a wrong user at the other end, with a hint on how to reach the right one."""
         if self._socket is not None:
             hint = "Is the path right, and your tunnel up?"
         else:
@@ -288,7 +290,7 @@ class Exchange:
             return True
         if answer.status < 500 or len(answer.body) >= _LARGEST_COMPLAINT_BYTES:
             return False
-        has_ended = self.token is not None and self.token.has_ended  # of which 22.05 says no more than that it failed
+        has_ended = self.token is not None and self.token.has_ended  # 22.05 reports an expired token only as a failure
         return has_ended or has_unauthorised(complaints(answer.document()))
 
     def _shut_out(self, answer: RestAnswer) -> AccessError:
@@ -316,7 +318,7 @@ class Exchange:
         )
 
     def _unreachable(self, error: httpx.TransportError) -> UnavailableError:
-        """Say in words why the server could not be reached; the request was certainly not sent."""
+        """Return the error for an unreachable server; the request was certainly not sent."""
         why, said, hint = "cannot be reached", str(error), _IS_IT_RUNNING
         if self._socket is not None:
             if "Permission" in said:
@@ -342,12 +344,12 @@ def _in_time(pieces: Iterable[bytes], deadline_s: float) -> Iterator[bytes]:
         yield piece
         if time.monotonic() > deadline_s:
             raise httpx.ReadTimeout("it drips")
-    if time.monotonic() > deadline_s:  # perhaps its end is that of a connection that was shut down
+    if time.monotonic() > deadline_s:  # the error may come from shutting down the connection
         raise httpx.ReadTimeout("it came late")
 
 
 def is_in_clear(url: str) -> bool:
-    """Whether data sent to an address leave this host without TLS.
+    """Whether data sent to an address leaves this host without TLS.
 
     Examples
     --------
@@ -372,7 +374,7 @@ def _has_no_access(answer: RestAnswer) -> bool:
 
 
 def _no_proxy(error: Exception) -> InputError:
-    """Say which variable names a proxy that cannot be used."""
+    """Return the error for a variable whose proxy cannot be used."""
     proxies = {name: value for name, value in os.environ.items() if name.upper() in _PROXIES and value}
     needs_more = isinstance(error, ImportError)
     suspects = [name for name, value in proxies.items() if value.startswith("socks") == needs_more]
@@ -387,12 +389,12 @@ def _no_proxy(error: Exception) -> InputError:
 def _is_absent(path: str) -> bool:
     try:
         return not Path(path).exists()
-    except OSError:  # a folder that we may not enter; the call will say so
+    except OSError:  # a folder without permission; the call will report it
         return False
 
 
 def _understood(url: str) -> tuple[str | None, str]:
-    """Split an address into the path of a socket, if it is one, and the prefix of the API's paths."""
+    """Split an address into the path of a socket, if it has one, and the prefix of the API's paths."""
     parts = urlsplit(url)
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/"):
         return parts.path, "http://localhost"

@@ -1,4 +1,4 @@
-"""Accounting's jobs as ``sacct -P`` would print them, for the one reader of histories."""
+"""Writes accounting's jobs as ``sacct -P`` would, since there is one reader for histories."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _Line = tuple[tuple[str, str, str], str]
 
 
 def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
-    """Write jobs as `asa.backends.slurm.accounting.read_history` reads them; a job listed twice is written once.
+    """Return jobs in the format of `asa.backends.slurm.accounting.read_history`; duplicates are written once.
 
-    Returns the line of column names, then a line for each job. Times are seconds since 1970.
+    The first line has the names of the columns; a line for each job follows. Times are seconds since 1970.
     """
     return sacct_text(line for job in jobs if (line := sacct_line(job)) is not None)
 
 
 def sacct_line(job: Mapping[str, Any]) -> _Line | None:
-    """Write a job as a line, with its identity; None if it is incomplete."""
+    """Return the line of a job, with its identity; None if it is incomplete."""
     if not (fields := _fields(job)):
         return None
     line = "|".join(fields[name].translate(_SEPARATORS) for name in _COLUMNS)
@@ -36,7 +36,7 @@ def sacct_line(job: Mapping[str, Any]) -> _Line | None:
 
 
 def sacct_text(lines: Iterable[_Line]) -> str:
-    """Write lines of jobs below the names of their columns."""
+    """Return lines of jobs below the names of the columns."""
     return "\n".join(("|".join(_COLUMNS), *dict(lines).values(), ""))
 
 
@@ -63,7 +63,7 @@ def _fields(job: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def _job_id(job: Mapping[str, Any], plain: str) -> str:
-    """Write a job's id as sacct does: elements of arrays and parts of heterogeneous jobs by their heads."""
+    """Return a job's id as sacct prints it: an element by its array, a part of a heterogeneous job by its head."""
     for kind, which, mark in (("array", "task_id", "_"), ("het", "job_offset", "+")):
         head, part = whole(nested(job, kind, "job_id")), whole(nested(job, kind, which))
         if head and part is not None and part < 2**31:

@@ -35,12 +35,12 @@ _QUALITY: Final[Mapping[str, _JsonPath]] = {
 
 
 def may_count(association: Mapping[str, Any], user: str) -> Mapping[str, Any] | None:
-    """Pass on an association of a user, or of a whole account; others' are private, and may be many."""
+    """Return an association of the user or of a whole account; others are private, and may be many."""
     return association if reading.text(association.get("user")) in {user, ""} else None
 
 
 def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
-    """Read the limits of a user's associations, and those of their accounts as a whole."""
+    """Return the limits of a user's associations, and those of their accounts as a whole."""
     here = [one for one in associations if cluster in ("", reading.text(one.get("cluster")))]
     own = [one for one in here if reading.text(one.get("user")) == user]
     accounts = {reading.text(one.get("account")) for one in own}
@@ -58,7 +58,7 @@ def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluste
 
 
 def of_qualities(qualities: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
-    """Read the limits of some qualities of service."""
+    """Return the limits of some qualities of service."""
     wanted = set(names)
     return [
         SlurmLimits(quality=name, limits=_read(reading.nested(one, "limits", "max"), _QUALITY))

@@ -57,22 +57,22 @@ from .versions import Versions
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MAX_SINGLE = 32
-_MAX_SOUGHT = 1000  # in a listing; for more all of it is decoded
+_MAX_SOUGHT = 1000  # for more jobs in a listing, it is decoded as a whole
 _FEW = 3
-_LISTED_PER_REQUEST_BYTES = 1 << 18  # so much of a listing costs a site about as much as a request
-_ADDRESSES = {"nodes": "/nodes", "associations": "/associations/"}  # of lists
+_LISTED_PER_REQUEST_BYTES = 1 << 18  # so many bytes of a listing cost a site about as much as a request
+_ADDRESSES = {"nodes": "/nodes", "associations": "/associations/"}  # addresses of lists
 _RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
 _MAX_IN_ADDRESS = 200
 _MAX_NAMES = 50
-_MAX_IDS = 1000  # in one request
+_MAX_IDS = 1000  # upper bound for one request
 
 _Piece = TypeVar("_Piece")
 _Kept = TypeVar("_Kept")
 
 
 class _TooWideError(BackendError):
-    """The database gives no such long span of time at once."""
+    """The database does not return so long a span of time at once."""
 
 
 class RestLink:
@@ -82,21 +82,21 @@ class RestLink:
     exceptions:
 
     - the first call also finds the version;
-    - a refused token is read anew, and the request sent again;
+    - a refused token is read again, and the request is repeated;
     - `jobs` for several jobs lists only states, and then reads in full the jobs that changed or were read long ago (see
-      `memory`): one by one if they are few, or if the full listing would be a greater load. If many were read long ago
+      `memory`): one by one if they are few, or if the full listing would be a greater load. If many were read long ago,
       it reads only the full listing, and decodes only the wanted jobs. It also does so if there is no listing of states
       (v0.0.38), unless the full one is too large;
-    - `holders` asks for few numbers one by one, for many by the full listing; `cancel` sends one request for each job
-      with v0.0.38, and one for a thousand jobs later;
+    - `holders` asks for few numbers one by one, and reads the full listing for many; `cancel` sends a request for each
+      job with v0.0.38, and a request for a thousand jobs later;
     - `named` asks the controller, and the database for 50 names at a time, submitted in the last 14 days (less if the
       site allows less);
     - `accounting` asks for a day at a time; `about` asks both sides.
 
     `verify`: whether https certificates are checked, or a file of authorities for that.
-    `served_by`: further uids that may answer on this computer, in addition to this user's and root's.
-    `timeout_s`: upper bound for a request and its whole answer. If its controller is down slurmrestd answers only after
-    Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
+    `served_by`: uids that may answer on this computer, besides this user's and root's.
+    `timeout_s`: upper bound for a request and its whole answer. If the controller is down, slurmrestd answers only
+    after Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RestLink:
             served_by=served_by,
         )
         self.calls: Counter[str] = self._exchange.calls
-        """Requests sent, by the method that needed them; ``negotiation`` for finding the version."""
+        """Number of requests sent, by the method that needed them; ``negotiation`` for finding the version."""
         self._versions = Versions(self._exchange, api)
         self._clock = clock
         self._memory = RecordMemory()
@@ -136,7 +136,7 @@ class RestLink:
 
     @property
     def changeable(self) -> frozenset[str]:
-        """What of a job `update` can change, by its arguments; finds the version, if that is not yet known."""
+        """What `update` can change of a job, as names of its arguments; finds the version if it is not known yet."""
         return self._versions.get().changeable
 
     def about(self) -> SlurmAbout:
@@ -147,7 +147,7 @@ class RestLink:
         slurm = reading.nested(meta, "slurm") or reading.nested(meta, "Slurm")
         is_up = any(_is_up(ping) for ping in reading.listed(document.get("pings")))
         if not is_up and self._exchange.token is not None:
-            self._check_token()  # a token that is refused looks like a controller that is down
+            self._check_token()  # a refused token looks like a controller that is down
         clusters = self._clusters()
         self._cluster = reading.text(reading.nested(slurm, "cluster")) or self._cluster
         if not self._cluster and clusters is not None and len(clusters) == 1:
@@ -163,27 +163,27 @@ class RestLink:
         )
 
     def cluster(self) -> SlurmCluster:
-        """Tell which cluster this is; no version reports the number that the next job gets."""
+        """Return the cluster; no version reports the number of the next job."""
         meta = self._ask("cluster", "GET", "/slurm", "/ping").document().get("meta")
         self._cluster = reading.text(reading.nested(meta, "slurm", "cluster")) or self._cluster
         return SlurmCluster(self._cluster, None, self._exchange.url)
 
     def settings(self) -> Mapping[str, str]:
-        """Tell nothing: slurmrestd hides the cluster's configuration."""
+        """Return nothing: slurmrestd hides the cluster's configuration."""
         return {}
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
-        """Tell the limits of this user on a cluster, of their accounts and qualities of service."""
+        """Return the limits of this user on a cluster, and of their accounts and qualities of service."""
         what = "limits cannot be read"
         user = self._user() or getuser()
         found = self._listed("limits", "/slurmdb", "associations", lambda one: limits.may_count(one, user), what)
         of_user = limits.of_associations(found, user, cluster)
         document = self._checked(self._ask("limits", "GET", "/slurmdb", "/qos/"), what)
-        qualities = _objects(document, "qos") or _objects(document, "QOS")  # by version
+        qualities = _objects(document, "qos") or _objects(document, "QOS")  # the key depends on the version
         return [*of_user, *limits.of_qualities(qualities, (name for one in of_user for name in one.qualities))]
 
     def partitions(self) -> Sequence[SlurmPartition]:
-        """Tell the partitions. Only v0.0.38 and v0.0.45 report which of them is the default."""
+        """Return the partitions. Only v0.0.38 and v0.0.45 report which of them is the default."""
         answer = self._ask("partitions", "GET", "/slurm", "/partitions")
         document = answer.document()
         if not _lacks_resources_only(document):
@@ -191,11 +191,11 @@ class RestLink:
         return [reading.partition(entry) for entry in _objects(document, "partitions")]
 
     def nodes(self) -> Sequence[SlurmNode]:
-        """Tell the nodes."""
+        """Return the nodes."""
         return self._listed("nodes", "/slurm", "nodes", reading.node, "the nodes cannot be read")
 
     def submit(self, job: SlurmJob) -> str:
-        """Submit a job; it is accepted if, and only if, the answer names a job."""
+        """Submit a job; it is accepted if and only if the answer names a job."""
         body = self._versions.get().submission(job)
         try:
             answer = self._ask("submit", "POST", "/slurm", "/job/submit", body=body, once=True)
@@ -210,16 +210,16 @@ class RestLink:
         user_message = reading.text(document.get("job_submit_user_msg"))
         raise submit_refusal(answer.status, complaints(document) or in_plain_text(answer), user_message)
 
-    def estimated_start_s(self, job: SlurmJob) -> float | None:  # noqa: ARG002 - the port's shape
-        """Ask nothing: no version of the REST API, 0.0.38 to 0.0.45, knows what ``sbatch --test-only`` asks."""
+    def estimated_start_s(self, job: SlurmJob) -> float | None:  # noqa: ARG002 - the port's signature
+        """Return None: no version of the REST API, 0.0.38 to 0.0.45, has an equivalent of ``sbatch --test-only``."""
         return None
 
-    def test(self, job: SlurmJob, timeout_s: float) -> str | None:  # noqa: ARG002 - the port's shape
-        """Ask nothing, as `estimated_start_s`."""
+    def test(self, job: SlurmJob, timeout_s: float) -> str | None:  # noqa: ARG002 - the port's signature
+        """Return None, like `estimated_start_s`."""
         return None
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
-        """Show the request that `submit` would send."""
+        """Return the request that `submit` would send."""
         dialect = self._versions.get()
         title = f"POST /slurm/{dialect.name}/job/submit"
         body = dialect.submission(replace(job, script="(the script above)"))
@@ -249,14 +249,14 @@ class RestLink:
         }
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller what some numbers are now, whosever they are."""
+        """Ask the controller which jobs have some numbers now, whosever they are."""
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("holders", job_id)]
         return self._listing("holders", lambda one: bool(one.numbers & wanted.keys()))
 
     def denies(self, job_id: str) -> bool:
-        """Ask the controller for one job; whether it says that it does not know it."""
+        """Ask the controller for one job; return whether it says that it does not know it."""
         answer = self._ask("denies", "GET", "/slurm", f"/job/{_number(job_id)}")
         if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
             return True
@@ -264,11 +264,11 @@ class RestLink:
         return False
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
-        """Ask the controller what one number is now."""
+        """Ask the controller which jobs have one number now."""
         return self._answered("of_anybody", job_id)
 
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting what some numbers were, the latest of each job."""
+        """Ask accounting which jobs had some numbers, for the latest of each."""
         found = list[SlurmRecord]()
         for some in _pieces(list(dict.fromkeys(job_ids)), _MAX_NAMES):
             records = self._accounted("past_holders", self._versions.get().past(some), reading.accounted) or ()
@@ -277,11 +277,11 @@ class RestLink:
         return list(latest.values())
 
     def queue(self) -> list[SlurmRecord]:
-        """Ask the controller for all users' jobs that it knows."""
+        """Ask the controller for all jobs that it knows, of all users."""
         return self._listing("queue")
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs of some names; of a job that both know, what the controller says."""
+        """Ask for this user's jobs with some names; if controller and database know a job, the controller counts."""
         wanted = set(names)
         if not wanted:
             return []
@@ -307,7 +307,7 @@ class RestLink:
         return latest
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for all users' jobs in a time span, or the user's own if a site shows no others.
+        """Ask accounting for the jobs of all users in a time span; of the user, if a site hides the others.
 
         v0.0.38 reports only the last run of a requeued job.
         """
@@ -323,7 +323,7 @@ class RestLink:
         return sacct_text(lines)
 
     def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
-        """Cancel some jobs: a thousand by a request, or each by its own where the version has no such request."""
+        """Cancel jobs: a thousand in one request, or each in its own if the version requires that."""
         left: dict[str, BackendError] = {}
         for some in _pieces(jobs, _MAX_IDS):
             for job in some:
@@ -336,7 +336,7 @@ class RestLink:
         return left
 
     def _cancel_many(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
-        """Cancel jobs by one request; Slurm compares the name itself where there is one job."""
+        """Cancel jobs by one request; with a single job, Slurm also compares its name."""
         body: dict[str, Any] = {"jobs": [job.job_id for job in jobs]}
         if len(jobs) == 1 and jobs[0].name:
             body["job_name"] = jobs[0].name
@@ -359,7 +359,7 @@ class RestLink:
         return left
 
     def _checked_change(self, answer: RestAnswer, what: str) -> dict[str, Any]:
-        """Decode an answer to a change, which must be a success."""
+        """Decode the answer to a change, which must be a success."""
         document = answer.document()
         found = complaints(document)
         if answer.status != 200 or found:
@@ -371,7 +371,7 @@ class RestLink:
     def update(
         self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job. An answer that names an error, or a field that was ignored, is no success."""
+        """Change a job. An answer with an error, or with an ignored field, counts as a failure."""
         self._memory.forget(job.job_id)
         what = f"job {job.job_id} cannot be changed"
         body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)
@@ -382,7 +382,7 @@ class RestLink:
             raise BackendError(f"{what}: {summary(ignored)}")
 
     def close(self) -> None:
-        """Close the connection; the next call would open it anew."""
+        """Close the connection; the next call opens a new one."""
         self._exchange.close()
 
     def _ask(
@@ -397,7 +397,7 @@ class RestLink:
         once: bool = False,
         listing: Listing[Any] | None = None,
     ) -> RestAnswer:
-        """Send a request to one side of the API: the controller's or the database's."""
+        """Send a request to one side of the API, the controller's or the database's."""
         api = self._versions.get()
         answer = self._exchange.ask(
             caller, method, f"{side}/{api.name}{path}", query=query, body=body, once=once, listing=listing
@@ -415,7 +415,7 @@ class RestLink:
     def _listed(
         self, caller: str, side: str, key: str, read: Callable[[Mapping[str, Any]], _Kept | None], what: str
     ) -> list[_Kept]:
-        """Read a list while the answer comes, which must be a success."""
+        """Read a list while the answer arrives; it must be a success."""
         listing = Listing(key, lambda entries: [kept for one in decoded(entries) if (kept := read(one)) is not None])
         self._checked(self._ask(caller, "GET", side, _ADDRESSES[key], listing=listing), what)
         return listing.found
@@ -439,7 +439,7 @@ class RestLink:
     ) -> list[SlurmRecord]:
         """Read the wanted jobs from the full listing.
 
-        `key`, `values`: if given, only jobs with one of these values are decoded.
+        `key`, `values`: if given, only jobs with one of these values of the key are decoded.
         """
 
         def read(entries: bytes) -> list[SlurmRecord]:
@@ -459,7 +459,7 @@ class RestLink:
         return listing.found
 
     def _records(self, entries: bytes, jobs: Iterable[Mapping[str, Any]] | None = None) -> list[SlurmRecord]:
-        """Read the jobs of a listing's entries; only those that are given, if they are."""
+        """Return the records of a listing's entries; of the given jobs only, if any are given."""
         records = []
         for job in decoded(entries) if jobs is None else jobs:
             if (record := reading.record(job)) is not None:
@@ -468,13 +468,13 @@ class RestLink:
         return records
 
     def _is_listed_best(self, count: int) -> bool:
-        """Whether so many jobs are better read from the full listing, by its last length, than one by one."""
+        """Whether so many jobs are better read from the full listing, judged by its last size, than one by one."""
         if not math.isfinite(self._listing_bytes):
             return count > _MAX_SINGLE
         return count > _FEW and (count > _MAX_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
 
     def _picked(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
-        """Read some jobs in full from the listing; one by one if that cannot be received."""
+        """Read some jobs in full from the listing; one by one if the listing cannot be received."""
         if len(wanted) <= _MAX_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
         sought = set(wanted)
@@ -496,7 +496,7 @@ class RestLink:
         return next((record for record in self._answered(caller, job_id) if record.job_id == job_id), None)
 
     def _answered(self, caller: str, job_id: str) -> list[SlurmRecord]:
-        """Read the controller's jobs of a number; none if it does not know it."""
+        """Read the controller's jobs with a number; none if it does not know it."""
         listing = Listing("jobs", self._records, _size)
         answer = self._ask(caller, "GET", "/slurm", f"/job/{_number(job_id)}", listing=listing)
         if any(complaint.number == UNKNOWN_JOB for complaint in complaints(answer.document())):
@@ -505,7 +505,7 @@ class RestLink:
         return listing.found
 
     def _states(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-        """Read the states of some jobs; None where that is not served."""
+        """Read the states of some jobs; None if the version has no such listing."""
         if not (self._has_states and self._versions.get().has_states):
             return None
         query = [("job_id", str(_number(job_id))) for job_id in wanted] if len(wanted) <= _MAX_IN_ADDRESS else []
@@ -527,9 +527,9 @@ class RestLink:
     def _accounted(
         self, caller: str, query: Sequence[tuple[str, str]], read: Callable[[Mapping[str, Any]], _Kept | None]
     ) -> list[_Kept] | None:
-        """Ask the database for jobs, and read them; None if there is no readable database."""
+        """Query the database for jobs, and read these; None if there is no readable database."""
         if self._cluster:
-            query = [*query, ("cluster", self._cluster)]  # the database may hold those of others
+            query = [*query, ("cluster", self._cluster)]  # the database may have jobs of other clusters
         listing = Listing("jobs", lambda entries: [one for job in decoded(entries) if (one := read(job)) is not None])
         answer = self._ask(caller, "GET", "/slurmdb", "/jobs", query=query, listing=listing)
         document = answer.document()
@@ -549,7 +549,7 @@ class RestLink:
         return [record for some in _pieces(sorted(names), _MAX_NAMES) for record in self._named_since(some)]
 
     def _named_since(self, names: Sequence[str]) -> list[SlurmRecord]:
-        """Ask the database as far back as the site allows."""
+        """Query the database as far back as the site allows."""
         for back_s in _LOOK_BACK_S:
             query = self._versions.get().named(names, self._clock() - back_s)
             try:
@@ -563,7 +563,7 @@ class RestLink:
         return not user or record.user == user
 
     def _user(self) -> str:
-        """Name the user who asks; empty if only the socket's other end knows."""
+        """Name of the requesting user; empty if only the other end of the socket knows it."""
         token = self._exchange.token
         return self._exchange.user or (token.user if token else "")
 
@@ -579,12 +579,12 @@ class RestLink:
         return [reading.text(cluster.get("name")) for cluster in _objects(document, "clusters")]
 
     def _check_token(self) -> None:
-        """Ask something that requires authentication; `AccessError` if that fails."""
+        """Send a request that requires authentication; raise `AccessError` if that fails."""
         try:
             self._ask("about", "GET", "/slurm", "/diag")
         except AccessError:
             raise
-        except UnavailableError:  # the controller is down indeed
+        except UnavailableError:  # the controller really is down
             return
 
 
@@ -593,13 +593,13 @@ def _objects(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 def _size(record: SlurmRecord) -> int:
-    """Say about how many bytes of memory a record takes."""
+    """Return about how many bytes of memory a record takes."""
     written = record.name, record.comment, record.dependency, record.node_list
     return ITEM_BYTES + sum(map(len, written))
 
 
 def _deletions(document: Mapping[str, Any]) -> Iterable[tuple[str, Complaint]]:
-    """Read what Slurm says of jobs that it was to cancel, and did not, by their numbers."""
+    """Yield the jobs that Slurm did not cancel, by number, with its answers."""
     for entry in reading.listed(document.get("status")):
         job_id, error = reading.text(reading.nested(entry, "step_id")), reading.nested(entry, "error")
         if number := reading.whole(reading.nested(error, "code")):
@@ -608,14 +608,14 @@ def _deletions(document: Mapping[str, Any]) -> Iterable[tuple[str, Complaint]]:
 
 
 def _is_failure(why: Complaint) -> bool:
-    """Say whether a job goes on that was to be cancelled: not where it has ended, or is another's by now."""
+    """Whether a job goes on that was to be cancelled: not if it has ended, or the number is another job's."""
     return why.number not in ALREADY_DONE | {OTHER_NAME}
 
 
 def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
-    """Whether partitions lack only names of resources, for which newer versions ask accounting.
+    """Whether partitions lack only names of resources, which newer versions get from accounting.
 
-    While that is unavailable the answer has HTTP status 500, but is otherwise complete.
+    While accounting is unavailable, the answer has HTTP status 500 but is otherwise complete.
     """
     sources = {reading.text(reading.nested(error, "source")) for error in reading.listed(document.get("errors"))}
     return sources == {_RESOURCES} and bool(reading.listed(document.get("partitions")))

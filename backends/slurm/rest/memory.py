@@ -1,9 +1,9 @@
-"""Which records of jobs are still valid, so that a look at a queue without changes is one small request.
+"""Keeps records of jobs while they are valid, so that a look at an unchanged queue is one small request.
 
-The light listing only has states. A record is read again when its state changed, or that of a job on which it depends.
-As eligible times, reasons and estimates change independently, a pending job's record is also read again after an
-interval that doubles from 30 up to 90 seconds while nothing about it changes, so that a hold is seen; a running job's
-after 10 minutes.
+The small listing has only states. A record is read again when the job's state has changed, or that of a job on which it
+depends. Eligible times, reasons and estimates change independently of the state. So a pending job's record is also read
+again after an interval that doubles from 30 up to 90 seconds while nothing about it changes; this reveals a hold. A
+running job's record is read again after 10 minutes.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class _Kept:
 
 
 class RecordMemory:
-    """Records of jobs as they were last read. All times are seconds on any clock, always the same."""
+    """Records of jobs as they were last read. All times are seconds on one clock."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
 
     def old(self, job_ids: Collection[str], now_s: float) -> list[str]:
-        """Return the jobs that must be read again whatever their states."""
+        """Return the jobs that must be read again whatever their states are."""
         return [job_id for job_id in job_ids if self._is_old(job_id, now_s)]
 
     def stale(self, states: Mapping[str, Collection[str]], now_s: float) -> list[str]:
-        """Say which jobs must be read anew, given their states now."""
+        """Return the jobs that must be read again, given their present states."""
         changed = {job_id for job_id, now in states.items() if self._has_changed(job_id, now)}
         return [job_id for job_id in states if job_id in changed or self._is_due(job_id, changed, now_s)]
 
@@ -53,11 +53,11 @@ class RecordMemory:
         self._kept[record.job_id] = _Kept(record, now_s, before.changed_s if before and same else now_s)
 
     def forget(self, job_id: str) -> None:
-        """Let the next look read it: we changed it, or the controller does not know it any more."""
+        """Have the next look read a job: this client changed it, or the controller does not know it any more."""
         self._kept.pop(job_id, None)
 
     def get(self, job_id: str) -> SlurmRecord | None:
-        """Give the record as it was last read."""
+        """Return the record as it was last read."""
         kept = self._kept.get(job_id)
         return kept.record if kept else None
 
@@ -85,5 +85,5 @@ def _has_ended(states: Collection[str]) -> bool:
 
 
 def _essence(record: SlurmRecord) -> SlurmRecord:
-    """Leave out what changes all the time."""
+    """Leave out fields that change all the time."""
     return replace(record, expected_start_s=None)

@@ -1,4 +1,4 @@
-"""Reads slurmrestd's answers tolerantly: every version has other spellings, and so will the next one.
+"""Reads slurmrestd's answers tolerantly, since each version spells values differently.
 
 A number may be a number, a text, or an object with `set`, `infinite` and `number`; a text may be null; a list may be a
 text. Unreadable values count as missing. An unknown state is passed on.
@@ -24,7 +24,7 @@ _NOWHERE = frozenset({"", "None assigned", "(null)"})
 
 
 def number(value: Any) -> float | None:
-    """Read a number; infinity for none that ends, None if it is not set."""
+    """Read a number; infinity for an unlimited one, None if it is not set."""
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return math.inf
@@ -40,25 +40,25 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int | None:
-    """Read a whole number; None for none, and for one without end."""
+    """Read an integer; None if it is not set or unlimited."""
     found = number(value)
     return int(found) if found is not None and math.isfinite(found) else None
 
 
 def text(value: Any) -> str:
-    """Read a text; empty for null and for anything else."""
+    """Read a text; empty for null and any other type."""
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
 def listed(value: Any) -> list[Any]:
-    """Read a list; a single value is a list of one, null is none."""
+    """Read a list; a single value becomes a list of one, null an empty list."""
     if isinstance(value, list):
         return value
     return [] if value is None or value in ("", {}) else [value]
 
 
 def nested(document: Any, *keys: str) -> Any:
-    """Go down into objects; None where the way ends."""
+    """Return a value inside nested objects; None if there is none."""
     for key in keys:
         if not isinstance(document, Mapping):
             return None
@@ -118,7 +118,7 @@ def record(job: Mapping[str, Any]) -> SlurmRecord | None:
 def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
     """Read a job from slurmdbd; None if it has no number, or is incomplete.
 
-    For about a second after a short job slurmdbd knows only its end: the name is "allocation", and there is no
+    For about a second after a short job, slurmdbd knows only its end: the name is "allocation", and there is no
     partition.
     """
     number_ = whole(job.get("job_id"))
@@ -127,7 +127,7 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
     times = {name: _time(nested(job, "time", name)) for name in ("submission", "eligible", "start", "end")}
     has_nodes = text(job.get("nodes")) not in _NOWHERE
     said = states_of(nested(job, "state", "current"))
-    states = base_of(said, ran=has_nodes, has_ended=times["end"] is not None)  # what runs has no end there
+    states = base_of(said, ran=has_nodes, has_ended=times["end"] is not None)  # slurmdbd has no end for jobs that run
     waiting = not WAITING.isdisjoint(states)
     ended = not waiting and not _ENDED.isdisjoint(states)
     ran = not waiting and has_nodes
@@ -138,7 +138,7 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
         user=text(job.get("user")) or text(nested(job, "association", "user")),
         states=states,
         submit_s=times["submission"] or 0.0,
-        reason=_reason(nested(job, "state", "reason")) if waiting else "",  # the last that it was pending for
+        reason=_reason(nested(job, "state", "reason")) if waiting else "",  # the last reason for which it was pending
         eligible_s=times["eligible"],
         start_s=times["start"] if ran else None,
         end_s=times["end"] if ended else None,
@@ -156,7 +156,7 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
 
 
 def _number_of(head: Any, task: Any, tasks: Any) -> str:
-    """Write of which array a record is, and of which of its elements, as squeue does; empty for none."""
+    """Return the array and the elements of a record, as squeue prints them; empty if it is of no array."""
     if not (number_ := _count(head)):
         return ""
     one, several = whole(task), text(tasks)
@@ -166,7 +166,7 @@ def _number_of(head: Any, task: Any, tasks: Any) -> str:
 
 
 def partition(entry: Mapping[str, Any]) -> SlurmPartition:
-    """Read a partition: flat in v0.0.38, in groups later."""
+    """Read a partition; the object is flat in v0.0.38, and nested later."""
     states = words(entry.get("state")) or words(nested(entry, "partition", "state"))
     flags = {flag.upper() for flag in words(entry.get("flags"))}
     return SlurmPartition(
@@ -185,10 +185,10 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
 
 
 def _is_exclusive(entry: Mapping[str, Any]) -> bool:
-    """Whether a partition's jobs share no node; v0.0.38 does not report that.
+    """Whether jobs of a partition share no node; v0.0.38 does not report it.
 
-    v0.0.45 has a key for it. Before, the number of jobs that may share a node was 0, which v0.0.45 has for every
-    partition.
+    v0.0.45 has a key for it. In earlier versions the number of jobs that may share a node is 0 then; in v0.0.45 it is 0
+    for every partition.
     """
     if word := text(nested(entry, "partition", "exclusive")):
         return word == "NODE"
@@ -196,7 +196,7 @@ def _is_exclusive(entry: Mapping[str, Any]) -> bool:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Read names with commas between them, or a list of some."""
+    """Read names that are separated by commas, or a list of names."""
     return tuple(name for part in words(value) for name in part.split(",") if name)
 
 
@@ -213,24 +213,24 @@ def node(entry: Mapping[str, Any]) -> SlurmNode:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """Read a list of words."""
+    """Read a list of texts."""
     return tuple(text(word) for word in listed(value) if text(word))
 
 
 def states_of(value: Any) -> tuple[str, ...]:
-    """Read a state: upper case, the base state first."""
+    """Read states: in upper case, the base state first."""
     states = [state.upper() for state in words(value)]
     return tuple(sorted(states, key=lambda state: state not in _BASE_STATES))
 
 
 def _first(entry: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
-    """Give the first of some values that is there."""
+    """Return the first of several values that exists."""
     found: Iterable[Any] = (nested(entry, *path) for path in paths)
     return next((value for value in found if value is not None), None)
 
 
 def _time(value: Any) -> float | None:
-    """Read a time; 0 and the marks for never are no times, though they are marked as set."""
+    """Read a time; 0 and Slurm's marks for never count as none, even if they are marked as set."""
     found = number(value)
     return found if found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET else None
 
@@ -249,7 +249,7 @@ def _limit(value: Any) -> int | None:
 
 
 def _count(value: Any) -> int:
-    """Read a count; of a range such as ``2-4`` the least."""
+    """Read a count; the minimum of a range such as ``2-4``."""
     if isinstance(value, str):
         value = value.partition("-")[0]
     return _limit(value) or 0

@@ -1,4 +1,4 @@
-"""What slurmrestd's refusals mean. The numbers are those of Slurm's ``slurm_errno.h``."""
+"""The meaning of slurmrestd's refusals. Numbers are from Slurm's ``slurm_errno.h``."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
 
 UNKNOWN_JOB = 2017
 ACCESS_DENIED = 2002
-ALREADY_DONE = frozenset({2021, 2084})  # already completing or completed; finished
-OTHER_NAME = 2172  # it "cannot be signalled": the job has another name than the one given
+ALREADY_DONE = frozenset({2021, 2084})  # already completing, completed or finished
+OTHER_NAME = 2172  # the job "cannot be signalled", since its name is not the given one
 NOTHING_FOUND = 9003
-TOO_WIDE = 7007  # a span of time longer than the database gives at once
+TOO_WIDE = 7007  # the time span is longer than the database returns at once
 _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})
 _INTERNAL = 2090
 _MAX_TEXT_BYTES = 300
 _NOT_CARRIED_OUT = frozenset({400, 404, 405, 413, 415, 422})
-_NO_REASON = -1  # what a site's own check of jobs returns, in addition to its words
+_NO_REASON = -1  # returned by a site's own check of jobs, besides its message
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """An error or a warning in an answer: Slurm's number, None if it has none, and words."""
+    """An error or a warning in an answer: its number and text."""
 
-    number: int | None  # slurm's; None if it has none
+    number: int | None  # slurm's number; None if it has none
     text: str
 
     @property
     def is_refusal(self) -> bool:
-        """Slurm read the request and said no; anything else may be trouble on the way."""
+        """Whether Slurm read the request and refused it; otherwise the problem may be on the way."""
         number = self.number or 0
         return (2000 <= number < 3000 and number != _INTERNAL) or number == 8000 or 9000 <= number < 9400
 
 
 def complaints(document: Mapping[str, Any], key: str = "errors") -> list[Complaint]:
-    """Read an answer's errors, or its warnings, whatever the version."""
+    """Return an answer's errors, or its warnings, for any version."""
     return [_complaint(entry) for entry in listed(document.get(key)) if entry]
 
 
 def in_plain_text(answer: RestAnswer) -> list[Complaint]:
-    """Read what slurmrestd says in plain text, as of a request that it cannot read; none of another's page."""
-    is_from_slurm = 400 <= answer.status < 500  # beyond, it may be a gateway's
+    """Return slurmrestd's messages in plain text, as for an unreadable request; none if another program wrote them."""
+    is_from_slurm = 400 <= answer.status < 500  # other errors may be a gateway's
     if not is_from_slurm or answer.document() or not answer.content_type.startswith("text/plain"):
         return []
     said = " ".join(answer.body[:_MAX_TEXT_BYTES].decode(errors="replace").split())
@@ -73,7 +73,7 @@ def _complaint(entry: Any) -> Complaint:
 
 
 def summary(found: list[Complaint]) -> str:
-    """Say complaints in a line, in Slurm's words."""
+    """Return complaints in one line, in Slurm's words."""
     return "; ".join(dict.fromkeys(complaint.text for complaint in found if complaint.text)) or "no reason given"
 
 
@@ -83,7 +83,7 @@ def has_unauthorised(found: list[Complaint]) -> bool:
 
 
 def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
-    """Make the error for an answer that is no success, to anything but a submission."""
+    """Return the error for a failed request other than a submission."""
     numbers = [complaint.number for complaint in found]
     message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
     if UNKNOWN_JOB in numbers:
@@ -96,7 +96,7 @@ def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
 
 
 def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableError:
-    """Make the error for an answer without the requested data."""
+    """Return the error for an answer without the requested data."""
     message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
     if has_unauthorised(found) or any(complaint.number == ACCESS_DENIED for complaint in found):
         return AccessError(message)
@@ -104,7 +104,7 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 
 
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
-    """Make the error for a submission that was not accepted, or is in doubt."""
+    """Return the error for a submission that was not accepted, or is in doubt."""
     what = summary(found) if found else f"HTTP status {status}"
     text = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
     meanings = {meaning_of(complaint.number, f"{complaint.text} {user_message}") for complaint in found}
@@ -114,7 +114,7 @@ def submit_refusal(status: int, found: list[Complaint], user_message: str = "") 
         return refusal
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {text}")
-    if status in _NOT_CARRIED_OUT:  # by slurmrestd, in words not known here, or by a proxy before it
+    if status in _NOT_CARRIED_OUT:  # refused by slurmrestd with an unknown message, or by a proxy before it
         return UnavailableError(f"the job was not submitted: {text}", is_unexplained=True)
     is_unexplained = bool(found) and meanings <= {Meaning.UNKNOWN}
     return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {text}", is_unexplained=is_unexplained)

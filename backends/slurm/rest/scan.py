@@ -1,9 +1,9 @@
 """Reads a long listing while it arrives, and finds few jobs in it without decoding the rest.
 
-A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 more than a gigabyte: it is never in memory as a whole. A
-client mostly wants a few objects from it. These are found by their key in the bytes, and only they are decoded. That is
-correct: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is always a key. Anything
-unexpected is left to a decoder of the whole.
+A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 jobs more than a gigabyte; it is never in memory as a
+whole. A client mostly wants a few of its objects. They are found by their key in the bytes, and only they are decoded.
+That is correct: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is always a key. If
+anything is unexpected, the whole listing is decoded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from asa.core.reading import ANSWER_BYTES, ENTRY_BYTES, LISTED_BYTES, LISTING_BY
 _DECODER = json.JSONDecoder()
 _PART_BYTES = 1 << 20
 ITEM_BYTES = 700
-"""What is kept of a job takes so much memory, but for what its user has written."""
+"""Memory for a job's record, without texts of its user."""
 _MARGIN_BYTES = 256
 _MAX_CUTS = 3
 _OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
@@ -33,10 +33,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9._+-]+")
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Decode an answer that is an object."""
-    found = read_json(body.decode("utf-8", "replace"))  # a job's name may be in any encoding
+    """Decode an answer, which must be an object."""
+    found = read_json(body.decode("utf-8", "replace"))  # names of jobs may be in any encoding
     if not isinstance(found, dict):
-        raise ValueError("no object")  # noqa: TRY004 - one error for all that is no answer
+        raise ValueError("no object")  # noqa: TRY004 - the same error for every invalid answer
     return found
 
 
@@ -44,15 +44,15 @@ _Read = TypeVar("_Read")
 
 
 class Listing(Generic[_Read]):
-    """A long list in an answer, read a megabyte at a time while it arrives, so that it may have any number of entries.
+    """A long list in an answer, read a megabyte at a time while it arrives, so that its length is not limited.
 
-    `key`: of the list, at the top of the answer.
-    `read`: reads some entries, bytes of JSON with commas between, and raises `ValueError` if they are invalid; its
+    `key`: the list's key in the answer.
+    `read`: reads some entries, JSON values separated by commas, and raises `ValueError` if they are invalid; its
     results are kept in `found`.
-    `weigh`: returns how many bytes a result takes.
+    `weigh`: returns the memory of a result in bytes.
 
-    The list is cut before an entry that begins like the first one, searched from the end of the bytes received. A cut
-    in a wrong place is noticed, as neither side of it can be decoded; then it waits for more.
+    The list is cut before an entry that begins like the first one, searched from the end of the received bytes. A wrong
+    cut is noticed, since neither side of it can be decoded; then reading waits for more.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Listing(Generic[_Read]):
         self.start()
 
     def start(self) -> None:
-        """Begin anew, with another answer."""
+        """Begin again, with another answer."""
         self.found: list[_Read] = []
         self.size = self._kept_bytes = 0
         self._head, self._opening = b"", b""
@@ -72,7 +72,7 @@ class Listing(Generic[_Read]):
         self._sought = 0
 
     def feed(self, piece: bytes) -> None:
-        """Take what has come. Raises `TooLargeError`: it is more than is read, in all or of one entry."""
+        """Add received bytes. Raises `TooLargeError`: the answer, or one entry, is too large."""
         self.size += len(piece)
         self._buffer += piece
         if self.size > bound(LISTING_BYTES):
@@ -85,19 +85,19 @@ class Listing(Generic[_Read]):
                 raise TooLargeError("an entry of the answer", bound(ENTRY_BYTES))
 
     def rest(self) -> bytes:
-        """End, and give the answer without the list's entries; or what is no such answer as it is."""
+        """Finish; return the answer without the list's entries, or unchanged if it has no such list."""
         if not self._head:
             return bytes(self._buffer)
-        self._cut()  # of what is left only the last entry is looked through for its end
-        text = self._buffer.decode("utf-8", "replace")  # a job's name may be in any encoding
-        at = _BLANK.match(text).end()  # type: ignore[union-attr] # it matches anything
+        self._cut()  # only the last entry must still be searched for its end
+        text = self._buffer.decode("utf-8", "replace")  # names of jobs may be in any encoding
+        at = _BLANK.match(text).end()  # type: ignore[union-attr] # the pattern matches anything
         try:
             while text[at : at + 1] not in {"]", ""}:
                 at = _BLANK.match(text, _DECODER.raw_decode(text, at)[1]).end()  # type: ignore[union-attr] # likewise
                 at = at + 1 if text[at : at + 1] == "," else at
                 at = _BLANK.match(text, at).end()  # type: ignore[union-attr] # likewise
         except (ValueError, RecursionError):
-            return self._head + self._buffer  # which is no JSON, either
+            return self._head + self._buffer  # invalid JSON
         if (entries := text[:at].strip()) and not self._reads(entries.encode()):
             return self._head + self._buffer
         return self._head + text[at:].encode()
@@ -111,7 +111,7 @@ class Listing(Generic[_Read]):
         self._sought = max(len(self._buffer) - _MARGIN_BYTES, 0)
 
     def _cut(self) -> bool:
-        """Read the entries that are there whole; whether there were any."""
+        """Read the complete entries; return whether there were any."""
         if not self._opening:
             match = _OPENING.match(self._buffer)
             self._opening = match[1] if match else b""
@@ -144,7 +144,7 @@ class Listing(Generic[_Read]):
 
 
 def decoded(entries: bytes) -> list[Mapping[str, Any]]:
-    """Decode entries of a list that have commas between them; raises `ValueError` if they are none."""
+    """Decode entries of a list that are separated by commas; raises `ValueError` if they are invalid."""
     text = b"[" + entries + b"]"
     try:
         found = from_json(text)
@@ -154,12 +154,12 @@ def decoded(entries: bytes) -> list[Mapping[str, Any]]:
 
 
 def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
-    """Find the jobs among entries of a listing whose top-level `key` has one of some values.
+    """Return the jobs among a listing's entries whose top-level `key` has one of some values.
 
-    Returns them in order; None if that is impossible without decoding the whole.
+    They are in order; None if the whole has to be decoded for that.
     """
     if _object_around(entries, len(entries) - 1, 0) is None:
-        return None  # they end within a job
+        return None  # the entries end within a job
     plain = rb"\d" if key == "job_id" else rb'"'
     if any(isinstance(value, str) and not _PLAIN.fullmatch(value) for value in values) or not re.search(
         rb'"%s"\s*:\s*%s' % (key.encode(), plain), entries
@@ -170,7 +170,7 @@ def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mappin
     end = 0
     for match in re.finditer(rb'"%s"\s*:\s*(?:%s)(?=[\s,}])' % (key.encode(), wanted), entries):
         if match.start() < end:
-            continue  # deeper inside the job that was just decoded
+            continue  # nested inside the job that was just decoded
         found = _object_around(entries, match.start(), end)
         if found is None:
             return None
@@ -194,7 +194,7 @@ def _object_around(body: bytes, position: int, since: int) -> tuple[dict[str, An
 
 
 def _decode(body: bytes, start: int, position: int) -> tuple[dict[str, Any], int] | None:
-    """Decode the object that begins at `start` if it reaches beyond `position`."""
+    """Decode the object that begins at `start`, if it extends beyond `position`."""
     window = position - start + _WINDOW_BYTES
     while True:
         chunk = body[start : start + window]

@@ -21,14 +21,14 @@ from asa.errors import AccessError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _AGAIN_S = 15.0
-_MIN_HIDDEN = 8  # letters: a shorter one may be a part of any word
+_MIN_HIDDEN = 8  # minimum length in characters: a shorter token may be a part of any word
 
 
 class TokenSource:
-    """A token that is read again before it expires, and when it was refused.
+    """A token that is read again before it expires, and after it was refused.
 
-    `bearer`: send it as ``Authorization: Bearer``, as some proxies need, and not in Slurm's own header; 22.05
-        does not know it.
+    `bearer`: send it as ``Authorization: Bearer``, which some proxies need, instead of in Slurm's own header; 22.05
+    does not support it.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class TokenSource:
 
     @classmethod
     def from_environment(cls, variable: str = "SLURM_JWT", *, bearer: bool = False) -> TokenSource:
-        """Take it from an environment variable of this process."""
+        """Read the token from an environment variable of this process."""
 
         def read() -> str:
             if not (text := os.environ.get(variable, "")):
@@ -69,7 +69,7 @@ class TokenSource:
 
     @classmethod
     def from_file(cls, path: str | Path, *, bearer: bool = False) -> TokenSource:
-        """Take it from a file, which may be written anew while we run."""
+        """Read the token from a file, which may be rewritten meanwhile."""
 
         def read() -> str:
             try:
@@ -85,7 +85,7 @@ class TokenSource:
 
     @classmethod
     def from_command(cls, command: Sequence[str], *, bearer: bool = False, timeout_s: float = 30.0) -> TokenSource:
-        """Take it from what a command prints, as ``scontrol token lifespan=3600`` does."""
+        """Read the token from the output of a command, such as ``scontrol token lifespan=3600``."""
         words = list(command)
 
         def read() -> str:
@@ -99,35 +99,35 @@ class TokenSource:
                 if done.returncode == 0:
                     return done.stdout
                 why = f"ended with exit code {done.returncode}"
-            # the output stays out of the message, and out of the chain: it may hold a token
+            # neither message nor cause contains the output, which may hold a token
             raise AccessError(f"the command that gives the token {why}", where=words[0], hint="Run it by hand.")
 
         return cls(read, name=f"command {words[0]}", bearer=bearer)
 
     @property
     def ends_s(self) -> float | None:
-        """When the token in use ends, seconds since 1970; None if it does not say."""
+        """When the present token expires, in seconds since 1970; None if it does not say."""
         ends = self._claims.get("exp")
         return float(ends) if isinstance(ends, int | float) else None
 
     @property
     def has_ended(self) -> bool:
-        """Whether the token in use has ended, by this machine's clock."""
+        """Whether the present token has expired, by this machine's clock."""
         return self.ends_s is not None and self._clock() >= self.ends_s
 
     @property
     def is_bearer(self) -> bool:
-        """Whether it is sent as ``Authorization: Bearer``."""
+        """Whether the token is sent as ``Authorization: Bearer``."""
         return self._bearer
 
     @property
     def user(self) -> str:
-        """Whom the token in use speaks for; empty if it does not say."""
+        """The user of the present token; empty if it does not say."""
         user = self._claims.get("sun")
         return user if isinstance(user, str) else ""
 
     def current(self) -> str:
-        """Give the token, a fresh one if the old one ends soon."""
+        """Return the token; a new one if it expires soon."""
         if not self._token:
             self._take()
         elif self.ends_s is not None and self._clock() > max(self.ends_s - self._margin_s, self._again_s):
@@ -140,21 +140,21 @@ class TokenSource:
         return self._token
 
     def renew(self) -> bool:
-        """Read it again, since it was refused; say whether it is another one now."""
+        """Read the token again after a refusal; return whether it has changed."""
         before = self._token
         self._take()
         return self._token != before
 
     def headers(self, user: str) -> dict[str, str]:
-        """Make the HTTP headers that carry it, for a user or, if empty, for whom the token names."""
+        """Return the HTTP headers with the token, for a user or, if empty, for the token's user."""
         token = self.current()
         if self._bearer:
             return {"Authorization": f"Bearer {token}"}
-        user = user or self.user  # 22.05 does not look for it in the token
+        user = user or self.user  # 22.05 does not read the user from the token
         return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
 
     def hidden(self, said: bytes) -> bytes:
-        """Remove the token in use, and its signature, from a server's answer, which may repeat what it was sent.
+        """Remove the present token and its signature from a server's answer, which may repeat the request.
 
         Examples
         --------
@@ -165,7 +165,7 @@ class TokenSource:
         """
         for part in (self._token, self._token.rpartition(".")[2]):
             if len(part) >= _MIN_HIDDEN:
-                for spelt in (part, part.replace("/", "\\/")):  # as some write JSON
+                for spelt in (part, part.replace("/", "\\/")):  # some JSON writers escape slashes
                     said = said.replace(spelt.encode(), b"(the token)")
         return said
 
@@ -185,7 +185,7 @@ class TokenSource:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """Read a JWT's claims, unverified; nothing if it is no JWT."""
+    """Return the claims of a JWT, without verification; none if it is no JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

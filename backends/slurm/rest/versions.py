@@ -1,4 +1,4 @@
-"""Finding out which API version is spoken at an address: the newest that both sides know."""
+"""Finds the API version for an address: the newest that both sides know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
 class Versions:
     """The API version in use, found at the first call.
 
-    `forced`: a version such as ``v0.0.42`` to use without asking; empty to find one.
+    `forced`: a version such as ``v0.0.42`` that is used without a request; empty to find one.
     """
 
     def __init__(self, exchange: Exchange, forced: str) -> None:
@@ -26,16 +26,16 @@ class Versions:
         self._dialect = dialect(self._forced) if self._forced else None
 
     def get(self) -> Dialect:
-        """Give it.
+        """Return the dialect of the version.
 
-        Raises `UnavailableError`: no version is served that is known here, or this is no slurmrestd.
+        Raises `UnavailableError`: the server has no version that is known here, or is no slurmrestd.
         """
         if self._dialect is None:
             self._dialect = self._found()
         return self._dialect
 
     def forget(self) -> None:
-        """Find it anew at the next need, as after an update of Slurm under our feet."""
+        """Find the version again at the next use, as after an update of Slurm."""
         if self._forced is None:
             self._dialect = None
 
@@ -43,7 +43,7 @@ class Versions:
         described, listed = self._listed()
         likely = [number for number in KNOWN if number in listed]
         answers = [described]
-        # a description may be missing or wrong: the answers count
+        # the server's description may be missing or wrong; its answers count
         for number in (*likely, *(number for number in KNOWN if number not in listed)):
             answer = self._exchange.ask(_CALLER, "GET", f"/slurm/v0.0.{number}/ping")
             if _is_served(answer):
@@ -56,7 +56,7 @@ class Versions:
             answer = self._exchange.ask(_CALLER, "GET", "/openapi/v3")
         except StrangerError:
             raise
-        except (AccessError, LostAnswerError):  # some sites hide it: the API itself will show it
+        except (AccessError, LostAnswerError):  # some sites hide it; the API itself will tell
             return RestAnswer(404, b""), set()
         found = _SERVED.findall(answer.body) if answer.status == 200 else []
         return answer, {int(number) for number in found}
@@ -82,6 +82,6 @@ class Versions:
 
 
 def _is_served(answer: RestAnswer) -> bool:
-    """Whether slurmrestd itself answered, even if the controller behind it does not."""
+    """Whether slurmrestd itself answered, even if its controller does not."""
     document = answer.document()
     return answer.status not in {404, 405} and bool(document.keys() & {"meta", "pings", "errors"})
