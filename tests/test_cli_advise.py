@@ -79,7 +79,7 @@ def test_advice_on_each_stage(place):
     assert row(text, "merge")[-2:] == ["10m00s", "20m00s"]
     assert row(text, "plot")[-2:] == ["10m00s", "?"]
     flat = " ".join(text.split())
-    assert "search asks for 2h00m; of 14 runs, p99 is 16m21s" in flat
+    assert "search asks for 2h00m; the longest of 14 runs took " in flat
     assert "20m00s would do. The bank knows too few waits to tell how much less it would wait." in flat
     assert "merge is close to its walltime of 10m00s" in flat
     assert "plot: has not run yet" in flat
@@ -189,7 +189,7 @@ def test_runs_learn_how_long_stages_run(machine):
     log.observe([RunTime("flow", "a", 1, 2.0, float(i), a.system, id=str(i)) for i in range(6)])
     second = machine.asa("run", "flow.toml", *machine.on)
     assert "a: expected 2s, from 7 runs" in second.stderr
-    assert "a asks for 2h00m; of 8 runs, p99 is" in second.stderr
+    assert "a asks for 2h00m; the longest of 8 runs took" in second.stderr
     assert "may start sooner. More on this: asa walltimes flow.toml" in second.stderr
     [plan] = [json.loads((run / "run.json").read_text()) for run in machine.runs()[1:]]
     assert [stage["expected_run_s"] for stage in plan["stages"]] == [2.0, 300.0]

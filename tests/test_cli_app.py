@@ -13,6 +13,7 @@ from cli_fuzz import choices_of
 from forked import ASA, asa
 from typer.main import get_command
 
+from asa.cli import main
 from asa.core import plugins
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -230,3 +231,14 @@ def test_where_nothing_is_known_nothing_is_completed(tmp_path):
 def test_mistyped_names_get_the_nearest(place, words, meant):
     asa("run", "flow.toml", "--backend", "local", "--name", "first", "--quiet")
     assert meant in asa(*words, code=2).stderr
+
+
+def test_an_interrupt_before_a_command_begins_leaves_no_traceback(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asa.cli.app.make_usable", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "asa: interrupted\n"

@@ -76,7 +76,8 @@ def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_what_it_does_by_t
     assert [job["cores"] for job in json.loads(fixed.stdout)["jobs"]] == [28]
     assert "Strategy `asa-plan` " in fixed.stderr
     assert "in the shape that suits" not in fixed.stderr
-    assert "Strategy" not in shown("several.toml", "--strategy", "asa").stderr
+    chained = shown("several.toml", "--strategy", "chained").stderr
+    assert "Strategy `chained`: Submit the whole graph at the start, " in chained
     assert "Strategy" not in shown("several.toml", "--quiet").stderr
 
 

@@ -15,7 +15,8 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         from asa.cli.app import run_command  # loading takes a moment, in which the user may press Ctrl-C
-    except KeyboardInterrupt:
+
+        run_command()
+    except KeyboardInterrupt:  # also before and after the part in which the command itself handles it
         sys.stderr.write("asa: interrupted\n")
         sys.exit(_INTERRUPTED)
-    run_command()

@@ -15,7 +15,7 @@ from asa.cli.advise_shape import Where, tell_shapes
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
-from asa.cli.known_run_times import BEGIN, forecast_dict, tell_all
+from asa.cli.known_run_times import BEGIN, FOR_P90, FOR_P99, forecast_dict, quantile_cells, tell_all
 from asa.cli.one_command import (
     Command,
     CommandCoresOption,
@@ -323,7 +323,7 @@ def _table(rows: Iterable[_Advised]) -> Any:
         advice, known = row.advice, row.advice.forecast
         times = ["", "", "", ""]
         if known is not None:
-            times = [format_duration(t) for t in (known.p50_s, known.p90_s, known.p99_s, known.longest_s)]
+            times = list(quantile_cells(known))
         style = {"less": "green", "more": "yellow"}.get(advice.verdict)
         better = format_duration(advice.suggested_s) if style else {"fits": "fits"}.get(advice.verdict, "?")
         table.add_row(
@@ -370,12 +370,14 @@ def _one_line(advice: WalltimeAdvice) -> str:
     assert known is not None
     asked, better = format_duration(advice.asked_s), format_duration(advice.suggested_s)
     said = known.how.removeprefix("from ")
+    longest = f"the longest of {said} took {format_duration(known.longest_s)}"
     if advice.verdict == "less":
-        return f"{advice.stage} asks for {asked}; of {said}, p99 is {format_duration(known.p99_s)}: {better} would do"
+        seen = f"of {said}, p99 is {format_duration(known.p99_s)}" if known.count >= FOR_P99 else longest
+        return f"{advice.stage} asks for {asked}; {seen}: {better} would do"
     if advice.hit_limit:
         return f"{advice.stage} was killed at its walltime of {asked} ({said}): ask for {better}"
-    close = format_duration(known.p90_s)
-    return f"{advice.stage} is close to its walltime of {asked}; of {said}, p90 is {close}: ask for {better}"
+    seen = f"of {said}, p90 is {format_duration(known.p90_s)}" if known.count >= FOR_P90 else longest
+    return f"{advice.stage} is close to its walltime of {asked}; {seen}: ask for {better}"
 
 
 # ---------------------------------------------------------------------- for `asa run`

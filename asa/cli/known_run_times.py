@@ -24,6 +24,18 @@ def forecast_dict(forecast: RunForecast) -> dict[str, Any]:
     return {**dict(quantiles), **fields}
 
 
+FOR_P90, FOR_P99 = 10, 100  # runs of which one is expected to be beyond it: of fewer it is an extrapolation
+
+
+def quantile_cells(known: RunForecast) -> tuple[str, str, str, str]:
+    """Write p50, p90, p99 and the longest run; empty where too few runs are known to say it."""
+    from asa.units import format_duration
+
+    p90 = format_duration(known.p90_s) if known.count >= FOR_P90 else ""
+    p99 = format_duration(known.p99_s) if known.count >= FOR_P99 else ""
+    return format_duration(known.p50_s), p90, p99, format_duration(known.longest_s)
+
+
 def tell_all(runs: RunTimes, *, as_json: bool) -> None:
     """Print the known run times of all stages."""
     from asa.runtimes import forecast_run
@@ -55,15 +67,13 @@ def _all_table(known: Mapping[tuple[str, str, str, int], RunForecast]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from asa.units import format_duration
-
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("Workflow", "Stage", "System"):
         table.add_column(heading, overflow="fold")
     for heading in ("Cores", "Runs", "p50", "p90", "p99", "Longest"):
         table.add_column(heading, justify="right", no_wrap=True)
     for (flow, stage, system, cores), seen in known.items():
-        times = (seen.p50_s, seen.p90_s, seen.p99_s, seen.longest_s)
+        times = quantile_cells(seen)
         names = (Text(flow), Text(stage), Text(system))
-        table.add_row(*names, str(cores), str(seen.count), *map(format_duration, times))
+        table.add_row(*names, str(cores), str(seen.count), *times)
     return table

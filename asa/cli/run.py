@@ -43,7 +43,7 @@ from asa.cli.runs import (
     runs_folder,
     stage_of,
 )
-from asa.core import temporary
+from asa.core import plugins, temporary
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
@@ -178,10 +178,9 @@ def run(
         temporary.folder("asa-") as scratch,
         asked.connected(Path(scratch)) as world,
     ):
-        if strategy is None and not asked.opened.strategy and not quiet:
+        if not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
-            does = _BY_RULE[world.capabilities.age_accrues] + _OF_SHAPES * chooses
-            sys.stderr.write(f"Strategy `{chosen}` {does}; {_WHY}.\n")
+            sys.stderr.write(_does(chosen, age_accrues=world.capabilities.age_accrues, chooses=chooses))
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
@@ -205,6 +204,14 @@ def run(
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
+    """Say in some ten words what a strategy does; `chooses`: stages leave it a choice of shapes."""
+    does = f" {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}"
+    if (name := strategy.partition(":")[0]) != _STRATEGY:
+        does = f": {plugins.describe('asa.strategies', name)[0].rstrip('.')}"
+    return f"Strategy `{strategy}`{does}; {_WHY}.\n"
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:

@@ -400,7 +400,7 @@ class Examiner:
         if not every:
             found.add(topic, "accounting knows no account of yours on this cluster", "note")
         elif not lines:
-            found.add(topic, "none is set for you, your accounts or qualities of service")
+            found.add(topic, "none is set for you, your accounts or QOS")
         elif (enforced := config.get("AccountingStorageEnforce")) is not None and not ENFORCED.search(enforced):
             found.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
         else:
@@ -501,7 +501,7 @@ def _partition_lines(partitions: Sequence[SlurmPartition], nodes: Sequence[Slurm
 
 def _partition_line(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> str:
     limits = partition_limits(partition, nodes)
-    size = f"{partition.nodes} nodes" if partition.nodes else ""
+    size = f"{partition.nodes} node{'s' * (partition.nodes > 1)}" if partition.nodes else ""
     if limits.cores_per_node:
         size += f" of {limits.cores_per_node} cores" if size else f"nodes of {limits.cores_per_node} cores"
     words = [size] if size else []

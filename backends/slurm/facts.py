@@ -50,7 +50,9 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
     pools = _pools(partitions, nodes)
     width = {node.name: node.cores for node in nodes}
     cores = {pool: sum(width[name] for name in names) for pool, names in pools.items()}
-    seen = [f"{len(nodes)} nodes of {sum(width.values())} cores in {len(partitions)} partitions"]
+    counts = {"node": len(nodes), "core": sum(width.values()), "partition": len(partitions)}
+    of, in_all, within = (f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
+    seen = [f"{of} of {in_all} in {within}"]
     assumed = [_GPU_WORDS, _NOT_MODELLED]
     if len(pools) > 1:
         seen.append(f"{len(pools)} groups of nodes that share no partition: {', '.join(pools)}")

@@ -104,9 +104,7 @@ def _template() -> Template:
         from jinja2 import Environment  # noqa: PLC0415 - of an extra
         from markupsafe import Markup  # noqa: PLC0415 - jinja2 requires it
     except ImportError as error:
-        raise MissingExtraError(
-            "a page needs jinja2, which is not installed", hint="pip install 'asa-client[report]'"
-        ) from error
+        raise MissingExtraError("a page needs jinja2, which is not installed", hint="pip install jinja2") from error
 
     def worded(text: str) -> Markup:
         kept = re.sub(r"(?<=\d) %", "\u00a0%", escape(text))  # keep a number and its percent sign on one line
