@@ -195,7 +195,8 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 
 
 def _other_jobs(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Describe the stage's other jobs: one that is not accepted yet, and its last attempt."""
+    """Describe the stage's other jobs: those that race with it, one that is not accepted yet, and its last attempt."""
+    yield from stage.units.other_jobs(stage)
     if stage.job_id is not None:
         yield from _not_accepted(folder, run, stage)
     if stage.retried:

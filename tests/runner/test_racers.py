@@ -9,6 +9,8 @@ from asa.backends.simulated.engine import Engine, JobTable
 from mortal_client import Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
 
 from asa.backend import JobSpec, JobState
+from asa.cli.kinds import unit_standing
+from asa.cli.standing import StageStanding
 from asa.errors import SubmitInDoubtError, SubmitRejectedError
 from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
@@ -17,6 +19,7 @@ from asa.runner.entries import GivingUp, Intended
 from asa.runner.state import RunState
 from asa.shapes import Moldable, Scaling
 from asa.strategies import load_strategy
+from asa.strategies.base import Phase
 from asa.strategies.racing import Races
 from asa.workflow import Stage, Workflow
 
@@ -248,6 +251,40 @@ def test_nothing_hangs_on_a_job_that_may_be_withdrawn(tmp_path):
     intents = [e for e in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(e, Intended)]
     assert not any(e.spec.dependencies for e in intents)
     assert any(isinstance(e, GivingUp) for e in read_journal(tmp_path / "journal.jsonl")[0])
+
+
+def shown_of(state, name):
+    units = unit_standing(state, name, None, 0.0, None)
+    return StageStanding(name, "", 8, 200.0, job_id=state.stages[name].job_id, units=units)
+
+
+def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
+    result = go(machine(), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    assert result.outcome == "completed"
+    state = RunState("chain", CHAIN, machine().capabilities, "r" * 12, None, "")
+    lines, said = [], []
+    for entry in read_journal(tmp_path / "journal.jsonl")[0]:
+        list(state.apply(entry))
+        a, b = (shown_of(state, name) for name in "ab")
+        lines += [a.units.line(a, 0.0)] * (a.units.line(a, 0.0) not in lines)
+        if state.stages["a"].phase is not Phase.DONE:
+            assert not b.units.line(b, 0.0), "it is not its turn"
+        said = [*a.units.other_jobs(a)]
+    one, two, three = (f"job {job} on {cores} cores for 3 stages" for job, cores in ((1, 8), (2, 4), (3, 2)))
+    assert lines == [
+        "",
+        f"the first to start runs it: {one}, {two}",
+        f"the first to start runs it: {one}, {two}, {three}",
+        f"{two} started first of 3 that were submitted; still pending: {one}, {three}",
+        f"{two} started first of 3 that were submitted; still pending: {three}",
+        f"{two} started first of 3 that were submitted",
+    ]
+    assert said == [
+        f"Job {job} for 3 stages raced with it, and was cancelled by asa, since job 2, which raced with it for stage "
+        "'a', started first."
+        for job in ("1 on 8 cores", "3 on 2 cores")
+    ]
+    assert [racer["state"] for racer in a.units.documents()["racers"]] == ["withdrawn", "ended", "withdrawn"]
 
 
 def test_what_does_not_race_is_planned_as_without():

@@ -22,6 +22,7 @@ from asa.cli.kinds.elements import (
     stage_jobs,
 )
 from asa.cli.kinds.legs import leg_standing
+from asa.cli.kinds.racers import race_standing
 from asa.cli.kinds.tasks import TaskStanding
 
 __all__ = [
@@ -48,7 +49,8 @@ check_unit, held_units = check_element, held_elements  # only elements have numb
 def unit_standing(state: RunState, name: str, job: Job | None, now_s: float, plan: PlannedJob | None) -> UnitStanding:
     """Return the state of a stage's units; `job`: the stage's job, `plan`: the last plan for the stage."""
     jobs = TaskStanding.of(state, name, job) if job is not None and job.spec.shares_tasks else None
-    return element_standing(state, name, jobs) or leg_standing(state, name, now_s, plan) or jobs or UnitStanding()
+    several = element_standing(state, name, jobs) or leg_standing(state, name, now_s, plan) or jobs
+    return several or race_standing(state, name) or UnitStanding()
 
 
 def output_files(

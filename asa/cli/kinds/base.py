@@ -36,6 +36,10 @@ class UnitStanding:
         left = stage.walltime_s - (stage.run_s or 0.0)
         yield f"It has run {duration(stage.run_s)}; its walltime ends in {duration(max(left, 0.0))}."
 
+    def other_jobs(self, stage: StageStanding) -> Iterator[str]:
+        """Describe jobs that were submitted for the stage in addition to its own."""
+        yield from ()
+
     def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
         """Name the units that did not complete; empty if the stage failed as a whole. `how`: how it ended."""
         return []
