@@ -23,15 +23,11 @@ from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
 
 from asa.backend import Backend, Facility
-from asa.continuation import KEYS as OF_LEGS
-from asa.continuation import continuation_of
 from asa.core import python, temporary
 from asa.core.documents import read_text
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.keys import Duration, Key, keys_of
-from asa.preparation import KEYS as OF_PREPARATION
-from asa.preparation import preparation_of
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
 from asa.runner.begin import choose_estimator, notes_before, plan_run
@@ -41,7 +37,7 @@ from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.spec.moldable import (
-    AskedShapes,
+    Expectation,
     at_widths,
     distinct,
     is_by_width,
@@ -51,6 +47,7 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
+from asa.spec.stages import fields_of
 from asa.strategies.planned import at_price
 from asa.units import parse_duration, parse_memory
 from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
@@ -101,6 +98,12 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "continues": _FLAG,
     "when": (str, "success, any, failed or always"),
 }
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "scaling": read_scaling,
+    "partition": lambda given: distinct(partitions_of(given)),
+    "jobs": job_range,
+}
+_USUAL_WALLTIME_S = 3600.0
 _SEVERAL = frozenset(name for name, kind in _KINDS.items() if kind is _TEXTS)
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
@@ -340,19 +343,15 @@ class Flow:
         if name in self._stages:
             raise WorkflowError("there is one of this name", where=where, hint="Name each differently.")
         befores = [after] if isinstance(after, str | Stage) else after
-        self._stages[name] = Stage(
-            name,
-            command=command,
-            script=_read(Path(script)) if script else "",
-            tasks=_several(tasks),
-            tasks_file=tasks_file,
-            after=tuple(before.name if isinstance(before, Stage) else before for before in befores),
-            **_fields(
-                _checked(resources, (*_WAYS, *_KINDS), where),
-                where,
-                tasks=len(_several(tasks)) if tasks or tasks_file else None,
-            ),
-        )
+        own = {
+            "name": name,
+            "command": command,
+            "script": _read(Path(script)) if script else "",
+            "tasks": _several(tasks),
+            "tasks_file": tasks_file,
+            "after": tuple(before.name if isinstance(before, Stage) else before for before in befores),
+        }
+        self._stages[name] = Stage(**_fields({**_checked(resources, (*_WAYS, *_KINDS), where), **own}, where))
         return self._stages[name]
 
     def call(
@@ -555,10 +554,7 @@ def _named(key: str, where: str, read: Callable[[], T]) -> T:
         raise InputError(f"{key}: {error.message}", where=where, hint=error.hint) from error
 
 
-def _widths(fields: dict[str, Any], key: str, where: str) -> list[int] | None:
-    given = fields.pop(key, None)
-    if given is None:
-        return None
+def _widths(key: str, given: Any, where: str) -> list[int]:
     widths = _named(key, where, lambda: distinct(several(given)))
     if not widths or not all(type(width) is not bool and isinstance(width, Integral) for width in widths):
         raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_WIDTHS[1]}.")
@@ -573,59 +569,41 @@ def _times(key: str, given: Any, where: str) -> float | dict[int, float]:
     return _named(key, where, lambda: at_widths(given, lambda one: _seconds(key, one, where)))
 
 
-def _expectation(given: Any, where: str) -> tuple[bool, float | dict[int, float] | None]:
-    """Tell whether its run time is learned, and what holds until then."""
-    if given is None or given == "learn":
-        return given == "learn", None
+def _expectation(given: Any, where: str) -> Expectation:
+    if given == "learn":
+        return Expectation(learn=True)
     if not isinstance(given, Mapping) or not given or _named("expected", where, lambda: is_by_width(given)):
-        return False, _times("expected", given, where)
+        return Expectation(until=_times("expected", given, where))
     if unknown := next((key for key in given if key not in {"learn", "until"}), None):
         hint = 'Write it as in {7: "6h", 28: "95min"}, or {"learn": True, "until": "22min"}.'
         raise InputError(f"expected: {unknown!r} is not a width", where=where, hint=hint)
     learns, until = given.get("learn", True), given.get("until")
     if not isinstance(learns, bool):
         raise InputError(f"expected: learn cannot be {learns!r}", where=where, hint="Give True or False.")
-    return learns, None if until is None else _times("expected", until, where)
+    return Expectation(learns, None if until is None else _times("expected", until, where))
 
 
-def _fields(asked: Resources, where: str, tasks: int | None = None) -> dict[str, Any]:
+def _fields(asked: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Translate what a user asks for into the fields of a `Stage`."""
-    fields: dict[str, Any] = dict(asked)
-    if not fields.keys() & {"cores", "nodes", "request"}:
-        fields["cores"] = fields.get("cpus_per_task", 1)
-    fields = {name: _plain(_PLAIN[name], value, where) if name in _PLAIN else value for name, value in fields.items()}
-    said = {key: fields.pop(key) for key in ("continues", *OF_LEGS) if key in fields}
-    fields["continues"] = continuation_of(said, where=where, expects="expected" in fields)
-    expects = said.get("total") if fields["continues"] else fields.pop("expected", None)
-    fields["learns_run"], expected_s = _expectation(expects, where)
-    law = fields.pop("scaling", None)
-    shapes = AskedShapes(
-        where=where,
-        cores=_widths(fields, "cores", where),
-        nodes=_widths(fields, "nodes", where),
-        cpus_per_task=fields.get("cpus_per_task", 1),
-        walltime_s=_times("walltime", fields.pop("walltime", 3600.0), where),
-        expected_s=expected_s,
-        scaling=None if law is None else _named("scaling", where, lambda: read_scaling(law)),
-        partitions=_named("partition", where, lambda: distinct(partitions_of(fields.pop("partition", ())))) or [""],
-        tasks=tasks,
-    )
-    fields |= shapes.fields()
-    if (most := fields.pop("retry_max_memory", None)) is not None:
-        text = _parsed(parse_memory, "retry_max_memory", most, where) if isinstance(most, str) else most
-        fields["retry_max_memory_bytes"] = int(text)
-    said = {key: fields.pop(key) for key in OF_PREPARATION if key in fields}
-    fields["preparation"] = preparation_of(said, where=where)
-    return {_PLAIN[name].field if name in _PLAIN else name: value for name, value in fields.items()}
+    said = {name: _value(name, given, where) for name, given in asked.items()}
+    if not said.keys() & {"cores", "nodes", "request"}:
+        said["cores"] = [said.get("cpus_per_task", 1)]
+    return fields_of({"walltime": _USUAL_WALLTIME_S} | said, where=where)
 
 
-def _plain(key: Key, given: Any, where: str) -> Any:
+def _value(name: str, given: Any, where: str) -> Any:
     """Translate a key's value."""
-    read = key.notation.read if key.notation is not None else job_range if key.kind == "jobs" else None
+    key = _PLAIN.get(name)
+    if name in {"cores", "nodes"}:
+        return _widths(name, given, where)
+    if name == "walltime":
+        return _times(name, given, where)
+    if name in {"expected", "total"}:
+        return _expectation(given, where)
+    read = _READ.get(name) if key is None else key.notation.read if key.notation else _READ.get(key.kind)
     if read is not None:
-        return _named(key.name, where, lambda: read(given))
-    if key.kind in {"memory", "storage"} and isinstance(given, str):
-        return int(_parsed(key.parse, key.name, given, where))
-    if key.kind == "patience":
-        return _seconds(key.name, given, where)
-    return tuple((str(name), str(text)) for name, text in given.items()) if key.kind == "pairs" else given
+        return _named(name, where, lambda: read(given))
+    if (key.kind if key else name) in {"memory", "storage", "retry_max_memory"}:
+        parse = key.parse if key else parse_memory
+        return int(_parsed(parse, name, given, where) if isinstance(given, str) else given)
+    return _seconds(name, given, where) if key is not None and key.kind == "patience" else given

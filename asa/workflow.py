@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from asa.continuation import Continuation
+from asa.continuation import Continuation, continuation_of
 from asa.elements import NONE, NOTATION, Array, hardly_one
 from asa.errors import InputError, WorkflowError
 from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble
-from asa.preparation import Preparation
+from asa.preparation import Preparation, preparation_of
 from asa.requests import SIZES, Needs, come_to, name_of, without_size
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
 from asa.units import core_hours, format_duration
@@ -81,6 +81,15 @@ MAX_INPUT_PATIENCE_S = 3600.0
 
 KEYS_OF_PARTS = (*keys_of(Continuation), *keys_of(Preparation))
 """The keys that say how a stage continues, and in which environment it runs."""
+
+
+def parts_of(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Return the fields of a stage for `KEYS_OF_PARTS`, from the values of its keys; `where`: the stage, for errors."""
+    return {
+        "continues": continuation_of(given, where=where, expects="expected" in given),
+        "preparation": preparation_of(given, where=where),
+    }
+
 
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)

@@ -44,7 +44,7 @@ from asa.history import JobHistory
 from asa.observations import queued
 from asa.runner import Run, run_all
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.specs import demand_of
+from asa.runner.specs import ask_of
 from asa.runner.state import RunState
 from asa.shapes import Moldable, RunAt
 from asa.strategies import load_strategy
@@ -289,7 +289,7 @@ def planning() -> Iterator[Row]:
         state = RunState("bench", flow, site, "bench")
 
         def job_of(names: tuple[str, ...], state: RunState = state) -> QueuedJob:
-            return queued(demand_of(state, names), site, 1e6, bank.user)
+            return queued(ask_of(state, names), site, 1e6, bank.user)
 
         forecast = LearnedForecast(bank, job_of)
         seconds = best(lambda: look_ahead(state.view(1e6), forecast), 5)  # noqa: B023 - it is called at once

@@ -84,24 +84,24 @@ class Command:
 
         Raises `InputError`: an option is invalid, contradicts another, or no run time is known.
         """
-        from asa.spec.moldable import AskedShapes
+        from asa.spec.moldable import Expectation
+        from asa.spec.stages import fields_of
         from asa.workflow import Stage, Workflow
 
         widths = self._widths()
         points, law = self._points(widths), self._law()
         own = self._own(widths, points, law)
         partitions = [part.strip() for part in self.partition.split(",")] if self.partition is not None else [""]
-        asked = AskedShapes(
-            where="the command",
-            cores=[own, *(width for width in widths if width != own)],
-            nodes=None,
-            walltime_s=self._walltimes(points),
-            expected_s={point.width: point.run_s for point in points},
-            scaling=law,
-            partitions=list(dict.fromkeys(partitions)),
-        )
+        given = {
+            "name": NAME,
+            "cores": [own, *(width for width in widths if width != own)],
+            "walltime": self._walltimes(points),
+            "expected": Expectation(until={point.width: point.run_s for point in points}),
+            "scaling": law,
+            "partition": list(dict.fromkeys(partitions)),
+        }
         with _at("--walltime"):
-            return Workflow(NAME, [Stage(NAME, **asked.fields())])
+            return Workflow(NAME, [Stage(**fields_of(given, where="the command"))])
 
     def _widths(self) -> list[int]:
         from asa.spec.moldable import distinct, several

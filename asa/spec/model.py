@@ -19,16 +19,13 @@ from pydantic import (
     create_model,
 )
 
-from asa.continuation import KEYS, Continuation, continuation_of
 from asa.errors import InputError, near
 from asa.keys import Key, Notation, keys_of
-from asa.preparation import KEYS as OF_PREPARATION
-from asa.preparation import preparation_of
 from asa.shapes import Law, Scaling
 from asa.spec.moldable import (
     MAX_WIDTHS,
     RANGE_PATTERN,
-    AskedShapes,
+    Expectation,
     at_widths,
     distinct,
     is_by_width,
@@ -416,17 +413,6 @@ _TYPES: Mapping[str, Any] = {
 """Types of values, by kind of key."""
 
 
-def _as_field(key: Key, value: Any) -> Any:
-    """Give the value of a stage's field for what a file says; None if it says nothing."""
-    if value is None:
-        return key.default
-    if key.kind == "pairs":
-        return tuple((str(name), text) for name, text in value.items())
-    if isinstance(value, list):
-        return tuple(map(str, value))
-    return str(value) if isinstance(value, str) else value
-
-
 if TYPE_CHECKING:
 
     class _PlainKeys(_Model):
@@ -434,7 +420,6 @@ if TYPE_CHECKING:
 
         local: bool | None = None
         cpus_per_task: int | None = None
-        request: list[str] | None = None
 else:
     _PlainKeys = create_model(
         "_PlainKeys",
@@ -557,66 +542,21 @@ class StageSpec(StageSettings):
         examples=["failed"],
     )
 
-    @property
-    def _expects(self) -> _Expectation | None:
-        return self.total if self.continues else self.expected
-
-    def _legs(self) -> Continuation | None:
-        said = {key: getattr(self, key) for key in ("continues", *KEYS)}
-        return continuation_of(said, where=self._where, expects=self.expected is not None)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is to run where the client is."""
-        return bool(self.local)
-
-    @property
-    def _where(self) -> str:
-        return f"stage {str(self.name)!r}"
-
-    def asked(self) -> AskedShapes:
-        """Gather what it asks for, in one shape or in several."""
-        cpus_per_task = self.cpus_per_task or 1
-        each = 1 if self.ntasks is None else cpus_per_task  # cores of what is counted
-        cores = self.cores if self.ntasks is None else [count * each for count in self.ntasks]
-        if cores is None and self.nodes is None and self.is_local and self.request is None:
-            cores = [cpus_per_task]
-
-        def in_cores(given: float | dict[int, float] | None) -> float | dict[int, float] | None:
-            return {width * each: one for width, one in given.items()} if isinstance(given, dict) else given
-
-        return AskedShapes(
-            where=self._where,
-            cores=cores,
-            nodes=self.nodes,
-            cpus_per_task=cpus_per_task,
-            walltime_s=in_cores(self.walltime) or LOCAL_WALLTIME_S,
-            expected_s=None if self._expects is None else in_cores(self._expects.until),
-            scaling=self.scaling,
-            partitions=[str(one) for one in self.partition or ("",)],
-            tasks=len(self.tasks or ()) if self.tasks or self.tasks_file else None,
-        )
-
-    def build(self, script: str) -> Stage:
-        """Make the stage."""
-        expected, retries = self._expects or _Expectation(learn=False), self.retries or _Retries(times=0)
-        return Stage(
-            name=str(self.name),
-            **{key.field: _as_field(key, getattr(self, key.name)) for key in keys_of(Stage)} | self.asked().fields(),
-            after=tuple(map(str, self.after)),
-            when=self.when,
-            command=str(self.command or ""),
-            script=script,
-            tasks=tuple(map(str, self.tasks or ())),
-            tasks_file=str(self.tasks_file or ""),
-            continues=self._legs(),
-            preparation=preparation_of({key: getattr(self, key) for key in OF_PREPARATION}, where=self._where),
-            retries=retries.times,
-            retry_walltime_factor=retries.walltime_factor,
-            retry_memory_factor=retries.memory_factor,
-            retry_max_memory_bytes=retries.max_memory or 0,
-            learns_run=expected.learn,
-        )
+    def given(self, script: str) -> dict[str, Any]:
+        """Return the values of the keys that are given, for `asa.spec.stages.fields_of`; `script`: its text."""
+        given = {key: value for key, value in self if value is not None} | {"script": script}
+        for key in {"expected", "total"} & given.keys():
+            given[key] = Expectation(given[key].learn, given[key].until)
+        if self.retries is not None:
+            given |= {
+                "retries": self.retries.times,
+                "retry_walltime_factor": self.retries.walltime_factor,
+                "retry_memory_factor": self.retries.memory_factor,
+                "retry_max_memory": self.retries.max_memory or 0,
+            }
+        if self.local and not given.keys() & {"cores", "ntasks", "nodes", "request"}:
+            given["cores"] = [self.cpus_per_task or 1]
+        return {"walltime": LOCAL_WALLTIME_S} | given
 
 
 def _as_parameter(value: object) -> object:

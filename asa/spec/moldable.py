@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar, cast, get_args
@@ -194,19 +193,41 @@ class Remark(NamedTuple):
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedShapes:
-    """What a stage asks for, in one shape or in several, as it was written: the first of several is its own."""
+class Expectation(NamedTuple):
+    """The usual run time of a stage, as `expected` or `total` has it."""
 
-    where: str  # as errors name the stage
-    cores: Sequence[int] | None
-    nodes: Sequence[int] | None
-    walltime_s: float | Mapping[int, float]
-    expected_s: float | Mapping[int, float] | None = None
-    cpus_per_task: int = 1
-    scaling: Scaling | None = None
-    partitions: Sequence[str] = ("",)
-    tasks: int | None = None  # in its bag, 0 if their number is not known; None for what is no bag
+    learn: bool = False  # from its past runs
+    until: float | Mapping[int, float] | None = None  # seconds until then, perhaps by width
+
+
+def expectation_in(given: Mapping[str, Any]) -> Expectation:
+    """Return what the values of a stage's keys say of its run time: of a stage in legs, of all of them together."""
+    return given.get("total" if given.get("continues") else "expected") or Expectation()
+
+
+class AskedShapes:
+    """What a stage asks for, in one shape or in several, as it was written: the first of several is its own.
+
+    `given`, `where`: as for `asa.spec.stages.fields_of`.
+    """
+
+    def __init__(self, given: Mapping[str, Any], where: str) -> None:
+        self.where = where
+        self.cpus_per_task: int = given.get("cpus_per_task", 1)
+        ntasks: list[int] | None = given.get("ntasks")
+        each = 1 if ntasks is None else self.cpus_per_task  # cores of what is counted
+
+        def in_cores(times: Any) -> Any:
+            return {width * each: one for width, one in times.items()} if isinstance(times, Mapping) else times
+
+        self.cores: list[int] | None = given.get("cores") if ntasks is None else [count * each for count in ntasks]
+        self.nodes: list[int] | None = given.get("nodes")
+        self.walltime_s: float | Mapping[int, float] = in_cores(given["walltime"])
+        self.expected_s: float | Mapping[int, float] | None = in_cores(expectation_in(given).until)
+        self.scaling: Scaling | None = given.get("scaling")
+        self.partitions = [str(one) for one in given.get("partition") or ("",)]
+        is_list = bool(given.get("tasks") or given.get("tasks_file"))
+        self.tasks = len(given.get("tasks") or ()) if is_list else None  # 0 if their number is not known
 
     def fields(self) -> dict[str, Any]:
         """Make the fields of a `Stage` that follow from it.

@@ -20,8 +20,10 @@ from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.foreign import recognize
 from asa.spec.locations import Location, Locations
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
+from asa.spec.moldable import AskedShapes
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
 from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
+from asa.spec.stages import fields_of
 from asa.workflow import Stage, Workflow
 
 _MAX_BITS = 63  # as TOML has it
@@ -431,9 +433,10 @@ def _build(reading: Reading, specs: Mapping[int, StageSpec]) -> dict[int, Stage]
         if spec.cores is not None and spec.ntasks is not None:
             reading.add(("stage", number, "ntasks"), f"stage {spec.name!r}: has cores and ntasks", "Give one of them.")
             continue
+        given, where = spec.given(script), f"stage {str(spec.name)!r}"
         try:
-            stages[number] = spec.build(script)
-            for remark in spec.asked().remarks():
+            stages[number] = Stage(**fields_of(given, where=where))
+            for remark in AskedShapes(given, where).remarks():
                 key = "ntasks" if remark.key == "cores" and spec.ntasks is not None else remark.key
                 location = reading.location_of(spec.name, key)
                 reading.add(location, f"stage {spec.name!r}: {remark.message}", remark.hint, "note")

@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from asa.keys import OF_JOBS, StageKeys, keys_of
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
-from asa.workflow import KEYS_OF_PARTS
+from asa.spec.stages import in_order
 
 SCHEMA_LINE = "#:schema"
 """How the first line of a TOML file begins by which editors find its schema."""
 
 _WAYS = ("command", "script", "tasks", "tasks_file")
 _SIZES = ("cores", "ntasks", "nodes")
-_ORDER = (
-    *_WAYS, "array", "jobs", *_SIZES, "cpus_per_task", *(key.name for key in OF_JOBS), "partition", "request",
-    "walltime", "expected", "scaling", "continues", "total", *(key.name for key in KEYS_OF_PARTS), "retries", "name",
-    "after", "when",
-    *(key.name for key in keys_of(StageKeys) if key not in OF_JOBS),
-)  # fmt: skip
 _IS_LOCAL = {
     "required": ["local"],
     "properties": {"local": {"anyOf": [{"const": True}, {"type": "string", "pattern": TEMPLATE_PATTERN}]}},
@@ -43,7 +36,7 @@ def schema_document() -> dict[str, Any]:
     for kind in (kinds["StageSpec"], kinds["StageSettings"]):
         kind["allOf"] = _conflicts()
         said = kind["properties"]
-        kind["properties"] = {key: said[key] for key in sorted(said, key=_ORDER.index)}
+        kind["properties"] = {key: said[key] for key in in_order(said)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "asa workflow",

@@ -10,12 +10,13 @@ from typing import Any
 
 from asa.continuation import Continuation
 from asa.errors import InputError
-from asa.keys import RESOURCES, TERMS, Key, values_of
+from asa.keys import Key, values_of
 from asa.preparation import Preparation
 from asa.printable import acts
 from asa.requests import COUNTED, without_size
 from asa.spec.moldable import several
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
+from asa.spec.stages import in_order
 from asa.workflow import Stage, Workflow
 
 _BRACES = "open"  # the parameter for two braces, if a command has what looks like a parameter
@@ -96,19 +97,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         for key, value in values_of(one)
         if key.name not in own
     } | own
-    order = [*_FIRST, *(name for name in written if name not in _FIRST and name not in _LAST), *_LAST]
-    return ["[[stage]]", *(f"{name} = {written[name]}" for name in order if written.get(name))]
-
-
-_FIRST = (
-    "name", "after", "after_any", "after_start", "start_delay", "after_matching", "when", "command", "script", "tasks",
-    "tasks_file", "array", "jobs", "request",
-    "cores", "nodes", "cpus_per_task", *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS),
-    "options", "walltime", "expected", "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling",
-    "inputs", "outputs", "stdout", "stderr", "input_patience", "retries", "out_of_memory", "local", "input_size",
-)  # fmt: skip
-"""The keys with which a stage begins, in this order."""
-_LAST = ("environment", "secrets", "modules", "conda", "container", "binds", "setup", "launcher")
+    return ["[[stage]]", *(f"{name} = {written[name]}" for name in in_order(written) if written[name])]
 
 
 def _size(stage: Stage) -> dict[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from asa.backend import Capabilities, JobSpec
@@ -20,12 +20,6 @@ from asa.requests import without_size
 
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
-_OPTION = "sbatch"
-
-
-def _in_words(option: str) -> Any:
-    """Return a field whose value is that of an option, as Slurm takes it."""
-    return field(default="", metadata={_OPTION: option})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,25 +38,20 @@ class SlurmJob(JobKeys):
     stdout: str  # absolute paths, taken literally: links ensure that Slurm replaces nothing in them
     stderr: str
     nodes: int = 0  # exact number; 0 for any number
-    partition: str = _in_words("partition")  # empty for the site's default
-    qos: str = _in_words("qos")
-    constraint: str = _in_words("constraint")
-    dependency: str = _in_words("dependency")  # in Slurm's form, as in `afterok:12:13,after:14+2`; empty for none
+    partition: str = ""  # empty for the site's default
+    qos: str = ""
+    constraint: str = ""
+    dependency: str = ""  # in Slurm's form, as in `afterok:12:13,after:14+2`; empty for none
     begin_s: int | None = None  # earliest start, in seconds since 1970; None for none
     held: bool = False
     # variables of the job; a link adds none of its own process
     environment: Mapping[str, str] = field(default_factory=dict)
-    comment: str = _in_words("comment")
+    comment: str = ""
     cpus_per_task: int = 1  # CPUs of each task, on one node; `cores` is a multiple
     # further options of sbatch, such as `--exclusive` or `--nice=10`; they override `qos` and `constraint`
     options: tuple[str, ...] = ()
     # elements of a job array as sbatch takes them, as in `1-200%20`; each element has its own output files
-    array: str = _in_words("array")
-
-    @property
-    def in_words(self) -> Iterator[tuple[str, str]]:
-        """Yield the options and values that the job already has in Slurm's form."""
-        return ((one.metadata[_OPTION], getattr(self, one.name)) for one in fields(self) if _OPTION in one.metadata)
+    array: str = ""
 
     def output_of(self, path: str) -> str:
         """Return the path of an output for Slurm, which then replaces only the number of an element."""

@@ -13,6 +13,7 @@ from asa.keys import TERMS
 from .link import SlurmJob
 
 _MIB = 1 << 20
+_AS_NAMED = ("partition", "qos", "constraint", "dependency", "comment", "array")  # fields in Slurm's words already
 
 
 def minutes(walltime_s: float) -> int:
@@ -52,7 +53,7 @@ def _said(job: SlurmJob) -> Iterable[tuple[str, object]]:
         ("gpus", job.gpus),
         ("bb", job.burst_buffer),
         *((key.option, getattr(job, key.field)) for key in TERMS),
-        *job.in_words,
+        *((name, getattr(job, name)) for name in _AS_NAMED),
         ("begin", "" if job.begin_s is None else f"uts{job.begin_s}"),
         ("hold", job.held),
     )

@@ -1,0 +1,73 @@
+"""From the values of a stage's keys, once a file or Python has been read, to the fields of a `Stage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from asa.keys import RESOURCES, TERMS, keys_of
+from asa.spec.moldable import AskedShapes, expectation_in
+from asa.workflow import Stage, parts_of
+
+_SAME: Final = (
+    "name", "after", "when", "command", "script", "tasks", "tasks_file", "retries", "retry_walltime_factor",
+    "retry_memory_factor",
+)  # fmt: skip
+_FIELDS: Final[Mapping[str, str]] = {
+    **{name: name for name in _SAME},
+    "retry_max_memory": "retry_max_memory_bytes",
+    **{key.name: key.field for key in keys_of(Stage)},
+}
+"""Keys that say one field each, with that field."""
+
+_ORDER: Final = (
+    "name", "after", "after_any", "after_start", "start_delay", "after_matching", "when", "command", "script", "tasks",
+    "tasks_file", "array", "jobs", "request", "cores", "ntasks", "nodes", "cpus_per_task",
+    *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS), "options", "walltime", "expected",
+    "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling", "inputs", "outputs", "stdout",
+    "stderr", "input_patience", "retries", "out_of_memory", "local", "input_size", "", "environment", "secrets",
+    "modules", "conda", "container", "binds", "setup", "launcher",
+)  # fmt: skip
+_POSITIONS: Final = {name: position for position, name in enumerate(_ORDER)}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Put keys into the order in which files and the reference have them; others come before the environment.
+
+    Examples
+    --------
+    >>> in_order(["modules", "colour", "cores", "name"])
+    ['name', 'cores', 'colour', 'modules']
+    """
+    return sorted(names, key=lambda name: _POSITIONS.get(name, _POSITIONS[""]))
+
+
+def fields_of(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Return the fields of a `Stage`.
+
+    `given`: the value of each key that is given: amounts in bytes, times in seconds, cores, nodes, ntasks and partition
+    as lists, `expected` and `total` as `Expectation`.
+    `where`: the stage, for errors.
+    Raises `WorkflowError`: the keys contradict each other.
+
+    Examples
+    --------
+    >>> fields = fields_of({"ntasks": [4], "cpus_per_task": 7, "walltime": 600.0}, where="stage 'a'")
+    >>> fields["cores"], fields["learns_run"]
+    (28, False)
+    """
+    plain = {_FIELDS[name]: _field(value) for name, value in given.items() if name in _FIELDS}
+    return plain | {
+        **AskedShapes(given, where).fields(),
+        **parts_of(given, where=where),
+        "learns_run": expectation_in(given).learn,
+    }
+
+
+def _field(value: Any) -> Any:
+    """Give a field's value, which is fixed, and whose texts are plain ones."""
+    if isinstance(value, Mapping):
+        return tuple((str(name), str(text)) for name, text in value.items())
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return str(value) if isinstance(value, str) else value
