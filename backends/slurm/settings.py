@@ -153,7 +153,7 @@ class SlurmSettings(ResizingSettings):
     max_array_size: int | None = Field(default=None, ge=0)
     whole_nodes: bool | None = None
     charges: Literal["allocated", "used"] = "allocated"
-    races: bool = False
+    races: bool = True
 
     @model_validator(mode="before")
     @classmethod

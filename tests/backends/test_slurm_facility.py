@@ -152,6 +152,12 @@ def test_whether_the_jobs_of_others_are_hidden_is_found_out(config, verdict):
     assert all("your own jobs only" in one.consequence for one in found.findings if verdict == "note")
 
 
+@pytest.mark.parametrize(("said", "races"), [({}, True), ({"races": "yes"}, True), ({"races": "no"}, False)])
+def test_a_site_file_may_keep_jobs_from_racing(said, races):
+    settings = CommandSettings(**said)
+    assert capabilities("small", **small_site(), settings=settings, accrues=False).races is races
+
+
 def test_capabilities_are_those_of_the_partitions():
     site = capabilities("small", **small_site(), settings=CommandSettings(), accrues=False)
     assert (site.system, site.partition, site.max_cores, site.cores_per_node) == ("small", "normal", 112, 28)
