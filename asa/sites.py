@@ -396,6 +396,12 @@ def save_site(
 # ---------------------------------------------------------------------- finding and making facilities
 
 
+def saved_site() -> str:
+    """Name the site that is used where none is named: the only one, or the one called ``default``; empty for none."""
+    sites = site_names()
+    return sites[0] if len(sites) == 1 else _DEFAULT if _DEFAULT in sites else ""
+
+
 def _found_here() -> tuple[str | None, str | None, str]:
     """Find a site where the user has named none: the backend or the site, and why."""
     sites = site_names()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.assumed import age_rule, tell_assumed, with_known_run_times
 from asa.cli.completing import (
     complete_backends,
     complete_estimators,
@@ -22,7 +23,15 @@ from asa.cli.completing import (
     complete_systems,
     complete_workflows,
 )
-from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, parameters_meant, unknown_workflow
+from asa.cli.given import (
+    FormerSetOption,
+    Given,
+    OptionsOption,
+    ParamsOption,
+    is_file,
+    parameters_meant,
+    unknown_workflow,
+)
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
@@ -116,10 +125,12 @@ _Seed = Annotated[
     ),
 ]
 _AgeAccrues = Annotated[
-    bool,
+    bool | None,
     typer.Option(
         "--age-accrues/--no-age-accrues",
-        help="Whether jobs gain priority while they wait for a dependency (in Slurm: only with ACCRUE_ALWAYS).",
+        help="Whether jobs gain priority while they wait for a dependency (in Slurm: only with ACCRUE_ALWAYS). "
+        "[default: of a workflow file that of the saved site, else no; of an installed workflow yes, as in the paper]",
+        show_default=False,
     ),
 ]
 _Estimator = Annotated[
@@ -183,7 +194,7 @@ def compare(
     price: _Price = None,
     seeds: _Seeds = 20,
     seed: _Seed = 0,
-    age_accrues: _AgeAccrues = True,
+    age_accrues: _AgeAccrues = None,
     estimator: _Estimator = "asa",
     history: _History = 2000,
     spread: _Spread = 0.0,
@@ -217,9 +228,10 @@ def compare(
     from asa.studies.compare.study import compare as run_comparison
 
     _check_files(results, plot, page)
+    accrues, whose_rule = age_rule(age_accrues, is_own=is_file(workflow))
 
     def simulated(given: Mapping[str, str]) -> Site:
-        rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, given)}
+        rules = {"age_accrues": accrues, "poll_s": poll, **_rules(backend, scheduler, given)}
         return _site(backend, system, trace, trace_cores, rules)
 
     ours, theirs = Given(parameters, options, either).split(workflow, simulated)
@@ -237,8 +249,12 @@ def compare(
         history=history,
         spread=spread,
     )
-    if comparison.assumed:  # before the simulation, which takes its time
-        sys.stderr.write(f"Note: {comparison.assumed}.\n")
+    tell_assumed(
+        comparison,
+        is_own=is_file(workflow),
+        is_chosen=bool(system or trace) or backend != _SIMULATED,
+        whose_rule=whose_rule,
+    )
     runs = run_study(run_comparison, comparison, executor=executor, jobs=jobs)
     if output is RunsOutput.JSON:
         print_json(_with_frontier(runs))
@@ -364,7 +380,7 @@ def workflow_of(
     from asa.spec import load_workflow
     from asa.studies.compare.study import workflow_maker
 
-    if given.endswith(".toml") or "/" in given:
+    if is_file(given):
         for option, value in (("--cores", cores), ("--widths", widths)):
             if value is not None:
                 raise InputError(
@@ -372,7 +388,7 @@ def workflow_of(
                     where=option,
                     hint=f"Leave {option} out.",
                 )
-        fixed = load_workflow(given, parameters)
+        fixed = with_known_run_times(load_workflow(given, parameters), site.capabilities)
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         raise unknown_workflow(given)

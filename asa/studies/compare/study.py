@@ -70,16 +70,21 @@ class Comparison:
         return (*([self.assumed] if self.assumed else []), *self.site.notes, *unseen)
 
     @property
+    def guessed(self) -> list[str]:
+        """Names of stages whose run times are not known."""
+        stages = self.make_workflow(self.cores[0]).stages.values()
+        return [one.name for one in stages if one.expected_run_s is None and one.moldable is None and not one.local]
+
+    @property
     def assumed(self) -> str:
         """Note on the assumed run times of stages without expected ones; empty if all have one."""
-        stages = self.make_workflow(self.cores[0]).stages.values()
-        unknown = [one.name for one in stages if one.expected_run_s is None and one.moldable is None and not one.local]
+        unknown = self.guessed
         if not unknown:
             return ""
         listed = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
         return (
-            f"run times are not known of {listed}: each is taken to run for its whole walltime. Give `expected`, or "
-            "`asa walltimes FILE` tells it after some runs"
+            f"run times are not known of {listed}: each is taken to run for its whole walltime. Give `expected`; "
+            "once the workflow has run, those times are taken"
         )
 
     def check(self) -> None:
