@@ -1,6 +1,6 @@
-"""Workflows in Python: stages of commands and of functions, put together and run on any batch system.
+"""Workflows in Python: stages of commands and functions, put together and run on any batch system.
 
-Three lines wrap a command that exists::
+Three lines turn an existing command into a workflow::
 
     flow = Flow("mosaic")
     flow.stage("project", "mProject raw.fits projected.fits region.hdr", cores=4, walltime="20min")
@@ -80,7 +80,7 @@ _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 
 
 def _taken(key: Key) -> tuple[type | tuple[type, ...], str]:
-    """Give the types that a key takes, and what they are in words."""
+    """Return the types that a key accepts, and a description of them."""
     if key.notation is not None:
         return key.notation.given, key.notation.words
     return (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind]
@@ -109,7 +109,7 @@ _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
 
 class Resources(GivenStageKeys, total=False):
-    """What a stage asks for, and what is checked; `asa.Stage` explains each.
+    """The requests and checks of a stage; `asa.Stage` explains each.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Resources(GivenStageKeys, total=False):
     inputs, outputs
         Paths, one or several.
     stdout, stderr
-        Files in which what it prints, and its errors, are found.
+        Files for its output and its error output.
     input_patience
         How long to look for inputs, and for outputs.
     retries, retry_walltime_factor, retry_memory_factor, retry_max_memory
@@ -177,16 +177,16 @@ class Resources(GivenStageKeys, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function to be called in a stage, with its arguments, as `StageFunction.bind` returns it.
+    """A call of a function in a stage, with its arguments, as `StageFunction.bind` returns it.
 
     Parameters
     ----------
     name
-        The function's, which becomes the stage's.
+        The function's name, which becomes the stage's name.
     command
-        What the job runs.
+        The command that the job runs.
     resources
-        Those given to `stage`.
+        The requests given to `stage`.
     """
 
     name: str
@@ -203,9 +203,9 @@ class StageFunction(Generic[P]):
     Parameters
     ----------
     function
-        The function.
+        The function that stages run.
     resources
-        What a stage that calls it asks for.
+        The requests of a stage that calls it.
     """
 
     def __init__(self, function: Callable[P, object], resources: Resources) -> None:
@@ -213,7 +213,7 @@ class StageFunction(Generic[P]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> object:
-        """Call the function, here and now."""
+        """Call the function in this process."""
         return self._function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
@@ -236,7 +236,7 @@ class StageFunction(Generic[P]):
         return Call(name, shlex.join(words), self._resources)
 
     def _path(self, where: str) -> str:
-        """Give the file in which a stage finds the function; empty if its module alone can be found."""
+        """Return the file in which a stage finds the function; empty if only its module can be found."""
         function = self._function
         if "." in function.__qualname__:
             hint = "Move it to the top level of its file."
@@ -281,12 +281,12 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
 
 
 class Flow:
-    """A workflow that is put together stage by stage.
+    """A workflow that is built stage by stage.
 
     Parameters
     ----------
     name
-        What it is called.
+        Name of the workflow.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class Flow:
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow as it stands, checked."""
+        """The workflow of the present stages, checked."""
         return Workflow(self.name, self._stages.values())
 
     def stage(
@@ -330,12 +330,12 @@ class Flow:
         after
             The stages that it follows, or their names.
         **resources
-            What it asks for.
+            Its requests.
 
         Raises
         ------
         WorkflowError
-            It makes no sense, or its name is taken.
+            The stage is contradictory, or its name is taken.
         InputError
             The script cannot be read, there is no such resource, or its value has the wrong type.
         """
@@ -369,11 +369,11 @@ class Flow:
         call
             As `StageFunction.bind` returned it.
         name
-            The function's if not given.
+            Name of the stage; the function's name if not given.
         after
             The stages that it follows, or their names.
         **resources
-            Those that differ from the function's decorator.
+            Requests that differ from those in the function's decorator.
         """
         asked: Resources = {**call.resources, **resources}
         return self.stage(name or call.name, call.command, after=after, **asked)
@@ -402,12 +402,12 @@ class Flow:
         Parameters
         ----------
         backend, site, settings
-            Where, as for ``asa run``. This computer, if nothing is given and no batch system is found.
+            Where to run, as for ``asa run``. This computer, if nothing is given and no batch system is found.
         strategy, estimator
             Their names. If not given: the site's strategy, else `asa-plan`; and ``auto``, the best estimator for what
             the site shows.
         name
-            Of the run; the flow's if not given.
+            Name of the run; the flow's name if not given.
         folder
             Where commands run. Other paths are relative to the current folder, not to this one.
         runs
@@ -417,13 +417,13 @@ class Flow:
         history
             How many past jobs of all users to learn from at the beginning, if the site shows them.
         seed
-            Of all random numbers.
+            Seed of all random numbers.
         fail_fast
             End the run as soon as a stage has failed; by default stages that do not depend on it go on.
         preflight
             First ask the batch system whether it would accept each job, and submit none if it refuses one.
         check
-            Raise an error if it does not complete.
+            Raise an error if the run does not complete.
         on_record
             Called with each record.
 
@@ -435,7 +435,7 @@ class Flow:
         Raises
         ------
         RunError
-            It failed, or somebody cancelled it.
+            The run failed, or somebody cancelled it.
         AsaError
             As ``asa run`` would report.
         InputError
@@ -484,7 +484,7 @@ class Flow:
 
 
 def _drive_and_close(run: RunFolder, facility: Facility, on_record: Callable[[Record], None]) -> RunResult:
-    """Drive a run until it ends, and then close what it was driven with."""
+    """Drive a run until it ends, and then close its site."""
     with ExitStack() as opened:
 
         def connect(folder: RunFolder) -> Backend:
@@ -506,7 +506,7 @@ def _read(path: Path) -> str:
 
 
 def _several(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Take one text for what it is, not for its letters."""
+    """Treat a single text as one item, not as a sequence of letters."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -537,7 +537,7 @@ def _parsed(parse: Callable[[str], float], key: str, text: str, where: str) -> f
 
 
 def _seconds(key: str, given: Any, where: str) -> float:
-    if not isinstance(given, _TIMES[0]) or isinstance(given, bool | Mapping):  # of one width
+    if not isinstance(given, _TIMES[0]) or isinstance(given, bool | Mapping):  # for one width
         raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_TIMES[1]}.")
     if isinstance(given, timedelta):
         return given.total_seconds()
@@ -545,7 +545,7 @@ def _seconds(key: str, given: Any, where: str) -> float:
 
 
 def _named(key: str, where: str, read: Callable[[], T]) -> T:
-    """Name the key in what is said of its value."""
+    """Add the key's name to an error about its value."""
     try:
         return read()
     except InputError as error:
@@ -584,7 +584,7 @@ def _expectation(given: Any, where: str) -> Expectation:
 
 
 def _fields(asked: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Translate what a user asks for into the fields of a `Stage`."""
+    """Translate a user's requests into the fields of a `Stage`."""
     said = {name: _value(name, given, where) for name, given in asked.items()}
     if not said.keys() & {"cores", "nodes", "request"}:
         said["cores"] = [said.get("cpus_per_task", 1)]

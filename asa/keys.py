@@ -1,4 +1,4 @@
-"""The keys of a stage that are one value each, described once: type, bounds, words.
+"""The keys of a stage that have a single value, each described once: type, bounds, description.
 
 Stages, jobs and Slurm's options take these fields from here. The description also determines how a workflow file is
 read, checked and written, its JSON schema, the arguments in Python, what is read from a batch script, what stages in
@@ -23,8 +23,8 @@ from asa.units import parse_memory, parse_storage
 MAX_COUNT: Final = 20_000_000
 """Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 _MAX_BYTES: Final = 1 << 60
-_LITTLE_MEMORY_BYTES: Final = 32 << 20  # a shell that starts a program of Python takes as much
-_MAX_NICE: Final = 2_147_483_645  # as Slurm has it
+_LITTLE_MEMORY_BYTES: Final = 32 << 20  # as much as a shell needs that starts a Python program
+_MAX_NICE: Final = 2_147_483_645  # Slurm's limit
 
 Kind = Literal[
     "count",
@@ -55,13 +55,13 @@ empty;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
-    """How values of a kind of their own are written, in files and in Python."""
+    """How values of a special type are written, in files and in Python."""
 
     read: Callable[[Any], Any]  # raises `InputError`
-    given: tuple[type, ...]  # as what Python takes them
-    words: str  # what that is, in messages
+    given: tuple[type, ...]  # the types that Python accepts for them
+    words: str  # these types, for messages
     pattern: str  # of their text
-    others: tuple[Mapping[str, Any], ...] = ()  # JSON schemas of what else a file may say
+    others: tuple[Mapping[str, Any], ...] = ()  # JSON schemas of other forms that a file may use
     write: Callable[[Any], str] = str
 
 
@@ -72,15 +72,16 @@ class Key:
     kind: Kind
     description: str
     examples: Sequence[Any]
-    name: str = ""  # in a workflow file and in Python; as its field if empty
-    label: str = ""  # what is counted, in messages; its name if empty
+    name: str = ""  # in a workflow file and in Python; the name of its field if empty
+    label: str = ""  # the counted things, for messages; its name if empty
     min_value: int = 0
     max_value: int = MAX_COUNT
     choices: tuple[str, ...] = ()
-    option: str = ""  # the option of sbatch that says the same, where there is one, without its dashes
-    of_bare: int | str = ""  # that option's value if it is given without one
-    notation: Notation | None = None  # of a value of a kind of its own
-    unlikely: Callable[[Any], tuple[str, str] | None] | None = None  # what of a value was hardly meant, and what to do
+    option: str = ""  # the equivalent option of sbatch, if there is one, without its dashes
+    of_bare: int | str = ""  # the option's value if it is given without one
+    notation: Notation | None = None  # if its values have a special type
+    # what was probably not meant in a value, and what to do
+    unlikely: Callable[[Any], tuple[str, str] | None] | None = None
     field: str = ""
     default: Any = None
 
@@ -91,7 +92,7 @@ class Key:
 
     @property
     def is_target(self) -> bool:
-        """Whether it is part of a job's target: all jobs of a target may be deferred together."""
+        """Whether it is part of a job's target: if one job of a target is deferred, all may be."""
         return self.option in marked("target")
 
     @property
@@ -102,7 +103,7 @@ class Key:
     def of_option(self, value: str) -> Any:
         """Read a value of its option; empty for the option without one.
 
-        Raises `InputError`: it is no number where it should be.
+        Raises `InputError`: the value is not a number where it should be one.
 
         Examples
         --------
@@ -130,12 +131,12 @@ class Key:
 
 
 def described(kind: Kind, description: str, examples: Sequence[Any], *, default: Any, **more: Any) -> Any:
-    """Make a field of a dataclass that is a key; `more`: as `Key` has it."""
+    """Make a field of a dataclass that is a key; `more`: further fields of `Key`."""
     return field(default=default, metadata={"key": Key(kind=kind, description=description, examples=examples, **more)})
 
 
 def _hardly_enough(memory_bytes: int) -> tuple[str, str] | None:
-    """Say that a bare number was meant as gigabytes."""
+    """Warn that a bare number was probably meant as gigabytes."""
     if not 0 < memory_bytes < _LITTLE_MEMORY_BYTES:
         return None
     mib = memory_bytes // 2**20
@@ -145,7 +146,7 @@ def _hardly_enough(memory_bytes: int) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobKeys:
-    """What a stage, and so its job, asks for in addition to size and time; 0 and empty for no particular demand."""
+    """The requests of a stage, and so of its job, in addition to size and time; 0 and empty mean none."""
 
     memory_bytes: int = described(
         "memory",
@@ -205,7 +206,7 @@ class JobKeys:
     )
 
     def __repr__(self) -> str:
-        """Show what is not as it would be by itself, its own fields first."""
+        """Show the values that differ from their defaults, the class's own fields first."""
         shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.kw_only and "key" in one.metadata)
         values = ((one.name, getattr(self, one.name), one.default) for one in shown)
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, usual in values if v != usual)})"
@@ -218,7 +219,7 @@ class JobKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StageKeys(JobKeys):
-    """What else a plain value says of a stage; see `asa.Stage`."""
+    """Further plain values of a stage; see `asa.Stage`."""
 
     after_any: tuple[str, ...] = described(
         "names",
@@ -361,7 +362,7 @@ class GivenKeys(TypedDict, total=False):
 
 @cache
 def keys_of(kind: type) -> tuple[Key, ...]:
-    """List the plain keys among the fields of a class, in their order."""
+    """List the plain keys among the fields of a class, in the order of the fields."""
     described = ((one, one.metadata.get("key")) for one in fields(kind))
     return tuple(
         replace(key, field=one.name, default=one.default, name=key.name or one.name, label=key.label or one.name)
@@ -371,7 +372,7 @@ def keys_of(kind: type) -> tuple[Key, ...]:
 
 
 def values_of(one: object) -> Iterator[tuple[Key, Any]]:
-    """Give the keys of an object with their values."""
+    """Return the keys of an object with their values."""
     kind: type = type(one)
     return ((key, getattr(one, key.field)) for key in keys_of(kind))
 
@@ -421,7 +422,7 @@ def as_options(one: JobKeys) -> tuple[str, ...]:
 
 
 def divided(one: JobKeys, count: int) -> dict[str, Any]:
-    """Divide a request among so many jobs, by field; amounts are rounded up.
+    """Divide a request among `count` jobs, by field; amounts are rounded up.
 
     Examples
     --------
@@ -432,7 +433,7 @@ def divided(one: JobKeys, count: int) -> dict[str, Any]:
 
 
 def multiplied(one: JobKeys, count: int) -> dict[str, Any]:
-    """Return what so many of the same ask for together, by field.
+    """Return the total of `count` equal requests, by field.
 
     Examples
     --------
@@ -447,7 +448,7 @@ def _times(key: Key, value: Any, change: Callable[[int], int]) -> Any:
 
 
 def together(stages: Iterable[JobKeys]) -> JobKeys:
-    """Return what stages ask for that run at the same time in one job: the sum; exclusive nodes if one asks for them.
+    """Return the request of stages that run at the same time in one job: the sum; exclusive nodes if one asks for them.
 
     Examples
     --------
@@ -458,10 +459,10 @@ def together(stages: Iterable[JobKeys]) -> JobKeys:
 
 
 def shared_by(stages: Iterable[JobKeys]) -> dict[str, Any]:
-    """Return what stages ask for that run one after the other in one job: the maximum of each resource.
+    """Return the request of stages that run one after the other in one job: the maximum of each resource.
 
-    Of values that cannot be added up, such as the account, the first one given; stages with different ones share no job
-    (`contradiction`).
+    For values that cannot be added up, such as the account, the first given value; stages with different values share
+    no job (see `contradiction`).
 
     Examples
     --------
@@ -524,7 +525,7 @@ def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
 
 
 def named(one: JobKeys) -> Mapping[str, str]:
-    """Return what else a job is sent to, besides a partition: jobs that agree in all of it may be deferred together.
+    """Return the values, besides the partition, that must agree for jobs to be deferred together.
 
     Examples
     --------

@@ -96,7 +96,7 @@ _VARIABLE = re.compile(VARIABLE_PATTERN)
 
 
 class GivenStageKeys(GivenKeys, total=False):
-    """The same with the plain keys that only a stage has, as Python's arguments."""
+    """Python's arguments for all plain keys of a stage, including those that a job does not have."""
 
     cpus_per_task: int
     array: int | str | Sequence[int]
@@ -159,7 +159,7 @@ class Stage(StageKeys):
         Further options of the batch system, as in ``--constraint=haswell``.
     request
         Its job's size in options of sbatch, passed to Slurm unchanged. `cores`, `cpus_per_task`, `memory_bytes` and
-        `gpus` then say what they amount to, as far as that can be computed. None where these themselves are asked for.
+        `gpus` then say what they amount to, as far as that can be computed. None if these fields were set themselves.
     environment
         Names and values of variables.
     secrets
@@ -169,8 +169,8 @@ class Stage(StageKeys):
         Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: files that must exist and not be empty
         before it begins, and after it ended.
     stdout, stderr
-        Paths, relative to where commands run, with patterns as for sbatch (``%j``, ``%x``, ...): files in which what it
-        prints, and its errors, are found, in addition to those of the run. With `stdout` alone the errors are in the
+        Paths, relative to where commands run, with patterns as for sbatch (``%j``, ``%x``, ...): files for its
+        output and its error output, besides those of the run. With `stdout` alone the errors are in the
         same file. Empty for none.
     input_patience_s
         How many seconds to wait for inputs that are missing or empty, and for outputs; at most half of its walltime.
@@ -192,7 +192,7 @@ class Stage(StageKeys):
     input_size
         How much it has to do, in any unit: run times for other amounts are kept apart, or scaled.
     moldable
-        Other shapes that it may ask for: widths and partitions. None for its own only.
+        Other shapes that it may have: widths and partitions. None if it has only its own.
     jobs
         Lower and upper bound of the jobs that run its tasks, each with its part of the cores and of all else that the
         stage needs; a job that starts late takes the tasks that are left.
@@ -325,7 +325,7 @@ class Stage(StageKeys):
         return come_to(request, (*without_size(self.options), *(["--array"] if self.array is not None else [])))
 
     def _request_on(self, width: int) -> tuple[str, ...] | None:
-        return self.request if width == self.width else None  # which says its own width
+        return self.request if width == self.width else None  # the request gives its own width
 
     def _check_several(self) -> None:
         if self.moldable is not None:
@@ -484,7 +484,7 @@ class Stage(StageKeys):
         if not array.elements:
             raise self._error("is a job array without elements", "Give it some, as in 1-200%20.")
         if self.takes_turns:
-            return  # as `in_turn` made it of one that was checked
+            return  # `in_turn` made it from a stage that was checked
         others = {
             "is a list of tasks": bool(self.tasks or self.tasks_file),
             "is run by several jobs": self.jobs != (1, 1),
@@ -515,7 +515,7 @@ class Stage(StageKeys):
 
     @property
     def strictly_after(self) -> tuple[str, ...]:
-        """The stages that it follows and that `when` is about: all but those that only have to have begun or ended."""
+        """The stages that it follows and that `when` is about: without those that only need to have begun or ended."""
         return tuple(name for name in self.after if name not in self.after_any and name not in self.after_start)
 
     @property
@@ -529,7 +529,7 @@ class Stage(StageKeys):
         return self.when == "any" or bool(self.after_start or self.after_matching)
 
     def following(self, befores: Iterable[str]) -> Stage:
-        """Make the same stage follow only some of the stages that it follows."""
+        """Return the same stage, following only some of the stages that it follows."""
         after = tuple(befores)
         after_any, after_start, after_matching = (
             tuple(name for name in names if name in after)
@@ -552,19 +552,19 @@ class Stage(StageKeys):
 
     @property
     def own_jobs(self) -> str:
-        """Says why each of its jobs is its own, which it shares with no other stage; empty if it may share one."""
+        """Say why its jobs cannot be shared with other stages; empty if they can."""
         if self.continues is not None:
             return "continues in legs, each a job of its own"
         return "is a job array, whose elements are jobs" if self.array is not None else ""
 
     @property
     def queues_in_parts(self) -> bool:
-        """Whether the batch system runs it in parts, each as there is room: how long all take is its doing, too."""
+        """Whether the batch system runs it in parts, so that its duration also depends on the queue."""
         return self.array is not None
 
     @property
     def own_variables(self) -> frozenset[str]:
-        """Names of the variables of Slurm that its jobs have on any batch system."""
+        """Names of the Slurm variables that its jobs have on any batch system."""
         return self.array.names if self.array is not None else frozenset()
 
     def path_of_any(self, path: str) -> str:
@@ -573,19 +573,19 @@ class Stage(StageKeys):
 
     @property
     def has_unknown_last_job(self) -> bool:
-        """Whether none of its jobs is known to be the last before it ends: what follows it is submitted after that."""
+        """Whether none of its jobs is known to be the last before it ends: stages after it are submitted only then."""
         return self.continues is not None
 
     @property
     def in_one_job_s(self) -> float:
-        """Seconds to ask for were all of it in one job: of an array, for its elements one after the other."""
+        """Seconds to ask for if one job does all of it: for an array, the elements one after the other."""
         if self.array is not None and not self.takes_turns:
             return self.walltime_s * len(self.array.elements)
         return self.walltime_s if self.is_one_job else max(self.walltime_s, self.expected_s)
 
     @property
     def takes_turns(self) -> bool:
-        """Whether it is an array as it is run where the batch system has none; see `in_turn`."""
+        """Whether it is an array in the form for batch systems without arrays; see `in_turn`."""
         return self.array is not None and bool(self.tasks)
 
     def in_turn(self, max_cores: int, cores_per_node: int) -> Stage:
@@ -628,18 +628,18 @@ class Stage(StageKeys):
         return self.jobs[1] == 1 or _even(*self.jobs, *self._parts(width)) > 0
 
     def _parts(self, width: int) -> tuple[int, ...]:
-        """Count what may be shared out among jobs: nodes, and tasks at a time."""
+        """Count what can be divided among jobs: nodes, and tasks at a time."""
         if self.cores is None:
             return (width,)
         return (width // self.cpus_per_task, *([self.nodes] if self.nodes else []))
 
     @property
     def job_count(self) -> int:
-        """Jobs that run it, if it is asked for by itself: as many as may be of those that share its width evenly."""
+        """Number of jobs if it is submitted by itself: the largest allowed number that divides its width evenly."""
         return _even(*self.jobs, *self._parts(self.width)) if self.jobs[1] > 1 else 1
 
     def of_each_job(self) -> Stage:
-        """Ask for what each of its jobs needs."""
+        """Return the request of each of its jobs."""
         count = self.job_count
         if count == 1:
             return self
@@ -655,7 +655,7 @@ class Stage(StageKeys):
 
     @property
     def prints_apart(self) -> tuple[str, str]:
-        """What of it prints into a file each, and the patterns that tell these apart; empty if it is one job."""
+        """Its parts with separate output files, and the patterns that distinguish these; empty if it is one job."""
         if self.array is not None:
             return "elements", "ajJ"
         if self.continues is not None:
@@ -664,12 +664,12 @@ class Stage(StageKeys):
 
     @property
     def width(self) -> int:
-        """Cores that it asks for; nodes if it asks for nodes alone."""
+        """Cores that it asks for; nodes if it asks only for nodes."""
         return self.cores if self.cores is not None else self.nodes or 0
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes that it may ask for, its own unchanged among them.
+        """The shapes that it may have, its own unchanged among them.
 
         Widths whose run time is not known are left out: see `asa.shapes.run_time_at`.
         """
@@ -679,7 +679,7 @@ class Stage(StageKeys):
         found = shapes_of(own, self.moldable)
         if self.continues is None:
             return found
-        given = [RunAt(*one) for one in self.moldable.walltime_at]  # a leg is as long, however wide
+        given = [RunAt(*one) for one in self.moldable.walltime_at]  # all legs have the same walltime, at any width
         walltimes = {one.width: run_time_at(one.width, given) for one in found}
         return tuple(
             replace(one, walltime_s=own.walltime_s if (said := walltimes[one.width]) is None else said.run_s)
@@ -687,7 +687,7 @@ class Stage(StageKeys):
         )
 
     def shaped(self, shape: Shape) -> Stage:
-        """Return it in one of its shapes; it may still ask for the others.
+        """Return the stage in one of its shapes; it keeps the others as alternatives.
 
         Parameters
         ----------
@@ -710,7 +710,7 @@ class Stage(StageKeys):
         )
 
     def fixed(self, width: int | None = None) -> Stage:
-        """Return it in one shape only.
+        """Return the stage in one shape only.
 
         Parameters
         ----------
@@ -768,12 +768,12 @@ class Stage(StageKeys):
         return self.allocated(self.cores or 0, self.nodes or 0, cores_per_node)
 
     def nodes_on(self, cores_per_node: int) -> int:
-        """Nodes that it is on at least, on a site with nodes of so many cores."""
+        """Lower bound of the nodes that it is on, on a site with nodes of so many cores."""
         asked = self._needs(self.request).nodes if self.request is not None else self.nodes or 0
         return max(asked, -(-self.cores_on(cores_per_node) // max(cores_per_node, 1)))
 
     def payload_cores_on(self, cores_per_node: int) -> int:
-        """Cores of these that its payload is to use: those that it asks for, or all."""
+        """How many of these cores its payload should use: those that it asks for, or all."""
         return max(self.cores or 0, (self.nodes or 0) * cores_per_node)
 
     def _error(self, message: str, hint: str) -> WorkflowError:
@@ -788,14 +788,14 @@ def _even(least: int, most: int, *parts: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """When a stage runs inside an allocation.
+    """The time of a stage inside an allocation.
 
     Parameters
     ----------
     stage
-        Its name.
+        Name of the stage.
     start_s, end_s
-        In seconds from the allocation's beginning.
+        Start and end, in seconds from the allocation's beginning.
     """
 
     stage: str
@@ -809,7 +809,7 @@ class Workflow:
     Parameters
     ----------
     name
-        What it is called.
+        Name of the workflow.
     stages
         In any order; `Stage.after` gives the edges.
     walltime_s
@@ -842,7 +842,7 @@ class Workflow:
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """The stages' names with an edge from each to those that follow it."""
+        """The graph of the stages' names, with an edge from each stage to those that follow it."""
         import networkx as nx  # noqa: PLC0415 - takes a tenth of a second, and most commands do without
 
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -857,7 +857,7 @@ class Workflow:
         position = {name: i for i, name in enumerate(names)}
         left = [len(set(stage.after)) for stage in self.stages.values()]
         ready, order = [i for i, count in enumerate(left) if not count], list[str]()
-        while ready:  # in ascending order at the beginning, hence a heap
+        while ready:  # the initial list is in ascending order, so it is a heap
             order.append(names[heapq.heappop(ready)])
             for after in self._followers[order[-1]]:
                 left[position[after]] -= 1
@@ -872,7 +872,7 @@ class Workflow:
 
     @cached_property
     def by_element(self) -> tuple[str, ...]:
-        """Arrays whose elements each need only the element of the same number of another."""
+        """Arrays whose elements each need only one element of another array, the one with the same number."""
         return tuple(name for name, stage in self.stages.items() if stage.after_matching)
 
     @cached_property
@@ -891,7 +891,7 @@ class Workflow:
         if not self.arrays:
             return self
         stages = [stage.in_turn(max_cores, cores_per_node) for stage in self.stages.values()]
-        return Workflow(self.name, stages)  # of the whole in one job, which arrays share with none
+        return Workflow(self.name, stages)  # without the walltime of all in one job, since arrays do not share a job
 
     @cached_property
     def continuing(self) -> tuple[str, ...]:
@@ -900,7 +900,7 @@ class Workflow:
 
     @cached_property
     def _followers(self) -> dict[str, list[str]]:
-        """By stage, those that follow it."""
+        """The stages that follow a stage, by that stage."""
         followers: dict[str, list[str]] = {name: [] for name in self.stages}
         for name, stage in self.stages.items():
             for before in set(stage.after):
@@ -912,18 +912,18 @@ class Workflow:
         return {name: i for i, name in enumerate(self.order)}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Put some stages into the order of all; O(n log n) for n of them."""
+        """Sort some stages by the order of all; O(n log n) for n of them."""
         return sorted(set(names), key=self._position.__getitem__)
 
     @cached_property
     def fronts(self) -> dict[str, tuple[str, ...]]:
-        """By stage, those that it follows; where several stages follow the same ones it is one and the same tuple."""
+        """The stages that each stage follows; one tuple is shared by all stages that follow the same ones."""
         known: dict[tuple[str, ...], tuple[str, ...]] = {}
         return {name: known.setdefault(stage.after, stage.after) for name, stage in self.stages.items()}
 
     @cached_property
     def critical_path(self) -> tuple[str, ...]:
-        """The stages on the way through the graph that is expected to take longest."""
+        """The stages on the path through the graph that is expected to take longest."""
         ends_s: dict[str, float] = {}
         latest: dict[str, str | None] = {}
         for name in self.order:
@@ -937,11 +937,11 @@ class Workflow:
 
     @property
     def critical_path_s(self) -> float:
-        """Seconds that the longest way is expected to take: less the whole cannot, however many cores there are."""
+        """Seconds that the longest path is expected to take: a lower bound with any number of cores."""
         return sum(self.stages[name].expected_s for name in self.critical_path)
 
     def with_followers(self, names: Iterable[str]) -> frozenset[str]:
-        """Give some stages and all that come after them."""
+        """Return some stages and all that come after them."""
         found = set(names)
         to_see = list(found)
         while to_see:
@@ -957,7 +957,7 @@ class Workflow:
 
     @property
     def says_walltime(self) -> bool:
-        """Whether a walltime of the whole is given."""
+        """Whether a walltime for the whole workflow is given."""
         return self._walltime_s is not None
 
     def walltime_of(self, names: Iterable[str], asked_s: float) -> float:
@@ -970,7 +970,7 @@ class Workflow:
         return asked_s * self._walltime_s / sum(stage.in_one_job_s for stage in self.stages.values())
 
     def with_more(self, stages: Iterable[Stage]) -> Workflow:
-        """Give the workflow with further stages behind the others, each after those that it follows."""
+        """Return the workflow with further stages after the others, each after those that it follows."""
         return Workflow(self.name, [*self.stages.values(), *stages], walltime_s=self._walltime_s)
 
     def _check_walltime(self) -> None:
@@ -1005,7 +1005,7 @@ class Workflow:
         return Workflow(self.name, stages, walltime_s=None if self._walltime_s is None else asked_s)
 
     def peak_cores(self, cores_per_node: int) -> int:
-        """Cores of the widest stage: what a Big Job asks for all the time."""
+        """Cores of the widest stage: what a Big Job holds all the time."""
         return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
 
     def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:
@@ -1079,10 +1079,10 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
 
 
 def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
-    """Say which stages wait for each other."""
+    """Report the stages that wait for each other."""
     import networkx as nx  # noqa: PLC0415 - as above
 
-    circle = next(  # `find_cycle` by itself walks on from each stage anew
+    circle = next(  # `find_cycle` by itself starts again from each stage
         part for part in nx.strongly_connected_components(graph) if len(part) > 1 or graph.has_edge(*part, *part)
     )
     cycle = nx.find_cycle(graph.subgraph(circle), next(name for name in graph if name in circle))
@@ -1093,6 +1093,6 @@ def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
 
 
 def _apart(one_s: float, other_s: float) -> tuple[str, str]:
-    """Write two durations so that they differ: in seconds, where their two largest units are the same."""
+    """Write two durations so that they differ: in seconds if their two largest units are the same."""
     one, other = format_duration(one_s), format_duration(other_s)
     return (one, other) if one != other else (f"{one_s:g} s", f"{other_s:g} s")

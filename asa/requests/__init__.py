@@ -1,4 +1,4 @@
-"""Requests: what a stage asks for in options of sbatch, and what that amounts to.
+"""Requests: the options of sbatch in which a stage asks for its size, and the totals that they amount to.
 
 A *request* is the options of sbatch that give a job's size: tasks, cores, nodes, memory and GPUs. It is passed to Slurm
 unchanged. What strategies, forecasts and simulations need to know is computed from it. These values replace it only if
@@ -37,7 +37,7 @@ def without_size(options: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def come_to(request: tuple[str, ...], options: tuple[str, ...] = ()) -> Needs:
-    """Compute what a request amounts to.
+    """Compute the totals of a request.
 
     `options`: further options for Slurm, some of which change what a request means.
     Raises `InputError`: one is no size option of sbatch, or has a value that sbatch refuses.

@@ -25,7 +25,7 @@ class Directive:
     """An option of sbatch, as given in a script or on a command line."""
 
     name: str
-    value: str | None  # none where it has none
+    value: str | None  # None for an option without a value
     where: str
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ def read_directives(text: str, file: str) -> list[Directive]:
 
 
 def refuse_value(option: Directive) -> None:
-    """Refuse an option whose value ends sbatch.
+    """Refuse an option whose value makes sbatch stop.
 
     Raises `InputError`, with its place.
     """
@@ -73,10 +73,10 @@ _ADDED: Final = marked("added")
 
 
 def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
-    """Give the options that count, by name: of several the last, but kinds of mail are added up.
+    """Return the options that take effect, by name: the last of several, but kinds of mail are added up.
 
     That is what sbatch does up to 24.11; in 26.05 only the last kind of mail counts, too.
-    They are in the order in which each was said last: of ``--exclusive`` and ``--oversubscribe`` the later counts.
+    They are in the order in which each was given last: of ``--exclusive`` and ``--oversubscribe`` the later wins.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
 
 
 def _added(one: Directive, other: Directive) -> Directive:
-    """Add kinds of mail; an option that has ``NONE`` among its kinds adds none."""
+    """Add up kinds of mail; an option with ``NONE`` among its kinds adds nothing."""
     values = [value for value in (one.value or "", other.value or "") if "none" not in value.lower().split(",")]
     return replace(other, value=",".join(values) or other.value)
 
@@ -104,14 +104,14 @@ COMPONENTS: Final = "is a heterogeneous job, of whose components Slurm makes a j
 def refuse_components(where: str) -> NoReturn:
     """Refuse a heterogeneous job.
 
-    Slurm gives each component a number, a record, and limits of its own, begins all at once, and cancels none alone.
+    Slurm gives each component its own number, record and limits, but begins all at once and cancels none alone.
     """
     hint = "Ask for one size that all of it fits into, or run it outside the workflow."
     raise InputError(COMPONENTS, where=where, hint=hint)
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines before the first command."""
+    """Return the lines before the first command."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             return
@@ -123,9 +123,9 @@ _MEANT = re.compile(r"\s*#sbatch\s+-", re.IGNORECASE)
 
 
 def unseen(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines of a shell script that look like options and are none to sbatch, each with the reason.
+    """Return the lines of a shell script that look like options but are not options to sbatch, each with the reason.
 
-    Lines of here-documents are not meant for this script.
+    Lines of here-documents are left out, because they are meant for another script.
     """
     lines = text.split("\n")
     read = sum(1 for _ in head(text))
@@ -150,7 +150,7 @@ _PIECE = re.compile(
 
 
 def _words(line: str, where: str) -> list[str]:
-    """Split a directive's line as sbatch does: it ends at a word without a character, as ``""``."""
+    """Split a directive's line as sbatch does: it ends at an empty word, such as ``""``."""
     if line.lstrip().startswith(":"):
         raise InputError("':' is no option", where=where, hint="sbatch would refuse this line, too.")
     words: list[list[str]] = []
@@ -188,7 +188,7 @@ def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], lis
 def _long(word: str, rest: list[str], where: str) -> Directive:
     given, equals, value = word[2:].partition("=")
     name = _whole(given, where)
-    way = OPTIONS[name].takes if name in OPTIONS else ""  # of a site's plugin
+    way = OPTIONS[name].takes if name in OPTIONS else ""  # empty for an option of a site's plugin
     if equals:
         if way == "-":
             hint = "sbatch would refuse this line, too."
@@ -200,7 +200,7 @@ def _long(word: str, rest: list[str], where: str) -> Directive:
 
 
 def _whole(given: str, where: str) -> str:
-    """Complete a name that was shortened, as sbatch does."""
+    """Complete an abbreviated name, as sbatch does."""
     matches = [given] if given in KNOWN else sorted(name for name in KNOWN if name.startswith(given))
     if len(matches) > 1:
         hint = f"It may be {' or '.join(f'--{name}' for name in matches[:6])}: write it whole."

@@ -1,6 +1,6 @@
-"""Values that sbatch takes, of options that asa reads no further.
+"""Values that sbatch accepts for options that asa does not interpret.
 
-Found by asking the programs of Slurm 22.05, 24.11 and 26.05, which end on a value that they do not take, before any
+Found by asking the programs of Slurm 22.05, 24.11 and 26.05, which stop at a value that they do not accept, before any
 controller is asked. Only what all of them refuse is refused here; a controller may still refuse more.
 """
 
@@ -75,7 +75,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
 
 def _mail_type(text: str) -> bool:
     words = [word.rstrip() for word in text.split(",") if word]
-    return not _MAILS.isdisjoint(words)  # others are left out there, without a word
+    return not _MAILS.isdisjoint(words)  # sbatch ignores other words without a message
 
 
 def _signal(text: str) -> bool:
@@ -159,7 +159,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def takes(name: str, value: str | None) -> bool:
-    """Whether sbatch takes a value of an option, as far as it is not read elsewhere.
+    """Whether sbatch accepts a value of an option; options that are read elsewhere are not checked.
 
     Examples
     --------
@@ -171,5 +171,5 @@ def takes(name: str, value: str | None) -> bool:
 
 
 def hint_of(name: str, why: str = _REFUSED) -> str:
-    """Say what to write."""
+    """Say what to write instead."""
     return f"{why} {_HINTS.get(name, '')}".rstrip()

@@ -1,6 +1,6 @@
-"""The options of sbatch: whatever is known of each is said here, once.
+"""The options of sbatch, with everything that asa knows about each.
 
-Names and how they take a value are those of every release from 22.05 to 26.05, and a few of before.
+Names and how they take a value are those of every release from 22.05 to 26.05, and a few of earlier ones.
 """
 
 from __future__ import annotations
@@ -173,15 +173,15 @@ class SbatchOption:
     name: str
     letter: str  # its short form; empty if it has none
     takes: Takes
-    variable: str  # by which it is asked for, too; empty if there is none
-    key: str  # by which slurmrestd is told it; empty if it cannot be
+    variable: str  # the variable that sets it; empty if there is none
+    key: str  # its name for slurmrestd; empty if it has none
     since: int  # the N of the first API v0.0.N with this key
-    old_key: str  # that of v0.0.38; empty if it has none
-    marks: frozenset[str]  # as `_MARKS` has them
-    instead: str  # what to do where it is not taken among a stage's options; empty if it is
+    old_key: str  # its name in v0.0.38; empty if it has none
+    marks: frozenset[str]  # see `_MARKS`
+    instead: str  # what to do if it is refused among a stage's options; empty if it is accepted
 
     def key_in(self, version: int) -> str:
-        """Return its key in API v0.0.N; empty if that has none.
+        """Return its key in API v0.0.N; empty if that version has none.
 
         Examples
         --------
@@ -227,7 +227,7 @@ KNOWN: Final[Mapping[str, SbatchOption]] = {**OPTIONS, **{alias: OPTIONS[name] f
 
 @cache
 def marked(mark: str) -> frozenset[str]:
-    """Name the options with a mark.
+    """Return the options with a mark.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def marked(mark: str) -> frozenset[str]:
 
 
 def name_of(option: str) -> str:
-    """Return the name of an option, as it is written.
+    """Return the name of a written option.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What options of sbatch amount to, in the terms of a stage.
+"""The totals that options of sbatch amount to, in the units of a stage.
 
 A stage counts cores, memory and GPUs for its whole job; sbatch also counts them for each node, task, core or GPU. What
 can be converted is. The rest stays in options of sbatch, which also hold for a job of another shape.
@@ -37,26 +37,26 @@ _GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one job of a script, or one element of its array, asks for."""
+    """The request of one job of a script, or of one element of its array."""
 
-    tasks: int  # how many tasks, of how many cores each
+    tasks: int  # how many tasks, of `cpus_per_task` cores each
     cpus_per_task: int = 1
     memory_bytes: int = 0
     gpus: int = 0
-    options: tuple[str, ...] = ()  # what is said in sbatch's own words
-    widths: tuple[int, ...] = ()  # cores that it may have, where it says a number of nodes that may vary
-    nodes: int = 0  # on how many nodes it is at least, where it says so
-    of_each_task: int = 1  # cores that it says a task has
-    min_gpus: int = 0  # of the whole job at least, also where they are said in sbatch's own words
+    options: tuple[str, ...] = ()  # the part that stays in options of sbatch
+    widths: tuple[int, ...] = ()  # possible numbers of cores, if the number of nodes may vary
+    nodes: int = 0  # lower bound of the nodes, if it is given
+    of_each_task: int = 1  # cores of a task, as given
+    min_gpus: int = 0  # lower bound for the whole job, including options that stay as they are
     min_memory_bytes: int = 0  # likewise
 
     @property
     def cores(self) -> int:
-        """Of all tasks."""
+        """Cores of all tasks."""
         return self.tasks * self.cpus_per_task
 
     def fields(self) -> dict[str, int]:
-        """Give the fields of a stage that say this."""
+        """Return the corresponding fields of a stage."""
         return {
             "cores": self.cores,
             "cpus_per_task": self.cpus_per_task,
@@ -66,7 +66,7 @@ class Needs:
 
 
 def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
-    """Read what a job asks for.
+    """Read a job's request.
 
     Raises `InputError`: sbatch refuses a value, or it cannot be converted.
     """
@@ -124,7 +124,7 @@ class _TaskLayout:
         self.spans = self._spans(given)
 
     def _spans(self, given: Mapping[str, Directive]) -> list[int]:
-        """Give the numbers of nodes that it may have, doubled, where its tasks are as many on each; else none."""
+        """Return the possible numbers of nodes, doubled each time, if all nodes have equally many tasks; else none."""
         match = _FROM_TO.fullmatch(self._text)
         if match is None or int(match[2]) <= int(match[1]) or not marked("spreading").isdisjoint(given):
             return []
@@ -144,7 +144,7 @@ class _TaskLayout:
 
     @property
     def known_nodes(self) -> int:
-        """On how many nodes tasks are, as many on each; 0 if that is not known."""
+        """On how many nodes the tasks are, with equally many on each; 0 if that is not known."""
         if self.tasks == 1:
             return 1
         per_node = self._per_node
@@ -158,7 +158,7 @@ class _TaskLayout:
 
         A stage's `nodes` would mean whole nodes with a task on each core, which no script asks for.
         """
-        if self.spans:  # so many nodes as there are tasks for
+        if self.spans:  # as many nodes as the tasks need
             return [f"--ntasks-per-node={self._per_node or 1}"]
         if self.tasks == 1 and not self._per_node:
             return []
@@ -168,7 +168,7 @@ class _TaskLayout:
 
 
 def _gpus(given: Mapping[str, Directive], layout: _TaskLayout) -> tuple[int, list[str]]:
-    """Tell the GPUs of the whole job, and what is passed on of them."""
+    """Return the GPUs of the whole job, and the options for GPUs that are passed on."""
     gres = text_of(given, "gres")
     words = [name for name in ("gpus", "gpus-per-node", "gpus-per-task", "tres-per-task") if name in given]
     is_on_one = layout.known_nodes == 1
@@ -178,7 +178,7 @@ def _gpus(given: Mapping[str, Directive], layout: _TaskLayout) -> tuple[int, lis
         if text_of(given, "gpus").isdigit():
             return layout.gpus, []
         _listed_gpus(given["gpus"])
-        if is_on_one:  # the REST API of 22.05 has words for this, too
+        if is_on_one:  # the REST API of 22.05 can express this, too
             return 0, [f"--gres={','.join(f'gpu:{part}' for part in text_of(given, 'gpus').split(','))}"]
     if is_on_one and not gres and words == ["gpus-per-node"] and text_of(given, "gpus-per-node").isdigit():
         return layout.gpus, []
@@ -191,7 +191,7 @@ def _gpus(given: Mapping[str, Directive], layout: _TaskLayout) -> tuple[int, lis
 
 
 def _without_cpus(directive: Directive) -> str:
-    """Leave out of what each task has its cores, which are counted; empty if nothing is left."""
+    """Remove the cores of each task, which are counted elsewhere; empty if nothing is left."""
     if directive.name != "tres-per-task":
         return str(directive)
     others = [part for part in (directive.value or "").split(",") if not _CPUS.fullmatch(part)]
@@ -199,7 +199,7 @@ def _without_cpus(directive: Directive) -> str:
 
 
 def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:
-    """Count the GPUs that are asked for by the job or by the node, of every type."""
+    """Count the GPUs of every type that are requested for the job or for each node."""
     if "gpus" in given:
         return sum(_listed_gpus(given["gpus"]))
     if "gpus-per-node" in given:
@@ -209,7 +209,7 @@ def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:
 
 
 def _listed_gpus(directive: Directive) -> list[int]:
-    """Read numbers of GPUs, perhaps each of a type: ``4``, ``a100:2``, ``a100:1,v100:2``, or a type alone, for one."""
+    """Read numbers of GPUs, with or without types: ``4``, ``a100:2``, ``a100:1,v100:2``, or a type, which means one."""
     counts = []
     for part in (directive.value or "").split(","):
         match = re.fullmatch(r"(?:([A-Za-z_][^:]*)(?::(\d+))?)|(\d+)", part)
@@ -223,7 +223,7 @@ def _cpus_per_task(given: Mapping[str, Directive], layout: _TaskLayout, remark: 
     least = _count(given, "mincpus")
     if "cpus-per-gpu" not in given:
         cpus = _of_each_task(given) or 1
-        # 24.11 forgets it where a number of tasks is given, as it always is by asa
+        # 24.11 ignores it if a number of tasks is given, and asa always gives one
         return (max(cpus, least), []) if layout.tasks == 1 or not least else (cpus, [str(given["mincpus"])])
     if layout.tasks == 1 and layout.gpus:
         return max(layout.gpus * _count(given, "cpus-per-gpu"), least), []
@@ -242,7 +242,7 @@ def _of_each_task(given: Mapping[str, Directive]) -> int:
 def _memory(
     given: Mapping[str, Directive], layout: _TaskLayout, cores: int, *, is_widened: bool
 ) -> tuple[int, list[str]]:
-    """Tell the memory of the whole job, or what is passed on of it: all of a node's, or what depends on the nodes."""
+    """Return the memory of the whole job, or else the option to pass on: all of a node, or memory per node."""
     counted = layout.tasks == 1 or not is_widened
     for name, times in (
         ("mem", layout.known_nodes if counted and not layout.spans else 0),
@@ -256,7 +256,7 @@ def _memory(
 
 
 def _min_memory(given: Mapping[str, Directive], layout: _TaskLayout, cores: int) -> int:
-    """Count the memory that a job has at least, on as few nodes as it may be on."""
+    """Compute the lower bound of a job's memory, on the smallest possible number of nodes."""
     cores = 0 if "overcommit" in given else cores
     for name, times in (("mem", max(1, layout.nodes)), ("mem-per-cpu", cores), ("mem-per-gpu", layout.gpus)):
         if name in given:
@@ -265,12 +265,12 @@ def _min_memory(given: Mapping[str, Directive], layout: _TaskLayout, cores: int)
 
 
 def text_of(given: Mapping[str, Directive], name: str) -> str:
-    """Give an option's value; empty if it is not given or has none."""
+    """Return an option's value; empty if it is not given or has none."""
     return (given[name].value or "") if name in given else ""
 
 
 def parsed(parse: Callable[[str], _Value], directive: Directive) -> _Value:
-    """Read an option's value, with the option's place where it cannot be read."""
+    """Read an option's value; an error names the option's place."""
     try:
         return parse(directive.value or "")
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Options that sbatch refuses together, or without another one, before it asks a controller.
+"""Options that sbatch refuses in combination, or without another one, before it asks a controller.
 
 Found by trying each pair of sixty options with the programs of 22.05 and 26.05; only what both refuse is refused here.
 """
@@ -31,7 +31,7 @@ _HINT: Final = "sbatch would refuse it, too."
 
 
 def refuse_together(given: Mapping[str, Directive]) -> None:
-    """Refuse options of one job that end sbatch together, or for want of another.
+    """Refuse options of one job that sbatch refuses in combination, or that lack another option.
 
     Raises `InputError`, with the place of one of them.
     """
@@ -78,11 +78,11 @@ def _value(given: Mapping[str, Directive], name: str) -> str:
 
 
 def _number(given: Mapping[str, Directive], name: str) -> int:
-    """Give a plain number; 0 where it is none."""
+    """Return a plain number; 0 if the value is none."""
     text = _value(given, name)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _says(given: Mapping[str, Directive], name: str) -> bool:
-    """Whether an option is given, and not as 0."""
+    """Whether an option is given, with a value other than 0."""
     return bool(_value(given, name).strip("0"))

@@ -31,7 +31,7 @@ def memory_bytes(text: str) -> int:
 
 
 def walltime_s(text: str) -> float:
-    """Read a time limit in seconds; 0 for none, as of 00:00:00.
+    """Read a time limit in seconds; 0 for no limit, as with 00:00:00.
 
     Raises `InputError`: sbatch refuses it.
 
@@ -51,16 +51,17 @@ def walltime_s(text: str) -> float:
 
 
 def node_count(text: str) -> int:
-    """Read how many nodes a job has at least.
+    """Read the lower bound of a job's nodes.
 
-    Raises `InputError`: sbatch refuses it, or it names none.
+    Raises `InputError`: sbatch refuses it, or it is no number of nodes.
 
     Examples
     --------
     >>> [node_count(text) for text in ("2", "2-4", "+2", "1k")]
     [2, 2, 2, 1024]
     """
-    match = re.fullmatch(r"\+?(\d+)([kK]?)(?:-(\d*)([kK]?))?(?:[,:][\dkK,:-]*)?", text)  # 26.05 has lists and steps
+    # 26.05 also accepts lists and steps
+    match = re.fullmatch(r"\+?(\d+)([kK]?)(?:-(\d*)([kK]?))?(?:[,:][\dkK,:-]*)?", text)
     if match is None or not int(match[1]):
         raise InputError(f"{text!r} is no number of nodes", hint="Write a number.")
     least = int(match[1]) * (1024 if match[2] else 1)

@@ -1,4 +1,4 @@
-"""Variables that sbatch reads as options: more than a script's own, less than those of a command line."""
+"""Variables that sbatch reads as options: they override a script's options and are overridden by the command line's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON: Final = frozenset({"", "yes", "set"})
 
 
 def of_variables(variables: Mapping[str, str], where: str) -> dict[str, Directive]:
-    """Read the options that variables say, by their names.
+    """Read the options that variables set, by name of the option.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def of_variables(variables: Mapping[str, str], where: str) -> dict[str, Directiv
 def with_variables(
     own: Mapping[str, Directive], variables: Mapping[str, str], above: Mapping[str, Directive], where: str
 ) -> dict[str, Directive]:
-    """Put a script's options, those that variables say, and those of the command line together.
+    """Combine a script's options, those set by variables, and those of the command line.
 
     A variable has no effect if it gives memory in another way than an option does, or threads in addition to
     ``--hint``.

@@ -1,4 +1,4 @@
-"""Workflow files: TOML in, a checked `Workflow` out, errors that name the file and the line; and TOML out again."""
+"""Workflow files: reads TOML into a checked `Workflow`, with errors that name file and line; and writes TOML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which other scripts a script runs, and whether it submits jobs, as far as it says so plainly; nothing is run."""
+"""Finds which other scripts a script runs, and whether it submits jobs, as far as its text shows; runs nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class Scripts(Generic[T]):
-    """Scripts that others may run, found by where they are; of very many, too."""
+    """Scripts that others may run, indexed by path; also efficient for very many."""
 
     def __init__(self, paths: Mapping[T, Path]) -> None:
         self.paths = paths
-        self._at: dict[Path, dict[T, int]] = {}  # with their places among all
+        self._at: dict[Path, dict[T, int]] = {}  # with their index among all
         for index, (key, path) in enumerate(paths.items()):
             self._at.setdefault(path.resolve(), {})[key] = index
 
     def among(self, paths: Iterable[Path], but: Path) -> list[T]:
-        """Give those that are at some paths, in their order, without one."""
+        """Return the scripts at some paths, in the order of all scripts, except those at `but`."""
         found = {key: number for path in paths for key, number in self._at.get(path, {}).items()}
         return [key for key in sorted(found, key=found.__getitem__) if self.paths[key] != but]
 
@@ -62,7 +62,7 @@ def _is_python(script: str) -> bool:
 
 
 def _parsed(script: str) -> ast.AST:
-    """Read Python; that of another version is nothing."""
+    """Parse Python; empty if it is Python of another version."""
     try:
         return ast.parse(script)
     except (SyntaxError, ValueError, RecursionError):
@@ -70,7 +70,7 @@ def _parsed(script: str) -> ast.AST:
 
 
 def _texts(script: str) -> Iterator[str]:
-    """Give the texts in a Python script but docstrings: they may be commands, or words of them."""
+    """Return the strings in a Python script except docstrings: they may be commands, or words of them."""
     nodes = list(ast.walk(_parsed(script)))
     alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What may keep a workflow from running here, though its file is right: programs, files, the shell's syntax."""
+"""Checks whether a workflow can run here, although its file is valid: programs, files, the shell's syntax."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
-_STAND_INS = ("srun", "module")  # as `asa.backends.local` has them
+_STAND_INS = ("srun", "module")  # the same as in `asa.backends.local`
 _LAUNCH_S = 20.0
-_MAX_TASKS = 20_000  # of a stage whose text is looked into: a kilobyte is kept of each
+_MAX_TASKS = 20_000  # of a stage whose tasks are examined: a kilobyte is kept for each
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
 _SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
 _EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
-# by which a payload learns, or may learn, how many cores it has
+# what tells a payload, or may tell it, how many cores it has
 _TELLS_CORES = re.compile(r"ASA_CORES|SLURM_|OMP_NUM_THREADS|\bnproc\b|cpu_count|sched_getaffinity|\bparallel\b")
-_LIKENESS = 0.75  # among thousands of names, more than usually
+_LIKENESS = 0.75  # higher than usual, since there are thousands of names
 _SBATCH = re.compile(r"#SBATCH\s+(-[A-Za-z]|--[A-Za-z-]+)(?:[=\s]\s*|(?<=-[A-Za-z]))?([^\s#]*)")
 _SHORT = {
     "-n": "--ntasks",
@@ -97,7 +97,7 @@ def check_here(
 
 def _hint_at_schema(reading: Reading) -> None:
     if any(problem.line is None or problem.severity == "error" for problem in reading.problems):
-        return  # it is no workflow file, or there is something else to do first
+        return  # it is not a workflow file, or something else must be done first
     if not reading.locations.lines_of_text[0].startswith(SCHEMA_LINE):
         hint = "`asa schema --out workflow.schema.json`, and make this the first line: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
@@ -111,8 +111,8 @@ class _Text:
     file: str
     first_line: int
     text: str
-    shell: str  # empty if it is no shell's
-    is_on_lines: bool = True  # the file shows its lines as they are
+    shell: str  # empty if the text is not shell code
+    is_on_lines: bool = True  # whether the text's lines are lines of the file
 
 
 class _Checks:
@@ -130,7 +130,7 @@ class _Checks:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
         read: list[tuple[_Text, ShellText]] = []
         known = {(text.stage.name, text.file) for text in texts}
-        for text in texts:  # which become more: scripts that others give to a shell
+        for text in texts:  # this list grows: scripts that others pass to a shell are appended
             if text.shell:
                 read.append((text, read_shell(text.text)))
                 texts += self._given(*read[-1], known)
@@ -155,12 +155,12 @@ class _Checks:
         self._check_scripts()
 
     def look_for_secrets(self) -> None:
-        """Warn of variables that hold secrets, which go on to no stage that has not asked for them."""
+        """Warn of variables that hold secrets and that a stage uses without asking for them."""
         for stage in self._flow.stages.values():
             self._check_withheld(stage)
 
     def try_environments(self) -> None:
-        """Say which of what stages ask of their environment is not to be had on this machine."""
+        """Report which parts of the stages' environments are not available on this machine."""
         for stage, key, message, hint in lacking(self._flow, self._folder):
             self._add(stage, key, message, hint)
 
@@ -191,7 +191,7 @@ class _Checks:
                 yield _Text(stage, str(path), number, task, "sh", is_on_lines=False)
 
     def _given(self, text: _Text, found: ShellText, known: set[tuple[str, str]]) -> Iterator[_Text]:
-        """Give the scripts that a text gives to a shell, as far as they are there and not known yet."""
+        """Return the scripts that a text passes to a shell, if they exist and are not known yet."""
         for program in found.programs:
             shell, path = Path(program.name).name, self._folder / program.file
             key = text.stage.name, str(path)
@@ -223,7 +223,7 @@ class _Checks:
 
     def _check_programs(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         hidden: dict[str, str] = {}
-        reported: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
+        reported: set[tuple[str, str]] = set()  # reported once for each stage, however many tasks it has
         for text, found in read:
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
             prepared = text.stage.preparation.changes_path if text.stage.preparation else ""
@@ -297,11 +297,11 @@ class _Checks:
         self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
 
     def _is_near(self, name: str, found: ShellText) -> bool:
-        """Whether a file that is named in a text is looked for in the folder in which that begins."""
+        """Whether a file named in a text is looked for in the folder in which the text starts."""
         return bool(name) and (Path(name).is_absolute() or not found.moves)
 
     def _missing(self, name: str) -> tuple[str, str]:
-        """Say that a file is not there, and what to do."""
+        """Say that a file does not exist, and what to do."""
         path = self._folder / name
         where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
         hint = self._nearby(name)
@@ -322,7 +322,7 @@ class _Checks:
         return sorted(names)
 
     def _check_forms(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
-        """Tell of what bash knows and the shell that reads it does not, once a stage."""
+        """Report syntax that bash knows and the shell that reads it does not, once for each stage."""
         reported: set[tuple[str, str]] = set()
         for text, found in read:
             words = {p.name: p.line for p in reversed(found.programs) if p.name in BUILTINS - found.functions}
@@ -353,7 +353,7 @@ class _Checks:
     # ---------------------------------------------------------------------- several widths
 
     def _check_widths(self, texts: Sequence[_Text], read: Sequence[tuple[_Text, ShellText]]) -> None:
-        """Tell of what would run the same, whichever of its widths a stage gets."""
+        """Report commands that would run the same at each of a stage's widths."""
         for stage in self._flow.stages.values():
             if stage.moldable is None or not stage.moldable.widths:
                 continue
@@ -429,7 +429,7 @@ class _Checks:
         self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
     def _check_printed(self, stage: Stage) -> None:
-        """Warn where what it prints cannot be found where its user wants it, or replaces what others print."""
+        """Warn if a stage's output cannot be put where its user wants it, or would replace the output of others."""
         for key in PRINTED:
             pattern = getattr(stage, key)
             if pattern and not _EXPANDED_IN_PATHS.search(pattern):
@@ -446,7 +446,7 @@ class _Checks:
                     self._reading.add(location, message, hint, "warning")
 
     def _check_scripts(self) -> None:
-        """Warn of a script that runs that of another stage."""
+        """Warn of a script that runs the script of another stage."""
         scripts = Scripts(self._reading.scripts)
         for name, path in self._reading.scripts.items():
             stage = self._flow.stages[name]
@@ -456,7 +456,7 @@ class _Checks:
                 self._add(stage, "script", message, hint)
 
     def _check_literal(self, stage: Stage) -> None:
-        """Warn of what a shell would put something in place of, where no shell reads."""
+        """Warn of text that a shell would expand, in places where no shell does."""
         texts = {key: (getattr(stage, key),) for key in ("tasks_file", *PRINTED)}
         for key, paths in ({"inputs": stage.inputs, "outputs": stage.outputs} | texts).items():
             for number, path in enumerate(paths):
@@ -475,7 +475,7 @@ class _Checks:
                 self._add_at(self._location_of_variable(stage, name), stage, message, hint)
 
     def _check_unlikely(self, stage: Stage) -> None:
-        """Warn of values that were hardly meant, as each key tells them."""
+        """Warn of values that were probably not meant."""
         for key in keys_of(Stage):
             if key.unlikely is not None and (doubt := key.unlikely(getattr(stage, key.field))):
                 self._add(stage, key.name, *doubt)
@@ -485,7 +485,7 @@ class _Checks:
         return own if self._reading.locations.has(own) else ("defaults", "environment", name)
 
     def _add_at(self, location: Location, stage: Stage, message: str, hint: str) -> None:
-        if location not in self._reported:  # the defaults have it once for all stages
+        if location not in self._reported:  # a value in the defaults is reported once for all stages
             self._reported.add(location)
             self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
 
@@ -552,7 +552,7 @@ class _Checks:
 
 
 def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
-    """Give the tasks in a file with their lines; none if it cannot be read."""
+    """Return the tasks in a file with their lines; none if it cannot be read."""
     try:
         rows = read_text(path, errors="replace").split("\n") if path.is_file() else []
     except OSError:
@@ -563,7 +563,7 @@ def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
-    """Give the variables that only Slurm sets, without a value for want of it, each with its line."""
+    """Return the variables that only Slurm sets and that have no default in the text, each with its line."""
     for number, row in enumerate(text.text.split("\n")):
         if row.lstrip().startswith("#"):
             continue
@@ -572,19 +572,19 @@ def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it is words and files only, which any shell understands: there may be thousands of such tasks."""
+    """Whether it is only words and files, which any shell understands: there may be thousands of such tasks."""
     return _PLAIN.fullmatch(text) is not None and _RESERVED.isdisjoint(text.split())
 
 
 @cache
 def _set_here() -> frozenset[str]:
-    """Name the variables of Slurm that jobs of this computer have as well."""
+    """Return the names of the Slurm variables that jobs of this computer also have."""
     return frozenset(re.findall(r"\bSLURM_[A-Z0-9_]+(?==)", text_of_jobs("script-here"))) | {"SLURM_SUBMIT_DIR"}
 
 
 @cache
 def _knows(shell: str, form: str) -> bool:
-    """Whether a shell, by its path, knows a word or a form; also if it cannot be asked."""
+    """Whether a shell, given by its path, knows a word or a form; true if it cannot be asked."""
     test = FORMS.get(form, f"command -v {form}")
     with suppress(OSError, subprocess.TimeoutExpired):
         return run_command([shell, "-c", test], timeout_s=_LAUNCH_S).returncode == 0
@@ -592,7 +592,7 @@ def _knows(shell: str, form: str) -> bool:
 
 
 def _complaint(name: str, text: str) -> tuple[int, str] | None:
-    """Let a shell read a text without running it; the line and the words of what it says of it."""
+    """Let a shell parse a text without running it; return the line and the message of its complaint."""
     shell = shutil.which(name)
     if shell is None:
         return None
@@ -611,7 +611,7 @@ _SAID_BY_OPTIONS = (*TERMS, *(key for key in keys_of(Stage) if key.option and ke
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:
-    """Give what a stage says in place of an #SBATCH line; empty if it says the same, or nothing."""
+    """Return what a stage says in contradiction to an #SBATCH line; empty if there is no contradiction."""
     option = _SHORT.get(option, option)
     tasks = None if stage.cores is None else stage.cores // stage.cpus_per_task
     said: dict[str, tuple[str, float | str | None]] = {

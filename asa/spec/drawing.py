@@ -1,4 +1,4 @@
-"""A workflow's graph drawn with letters: stages as boxes in layers from above to below, with the lines between them."""
+"""Draws a workflow's graph in text: stages as boxes in layers from top to bottom, with the lines between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOX_ROWS = 3
 _WIDEST_BAR = 64
 _SWEEPS = 6
 _SHORT_NAME = 14
-_MAX_STAGES = 500  # more nobody follows by eye, and to place them takes the square of their number
+_MAX_STAGES = 500  # larger graphs cannot be read, and placing them takes time quadratic in the number of stages
 
 
 @dataclass(eq=False, slots=True)
@@ -132,7 +132,7 @@ class _Drawing:
         self._bundles: list[list[_Bundle]] = []
 
     def arrange(self, *, may_split: bool) -> bool:
-        """Put every box and line in its place; whether there is room."""
+        """Place every box and line; return whether there is enough space."""
         least = dict.fromkeys(self._order, 0)
         while True:
             self._make_layers(self._levels(least))
@@ -192,7 +192,7 @@ class _Drawing:
         return found
 
     def _sweeps(self) -> Iterator[tuple[int, bool]]:
-        """Layers in the order in which they are improved: down by those above, up by those below."""
+        """The layers in the order in which they are improved: downwards by the layers above, upwards by those below."""
         for sweep in range(_SWEEPS):
             indices = range(len(self._layers))
             for index in indices if sweep % 2 == 0 else reversed(indices):
@@ -209,7 +209,7 @@ class _Drawing:
             layer.sort(key=lambda n: fmean(where[m] for m in neighbours[n]) if n in neighbours else where[n])
 
     def _place(self) -> None:
-        """Give each node its columns, near the middle of its neighbours."""
+        """Choose the columns of each node, near the middle of its neighbours."""
         for layer in self._layers:
             left = (self._width - _taken(layer)) // 2
             for node in layer:
@@ -228,7 +228,7 @@ class _Drawing:
                 node.left -= shift
 
     def text(self) -> str:
-        """Write what was arranged."""
+        """Write the arranged graph as text."""
         page = _Page()
         row = 0
         for index, layer in enumerate(self._layers):
@@ -254,7 +254,7 @@ def _taken(layer: Sequence[_Node]) -> int:
 
 
 def _spread(layer: Sequence[_Node], wishes: Sequence[float], width: int) -> None:
-    """Put nodes as near to where they wish as their order and widths allow (pooling adjacent violators)."""
+    """Put nodes as near to their desired places as their order and widths allow (pooling adjacent violators)."""
     offsets = [0]
     for node in layer[:-1]:
         offsets.append(offsets[-1] + node.width + _GAP)
@@ -270,10 +270,10 @@ def _spread(layer: Sequence[_Node], wishes: Sequence[float], width: int) -> None
 
 
 def _route(bundles: list[_Bundle], below: Sequence[_Node]) -> bool:
-    """Give each bundle the columns in which it reaches its targets, and a track; whether no two get into each other."""
+    """Give each bundle the columns of its targets, and a track; return whether no two collide."""
     for node in below:
         _assign_ports(node, [bundle for bundle in bundles if node in bundle.targets], bundles)
-    # whose line comes down where another's goes up must turn aside above it
+    # a bundle whose line comes down where another's goes up must turn aside above it
     over: nx.DiGraph[_Bundle] = nx.DiGraph()
     over.add_nodes_from(bundles)
     for bundle in bundles:
@@ -296,7 +296,7 @@ def _route(bundles: list[_Bundle], below: Sequence[_Node]) -> bool:
 
 
 def _assign_ports(node: _Node, arriving: list[_Bundle], bundles: Sequence[_Bundle]) -> None:
-    """Choose a column for each bundle that reaches a node: near its middle, and none that another's line comes from."""
+    """Choose a column for each bundle that reaches a node: near the node's middle, not below another's source."""
     arriving.sort(key=lambda bundle: fmean(source.centre for source in bundle.sources))
     edge = 1 if node.is_box else 0
     inside = range(node.left + edge, node.left + node.width - edge)
@@ -317,7 +317,7 @@ def _overlap(one: _Bundle, other: _Bundle) -> bool:
 
 
 class _Page:
-    """Letters in rows and columns; lines know whose they are, so that those that cross do not seem to meet."""
+    """A grid of letters; each line knows its bundle, so that crossing lines do not seem to meet."""
 
     def __init__(self) -> None:
         self._letters: dict[tuple[int, int], str] = {}

@@ -1,4 +1,4 @@
-"""Checks on this machine, with this user's own set-up, that the environments which stages ask for are available.
+"""Checks, on this machine and as this user, whether the environments that stages ask for are available.
 
 A workflow file may be anybody's. So nothing that it names by path is run, and no variable that it sets is used: modules
 are those of this user's shell, environments those that this user's conda knows by name.
@@ -26,7 +26,7 @@ _WITHOUT = "It was tried here, without the stage's `environment`: where jobs run
 
 
 def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str, str]]:
-    """Try the environments that stages ask for; runs nothing that the file names.
+    """Try the environments that stages ask for; run nothing that the file names.
 
     Yields: the stage, the key, what is wrong, and what to do.
     """
@@ -35,7 +35,7 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
         yield stage, key, words, _WITHOUT if stage.environment else _ELSEWHERE
     for stage, preparation in said.items():
         program = (preparation.launcher.split() or [""])[0]
-        outside = replace(preparation, container="", binds=())  # of which the launcher is
+        outside = replace(preparation, container="", binds=())  # the launcher runs outside the container
         if program and not outside.changes_path and shutil.which(program) is None:
             yield stage, "launcher", f"{program}: not found in PATH here", _ELSEWHERE
         for bind in preparation.binds:
@@ -45,7 +45,7 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
 
 
 def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
-    """Try each part by itself, and once for all stages that ask for it."""
+    """Try each part by itself, once for all stages that ask for it."""
     asked: dict[tuple[str, Preparation], list[Stage]] = {}
     for stage, preparation in said.items():
         for key in _PARTS:
@@ -61,7 +61,7 @@ def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[St
 
 
 def _trouble(preparation: Preparation, folder: Path) -> str:
-    """Say why a shell cannot have it; empty if it can."""
+    """Say why a shell cannot set it up; empty if it can."""
     try:
         values, files = preparing(preparation, looks_only=True)
         script = f"{head({'asa_outcome': '', 'asa_threads': '', **values})}{text('ending', *files)}"

@@ -1,4 +1,4 @@
-"""Files of other tools, which people give where a workflow file is wanted: what they are, and what takes them."""
+"""Recognizes files of other tools that users pass as workflow files, and says which command reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from asa.core.documents import read_text
 from asa.errors import InputError
 
-_HEAD: Final = 100_000  # characters that are looked at
+_HEAD: Final = 100_000  # number of characters that are examined
 _IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
 _RULES = re.compile(r"^(?:rule|checkpoint)\s+\w+\s*:|^(?:rule|checkpoint)\s*:|^configfile:", re.MULTILINE)
 _PROCESS = re.compile(r"^[ \t]*process[ \t]+\w+\s*\{|^[ \t]*nextflow\.(?:enable|preview)\.", re.MULTILINE)
@@ -51,7 +51,7 @@ class Foreign:
 
 
 def recognize(file: Path, text: str) -> Foreign | None:
-    """Say what a file is that is no workflow file; None if that cannot be seen.
+    """Say what kind of file it is, if it is not a workflow file; None if that is not recognized.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def recognize(file: Path, text: str) -> Foreign | None:
 
 
 def foreign_of(file: Path) -> Foreign | None:
-    """Say what a file is, if it is of another tool; None also where it cannot be read."""
+    """Say what kind of file it is, if it belongs to another tool; None also if it cannot be read."""
     try:
         return recognize(file, read_text(file, "utf-8-sig")) if file.is_file() else None
     except (OSError, UnicodeDecodeError, InputError):
@@ -82,7 +82,7 @@ def foreign_of(file: Path) -> Foreign | None:
 
 
 def _is_of(text: str, program: str) -> bool:
-    """Whether a file is run by a program, or is no script: what is in a here-document is of another file."""
+    """Whether a file is run by a program, or is not a script: here-documents in it are ignored."""
     return not text.startswith("#!") or program in text.partition("\n")[0]
 
 

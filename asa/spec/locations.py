@@ -27,7 +27,7 @@ _STRINGS = (
 class Locations:
     r"""Line numbers of the keys and values of a TOML file.
 
-    `text`: the file's; in invalid TOML only lines before the first mistake are found.
+    `text`: the file's content; in invalid TOML only lines before the first mistake are found.
 
     Examples
     --------
@@ -38,27 +38,28 @@ class Locations:
 
     def __init__(self, file: Path, text: str) -> None:
         self.file = file
-        self.lines_of_text = text.split("\n")  # as TOML counts lines, which some other characters do not end
+        # lines as TOML counts them: some other characters do not end a line there
+        self.lines_of_text = text.split("\n")
         self._text = text
         self._breaks = [match.end() for match in re.finditer("\n", text)]
         self._lines: dict[Location, int] = {}
         self._counts: dict[Location, int] = {}
-        with contextlib.suppress(RecursionError):  # too many brackets, which is reported elsewhere
+        with contextlib.suppress(RecursionError):  # too many brackets: reported elsewhere
             self._scan()
 
     def line(self, location: Location) -> int:
-        """Line of a value, or of the nearest thing around it; the first if there is none."""
+        """Return the line of a value, or of the innermost existing table around it; else the first line."""
         for length in range(len(location), 0, -1):
             if location[:length] in self._lines:
                 return self._lines[location[:length]]
         return 1
 
     def has(self, location: Location) -> bool:
-        """Whether exactly this is in the file."""
+        """Whether exactly this location is in the file."""
         return location in self._lines
 
     def line_of_text(self, location: Location, wanted: str) -> int:
-        """Line of some text within a value; the value's own if it is not found."""
+        """Return the line of some text within a value; the value's own line if it is not found."""
         first = self.line(location)
         for number in range(first, len(self.lines_of_text) + 1):
             if wanted in self.lines_of_text[number - 1]:
@@ -66,7 +67,7 @@ class Locations:
         return first
 
     def first_line_of_string(self, location: Location) -> int:
-        """Line on which a string's text begins: the next one if its quotes are alone on a line."""
+        """Return the line on which a string's text begins: the next one if its quotes are alone on a line."""
         line = self.line(location)
         begins = self.lines_of_text[line - 1].rstrip() if line <= len(self.lines_of_text) else ""
         return line + 1 if begins.endswith(("'''", '"""')) and begins.count(begins[-3:]) == 1 else line
@@ -84,12 +85,12 @@ class Locations:
                 end = self._text.find("]", end) + (2 if is_array else 1)
             else:
                 end = self._pair(table, at)
-            if end <= at:  # no TOML: what is known so far will do
+            if end <= at:  # invalid TOML: the lines known so far are kept
                 return
             at = self._blank(end)
 
     def _table(self, parts: Sequence[str], *, is_array: bool) -> Location:
-        """Find what a heading means: below an array of tables, its latest."""
+        """Return the location that a heading refers to: below an array of tables, its latest table."""
         way: Location = ()
         for number, part in enumerate(parts, start=1):
             way = (*way, part)
@@ -167,5 +168,5 @@ def _unescaped(quoted: str) -> str:
     """Read a key in double quotes."""
     try:
         return str(read_toml(f"key = {quoted}")["key"])
-    except ValueError:  # which is reported elsewhere
+    except ValueError:  # reported elsewhere
         return quoted[1:-1]

@@ -1,4 +1,4 @@
-"""Which stages make a file, by what they list in `outputs`; of very many stages and files, too."""
+"""Finds which stages make a file, from their `outputs`; also efficient for very many stages and files."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import NamedTuple
 
 from asa.workflow import Stage, Workflow
 
-_MAX_PATH = 4096  # longer is no path; of a pattern the time grows with the square of its length
-_MAX_FOLDERS = 100  # around a path, that are looked for
-_MAX_STAGES = 20_000  # of which it is known what comes before what, which takes a bit for each two of them
-_MAX_LOOKS = 20_000_000  # at letters, for patterns
+_MAX_PATH = 4096  # a longer text is not a path; matching a pattern takes time quadratic in its length
+_MAX_FOLDERS = 100  # number of a path's parent folders that are examined
+_MAX_STAGES = 20_000  # above this number the order of stages is not computed, since it takes a bit for each pair
+_MAX_LOOKS = 20_000_000  # number of letter comparisons for patterns
 _KEPT = 4096
 _SPECIAL = re.compile(r"[*?\[]")
 
 
 class _Makers(NamedTuple):
-    """Stages by their places in the file."""
+    """Stages, by their index in the file."""
 
     first: tuple[int, ...]  # the first two
-    all: int  # a bit for each; 0 where there are too many stages for that
-    is_whole: bool = True  # whether all patterns were looked at
+    all: int  # a bit for each stage; 0 if there are too many stages
+    is_whole: bool = True  # whether all patterns were compared
 
 
 class MadeFiles:
-    """What the stages of a workflow make.
+    """The files that the stages of a workflow make.
 
-    Time and memory are in proportion to the workflow file. Where there are too many patterns to compare each with each
+    Time and memory are in proportion to the workflow file. If there are too many patterns to compare each with each
     path, or too many stages to know which come before which, every file counts as made, so that none is reported.
     """
 
@@ -46,7 +46,7 @@ class MadeFiles:
         self._of_all = self._paths if is_alike else _Paths(enumerate(made), len(stages))
 
     def is_made_before(self, stage: Stage, path: str) -> bool:
-        """Whether a stage that has ended when another begins may make what that one needs, all or a part."""
+        """Whether a stage that has ended before another begins may make a path that the other needs, or part of it."""
         makers, number = self._of_all.meeting(stage.path_of_any(path)), self._numbers[stage.name]
         if not makers.is_whole:
             return True
@@ -55,18 +55,18 @@ class MadeFiles:
         return bool(makers.all & self._before[number])
 
     def maker(self, stage: Stage, path: str) -> str:
-        """Name the first other stage that may make what one needs, all or a part; empty if there is none."""
+        """Return the first other stage that may make a needed path, or part of it; empty if there is none."""
         number = self._numbers[stage.name]
         return next((self._names[one] for one in self._paths.meeting(path).first if one != number), "")
 
     def earlier_maker(self, stage: Stage, path: str) -> str:
-        """Name the first stage that may make the same, before another in the file; empty if there is none."""
+        """Return the first stage, before another in the file, that may make the same path; empty if there is none."""
         number = self._numbers[stage.name]
         return next((self._names[one] for one in self._paths.same(path).first if one < number), "")
 
     @cached_property
     def _before(self) -> list[int] | None:
-        """Give for each stage a bit for each that has ended when it begins; None of too many."""
+        """Return for each stage a bit for each stage that has ended before; None if there are too many stages."""
         if len(self._names) > _MAX_STAGES:
             return None
         before = [0] * len(self._names)
@@ -77,7 +77,7 @@ class MadeFiles:
 
 
 class _Paths:
-    """Paths, and the stages that each is of: by itself, by what lies in it, and by the patterns that it fits."""
+    """Paths and their stages: by exact path, by content of folders, and by matching patterns."""
 
     def __init__(self, paths: Iterable[tuple[int, Iterable[str]]], count: int) -> None:
         self._is_few = count <= _MAX_STAGES
@@ -99,7 +99,7 @@ class _Paths:
         return self._makers({*self._alike(path), *self._inside(path), *_folders(path)})
 
     def _makers(self, paths: Iterable[str]) -> _Makers:
-        """Give the stages of some paths."""
+        """Return the stages of some paths."""
         numbers = {number for path in paths for number in self._of.get(path, ())}
         first = tuple(sorted(numbers)[:2])
         bits = 0
@@ -111,7 +111,7 @@ class _Paths:
         return _Makers(first, bits, self._looks <= _MAX_LOOKS)
 
     def _alike(self, path: str) -> Iterator[str]:
-        """Give paths that are, or may be, the same: of two, one may be a pattern that the other fits."""
+        """Return paths that are, or may be, the same as this one: either may be a pattern that matches the other."""
         yield path
         if len(path) > _MAX_PATH:
             return
@@ -134,12 +134,13 @@ class _Paths:
         return self._looks <= _MAX_LOOKS
 
     def _inside(self, path: str) -> list[str]:
-        """Give paths that lie in a folder."""
-        return self._sorted[bisect_left(self._sorted, f"{path}/") : bisect_left(self._sorted, f"{path}0")]  # behind /
+        """Return the paths inside a folder."""
+        # the letter after /
+        return self._sorted[bisect_left(self._sorted, f"{path}/") : bisect_left(self._sorted, f"{path}0")]
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Give the folders around a path, from the outermost."""
+    """Return the parent folders of a path, from the outermost."""
     end = path.find("/", 1)
     for _ in range(_MAX_FOLDERS):
         if end < 0:

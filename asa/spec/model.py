@@ -99,13 +99,13 @@ _BY_WIDTH = {
 
 
 def _checked(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Let pydantic know of what is refused."""
+    """Convert refusals to errors that pydantic understands."""
 
     def read(value: Any) -> Any:
         try:
             return parse(value)
         except InputError as error:
-            raise ValueError(error.message) from error  # whose hint is shown, too
+            raise ValueError(error.message) from error  # its hint is shown, too
 
     return read
 
@@ -120,7 +120,7 @@ def _text_first(parse: Any, unit: str) -> Any:
 
 
 def _number(kind: Callable[[str], object]) -> BeforeValidator:
-    """Let a number be what a parameter was put into."""
+    """Convert text to a number if a parameter was inserted into it."""
 
     def read(value: object) -> object:
         if not isinstance(value, Filled):
@@ -144,7 +144,7 @@ def _positive(seconds: float) -> float:
 
 
 def _whole(least: int, most: int) -> tuple[Any, ...]:
-    """Give what makes an int a number within bounds."""
+    """Return the annotations of an int within bounds."""
     limits = {"minimum": least, "maximum": most}
     return _number(int), Field(strict=True, ge=least, le=most), WithJsonSchema(_numbers("integer", **limits))
 
@@ -192,7 +192,7 @@ def _as_durations(value: object) -> float | dict[int, float]:
         return _A_DURATION.validate_python(value)
     if not value:
         raise ValueError("names no width")
-    _checked(lambda table: at_widths(table, lambda _: 0.0))(value)  # for what is wrong with its keys
+    _checked(lambda table: at_widths(table, lambda _: 0.0))(value)  # reports mistakes in its keys
     return _DURATIONS.validate_python(value)
 
 
@@ -350,14 +350,14 @@ Retries = Annotated[
 
 
 def _type_of(key: Key) -> Any:
-    """Give the type by which a plain key is read and checked."""
+    """Return the type with which a plain key is read and checked."""
     if key.kind in {"count", "number"}:
         return Annotated[int, *_whole(key.min_value, key.max_value)]
     return Literal[key.choices] if key.choices else _noted(key) if key.notation is not None else _TYPES[key.kind]
 
 
 def _noted(key: Key) -> Any:
-    """Give the type of a value that has a notation of its own."""
+    """Return the type of a value that has its own notation."""
     notation = cast("Notation", key.notation)
     if not notation.others:
         schema = WithJsonSchema(_like(notation.pattern, TEMPLATE_PATTERN))

@@ -1,4 +1,4 @@
-"""What a stage may say of several shapes, in a file or in Python: how it is read, and what a stage makes of it."""
+"""How several shapes are written in a file or in Python: reads them, and makes a stage's fields of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_WIDTHS = 100
 
 RANGE_PATTERN = r"^\s*[0-9]{1,18}\s*\.\.\s*[0-9]{1,18}\s*$"
 
-_LONGEST = 19  # digits of a number that TOML can say
+_LONGEST = 19  # digits of the largest number in TOML
 _RANGE = re.compile(r"\s*([0-9]{1,18})\s*\.\.\s*([0-9]{1,18})\s*")
 _LAWS = get_args(Law)
 _OF_LAW: Mapping[str, tuple[str, ...]] = {"amdahl": ("parallel",), "downey": ("parallelism", "variance")}
@@ -186,7 +186,7 @@ def _number(name: str, given: object) -> float:
 
 
 class Remark(NamedTuple):
-    """Something worth knowing of what a stage asks for."""
+    """A note about a stage's request."""
 
     key: str
     message: str
@@ -196,17 +196,17 @@ class Remark(NamedTuple):
 class Expectation(NamedTuple):
     """The usual run time of a stage, as `expected` or `total` has it."""
 
-    learn: bool = False  # from its past runs
-    until: float | Mapping[int, float] | None = None  # seconds until then, perhaps by width
+    learn: bool = False  # learned from its past runs
+    until: float | Mapping[int, float] | None = None  # seconds until something is learned, perhaps by width
 
 
 def expectation_in(given: Mapping[str, Any]) -> Expectation:
-    """Return what the values of a stage's keys say of its run time: of a stage in legs, of all of them together."""
+    """Return what the values of a stage's keys say of its run time; for a stage in legs, the time of all legs."""
     return given.get("total" if given.get("continues") else "expected") or Expectation()
 
 
 class AskedShapes:
-    """What a stage asks for, in one shape or in several, as it was written: the first of several is its own.
+    """A stage's request as it was written, in one shape or in several; the first of several is its own.
 
     `given`, `where`: as for `asa.spec.stages.fields_of`.
     """
@@ -215,7 +215,7 @@ class AskedShapes:
         self.where = where
         self.cpus_per_task: int = given.get("cpus_per_task", 1)
         ntasks: list[int] | None = given.get("ntasks")
-        each = 1 if ntasks is None else self.cpus_per_task  # cores of what is counted
+        each = 1 if ntasks is None else self.cpus_per_task  # cores of one counted unit
 
         def in_cores(times: Any) -> Any:
             return {width * each: one for width, one in times.items()} if isinstance(times, Mapping) else times
@@ -227,10 +227,10 @@ class AskedShapes:
         self.scaling: Scaling | None = given.get("scaling")
         self.partitions = [str(one) for one in given.get("partition") or ("",)]
         is_list = bool(given.get("tasks") or given.get("tasks_file"))
-        self.tasks = len(given.get("tasks") or ()) if is_list else None  # 0 if their number is not known
+        self.tasks = len(given.get("tasks") or ()) if is_list else None  # 0 if the number of tasks is not known
 
     def fields(self) -> dict[str, Any]:
-        """Make the fields of a `Stage` that follow from it.
+        """Return the corresponding fields of a `Stage`.
 
         Raises `WorkflowError`: it contradicts itself, or has no values for its own shape.
         """
@@ -256,7 +256,7 @@ class AskedShapes:
         }
 
     def remarks(self) -> Iterator[Remark]:
-        """Tell what is worth knowing of it, and is no error."""
+        """Return notes about the request that are not errors."""
         points, offered = self._run_at, sorted(self._sizes)
         unused = [one.width for one in points if one.width not in offered]
         if unused:
@@ -294,7 +294,7 @@ class AskedShapes:
             law = Scaling("tasks" if is_list else "measured")
         if law.law != "tasks":
             return law
-        if self.cores is None:  # how many fit on a node is not known here
+        if self.cores is None:  # how many tasks fit on a node is not known here
             return Scaling("tasks")
         return Scaling("tasks", tasks=self.tasks or 0, per_task=self.cpus_per_task)
 

@@ -17,7 +17,7 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 class Filled(str):
-    """Text into which a parameter's value was put, so that it may be a number."""
+    """Text into which a parameter's value was inserted, so that it may be a number."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ def fill(
 
 
 def _is_script_text(location: Location, value: str) -> bool:
-    """Whether it is another language's text, which may have double braces of its own."""
+    """Whether it is text in another language, which may contain double braces."""
     return location[-1:] == ("script",) and is_text_of_script(value)
 
 

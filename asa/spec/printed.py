@@ -1,4 +1,4 @@
-"""Whether what stages print can be found where they say, and each in a file of its own."""
+"""Checks whether the output of stages can be written to the files that they name, and each to a separate file."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ OF_EACH_JOB: Final = "jJA"
 
 
 class Prints:
-    """The files in which what the stages of a workflow print is found, seen from the folder in which commands run."""
+    """The output files of a workflow's stages, relative to the folder in which commands run."""
 
     def __init__(self, folder: Path, stages: Iterable[Stage] = ()) -> None:
         self._folder = folder
         self._made = {os.path.normpath(folder / word) for stage in stages for word in _words_of_making(stage.command)}
         self._to_be_made: set[str] = set()
-        self._same: dict[str, str] = {}  # names that are the same for every job, each with the first stage
+        self._same: dict[str, str] = {}  # names that are the same for every job, each with the first stage that has it
 
     def troubles(self, stage: Stage, pattern: str) -> Iterator[tuple[str, str]]:
-        """Say what is wrong with a name, and what to do; nothing twice."""
+        """Say what is wrong with a file name, and what to do; each problem once."""
         yield from self._of_folder(known_folder(pattern))
         each, letters = stage.prints_apart
         if each and not has_pattern(pattern, letters):
@@ -53,7 +53,7 @@ class Prints:
 
 
 def _words_of_making(command: str) -> list[str]:
-    """Give the words of a command that makes folders."""
+    """Return the words of a command that makes folders."""
     try:
         return shlex.split(command) if "mkdir" in command else []
     except ValueError:
@@ -61,7 +61,7 @@ def _words_of_making(command: str) -> list[str]:
 
 
 def known_folder(pattern: str) -> str:
-    """Name the folder of a pattern's file as far as it is known before a job has begun.
+    """Return the folder of a pattern's file, as far as it is known before a job has begun.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is wrong in a workflow file, said for people: which line, what, and what to do."""
+"""Problems in a workflow file, described for people: the line, the problem, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 
 Severity = Literal["error", "warning", "note"]
 
-_SHOWN = 40  # letters of a value
-_FEW_KEYS = 12  # all of them are named, also where one is likely
+_SHOWN = 40  # shown characters of a value
+_FEW_KEYS = 12  # up to this number, all keys are listed, even if one is the likely meaning
 _MEANT = {
     "apptainer": "container", "docker": "container", "envmodules": "modules", "image": "container", "module": "modules",
     "mpi": "launcher", "module_load": "modules", "singularity": "container", "conda_env": "conda",
@@ -49,7 +49,7 @@ _SAID = {
     "too_short": "must not be empty",
 }
 _WIDE = frozenset({"cores", "nodes", "ntasks"})
-_ENDS = re.compile(r"(\d+) *(?:-|:|to|,|\.\.\.) *(\d+)")  # of what may be meant as a range
+_ENDS = re.compile(r"(\d+) *(?:-|:|to|,|\.\.\.) *(\d+)")  # both ends of what was probably meant as a range
 _BOUNDS = {
     "greater_than": ("gt", "must be above {}"),
     "greater_than_equal": ("ge", "must be {} or more"),
@@ -88,12 +88,12 @@ class Problem:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     def error(self) -> InputError:
-        """Make what is raised of it."""
+        """Return the exception for this problem."""
         return InputError(self.message, where=self.where, hint=self.hint)
 
 
 def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) -> tuple[str, str]:
-    """Say what pydantic found, and what to do."""
+    """Describe an error of pydantic's, and what to do."""
     location, kind = error["loc"], error["type"]
     key = _key_at(location)
     named = "retries" if key == "times" else key
@@ -124,7 +124,7 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
 
 
 def _key_at(location: Sequence[str | int]) -> str:
-    """Name the key of a value; for values by width, with the width."""
+    """Return the key of a value; for values by width, with the width."""
     keys = [part for part in location if isinstance(part, str)]
     key = next((part for part in reversed(keys) if part != "[key]"), "")
     is_width = len(keys) > 1 and keys[-1] == key and keys[-2] != "environment" and key.isdigit()
@@ -169,7 +169,7 @@ def means(written: str, key: str) -> bool:
 
 
 def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
-    """Say that a stage lacks what it, or the defaults, must say."""
+    """Say that neither a stage nor the defaults have a required key."""
     return f"{_whose(stage)}{key!r} is missing", _ADD[key]
 
 
@@ -189,7 +189,7 @@ def _known(location: Sequence[str | int]) -> list[str]:
 
 
 def _example(location: Sequence[str | int], given: object) -> str:
-    """Show how a value of a key is written."""
+    """Show an example of a key's value."""
     key = next((part for part in reversed(location) if isinstance(part, str)), "")
     fields: dict[str, Any] = {**WorkflowSpec.model_fields, **StageSpec.model_fields}
     if key == "times":

@@ -1,4 +1,4 @@
-"""Reading workflow files: parameters put in, defaults taken over, all checked, every mistake reported with its line."""
+"""Reads workflow files: inserts parameters, applies defaults, and reports every mistake with its line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_mod
 from asa.spec.stages import fields_of
 from asa.workflow import Stage, Workflow
 
-_MAX_BITS = 63  # as TOML has it
+_MAX_BITS = 63  # TOML's limit
 _PAIR = re.compile(r"(\s*+[\w.-]++\s*+=\s*+)(.*)")
 _LIST = re.compile(r"\[(.*)\]")
 _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes", "request"))
@@ -34,7 +34,7 @@ _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "no
 
 @dataclass(slots=True)
 class Reading:
-    """A workflow file that was read, as far as that was possible."""
+    """The result of reading a workflow file, as far as that was possible."""
 
     file: Path
     locations: Locations  # the lines of all keys and values
@@ -49,7 +49,7 @@ class Reading:
         self.add_at(self.locations.line(location), message, hint, severity)
 
     def add_at(self, line: int | None, message: str, hint: str, severity: Severity = "error") -> None:
-        """Tell of a problem on a line."""
+        """Report a problem on a line."""
         problem = Problem(str(self.file), line, severity, message, hint)
         if problem not in self.problems:
             self.problems.append(problem)
@@ -60,7 +60,7 @@ class Reading:
 
     @property
     def errors(self) -> list[Problem]:
-        """Those that keep it from being read."""
+        """The problems that prevent the file from being read."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
 
@@ -159,7 +159,7 @@ def near_parameter(path: str | Path, name: str) -> str | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of what a folder holds; none if it cannot be read."""
+    """Return the names of a folder's entries; none if it cannot be read."""
     try:
         return [path.name for path in folder.iterdir()]
     except OSError:
@@ -167,7 +167,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> Reading:
-    """Read a workflow file and keep all that was found on the way."""
+    """Read a workflow file; return the workflow with all problems and locations."""
     reading, document = _open(Path(path))
     if document is None:
         return reading
@@ -206,7 +206,7 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
                 line, f"is not valid TOML: {error}", _hint_at_quotes(reading.locations.lines_of_text[line - 1])
             )
         return reading, None
-    except ValueError as error:  # Python's own limits
+    except ValueError as error:  # limits of Python
         what = "brackets are too deep" if isinstance(error, TooDeepError) else "a number has too many digits"
         reading.add_at(_longest_line(text), f"cannot be understood: {what}", "Write it shorter.")
         return reading, None
@@ -217,14 +217,14 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
 
 
 def _is_foreign(reading: Reading, text: str) -> bool:
-    """Say what a file of another tool is, and what takes it."""
+    """Whether it is a file of another tool; if so, report the command that reads it."""
     if foreign := recognize(reading.file, text):
         reading.add_at(None, f"is {foreign.what}, not a workflow file", foreign.hint)
     return foreign is not None
 
 
 def _hint_at_quotes(row: str) -> str:
-    """Show how a line with a value that wants quotes is written."""
+    """Show how to write a line whose value lacks quotes."""
     pair = _PAIR.fullmatch(row)
     value = pair[2].split(" #")[0].rstrip() if pair else ""
     if not pair or not value:
@@ -252,7 +252,7 @@ def _longest_line(text: str) -> int:
 
 
 def _check_values(reading: Reading, value: object, location: Location) -> None:
-    """Tell of what TOML can say and nothing here can use: null bytes, and numbers that are too large for TOML, too."""
+    """Report values that are valid TOML but cannot be used: null bytes, and numbers beyond TOML's range."""
     if isinstance(value, dict):
         for key, part in value.items():
             _check_values(reading, f"{key}", (*location, key))
@@ -267,7 +267,7 @@ def _check_values(reading: Reading, value: object, location: Location) -> None:
 
 
 def _has_tables(reading: Reading, document: Mapping[str, Any]) -> bool:
-    """Whether stages, defaults and parameters are tables, so that one can look into them."""
+    """Whether stages, defaults and parameters are tables, so that their entries can be read."""
     stages = document.get("stage", [])
     if not (isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)):
         reading.add(("stage",), "a stage is not a table of its own", "Start each stage with a line [[stage]].")
@@ -354,7 +354,7 @@ def _with_defaults(document: dict[str, Any]) -> tuple[dict[str, Any], dict[Locat
 
 
 def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Location, Location]) -> dict[int, StageSpec]:
-    """Check all against the model; gives the stages in which nothing is wrong, by number."""
+    """Check everything with the model; return the valid stages, by number."""
     stages = document.get("stage", [])
     names = [stage["name"] if isinstance(stage.get("name"), str) else None for stage in stages]
     bad: set[int] = set()
@@ -375,7 +375,7 @@ def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Locatio
 
 
 def _lacks(stage: Mapping[str, Any]) -> list[str]:
-    """Keys that a stage must have, itself or from the defaults, unless it is local."""
+    """Return the required keys that a stage has neither itself nor from the defaults, unless it is local."""
     if str(stage.get("local")).lower() == "true":
         return []
     has_size = any(key in stage for key in _ONE_OF[1])
@@ -395,11 +395,11 @@ def _tell(
         location = each["loc"]
         if location[0] == "stage" and len(location) > 1 and isinstance(location[1], int):
             bad.add(location[1])
-        if location in meant or location[:3] in taken or location[:4] in taken:  # reported at its own place
+        if location in meant or location[:3] in taken or location[:4] in taken:  # reported at another place
             continue
         if isinstance(each["input"], str) and PLACEHOLDER.search(each["input"]):  # reported: no such parameter
             continue
-        if location[0] == "parameters":  # reported already, unless its name is wrong
+        if location[0] == "parameters":  # already reported, unless its name is wrong
             if location[-1] == "[key]":
                 name = str(location[1])
                 reading.add(("parameters", name), f"{name!r} is no name of a parameter", "Letters, digits and '_'.")
@@ -408,7 +408,7 @@ def _tell(
 
 
 def _missing(errors: list[ErrorDetails]) -> tuple[dict[Location, set[str]], set[Location]]:
-    """Find which keys each table lacks, and those of them that an unknown key there was meant for."""
+    """Return the keys that each table lacks, and those for which an unknown key there was probably meant."""
     missing: dict[Location, set[str]] = {}
     for each in errors:
         if each["type"] == "missing":
@@ -471,7 +471,7 @@ def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
 
 
 def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
-    """Read a stage's script; None if that cannot be, which is reported."""
+    """Read a stage's script; report an error and return None if that is not possible."""
     if spec.script is None:
         return ""
     given = str(spec.script)
@@ -527,7 +527,7 @@ def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
 
 
 def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Return each pair of stages that follow each other; report those that follow nothing."""
+    """Return each pair of stages that follow each other; report names of stages that do not exist."""
     for number, stage in enumerate(stages):
         befores, name = stage.get("after", []), stage.get("name")
         if not isinstance(befores, list) or not isinstance(name, str):
@@ -549,7 +549,7 @@ def _check_cycles(reading: Reading, names: Mapping[str, int], edges: list[tuple[
         befores.setdefault(name, []).append(before)
     try:
         TopologicalSorter(befores).prepare()
-    except CycleError:  # it names only one of them
+    except CycleError:  # it names only one of the cycles
         _tell_cycles(reading, names, edges)
 
 

@@ -1,6 +1,6 @@
-"""The record of a workflow file that was made by recording a driver: what was run, and checksums of what it read.
+"""The record of a workflow file made from a driver: the commands that were run, and checksums of what they read.
 
-That of ``flow.toml`` is ``flow.recorded/record.json``, next to it.
+The record of ``flow.toml`` is ``flow.recorded/record.json``, next to it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MAX_BYTES_READ: Final = 64 << 20
 
 
 def recorded_folder(file: Path) -> Path:
-    """Name the folder that belongs to a workflow file."""
+    """Return the folder that belongs to a workflow file."""
     return file.parent / f"{file.stem}.recorded"
 
 
 def look_of(path: Path) -> str:
-    """Say what a file or a folder is like: a checksum of its content, or its names."""
+    """Return a fingerprint of a file or a folder: a checksum of its content, or its names."""
     try:
         if path.is_dir():
             names = b"\0".join(sorted(os.fsencode(one.name) for one in path.iterdir()))
@@ -42,7 +42,7 @@ def look_of(path: Path) -> str:
 
 
 def changed_since(file: Path) -> tuple[list[str], str]:
-    """Name the files that a recorded driver read and that have changed since; and the command that records it again.
+    """Return the changed files that a recorded driver had read, and the command that records it again.
 
     Examples
     --------
@@ -60,29 +60,29 @@ def changed_since(file: Path) -> tuple[list[str], str]:
 
 
 def commands_of(file: Path) -> list[list[str]]:
-    """Give the commands that a workflow file was recorded from; none if it was not."""
+    """Return the commands from which a workflow file was recorded; none if it was not recorded."""
     found = _record(recorded_folder(file)).get("commands", [])
     return [[str(word) for word in command] for command in found if isinstance(command, list)]
 
 
 def is_of_recording(folder: Path) -> bool:
-    """Whether a folder is what is kept of a recording."""
+    """Whether a folder belongs to a recording."""
     return bool(_record(folder))
 
 
 def is_as_recorded(file: Path) -> bool:
-    """Whether a workflow file is as it was written when it was recorded."""
+    """Whether a workflow file is unchanged since it was recorded."""
     return bool(look := look_of(file)) and _record(recorded_folder(file)).get("file") == look
 
 
 def note_file(file: Path) -> None:
-    """Note what a workflow file is like, once it is written."""
+    """Record the checksum of a workflow file after it was written."""
     folder = recorded_folder(file)
     note(folder, dict(_record(folder)) | {"file": look_of(file)})
 
 
 def note(folder: Path, document: Mapping[str, object]) -> None:
-    """Write down what was recorded."""
+    """Write the record of a recording."""
     with writing_text(folder / _RECORD) as text:
         json.dump(document, text, indent=1)
         text.write("\n")

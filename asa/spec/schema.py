@@ -1,4 +1,4 @@
-"""The JSON Schema of workflow files, for editors: made from the model, and from what a stage must have."""
+"""The JSON Schema of workflow files, for editors: made from the model and the keys that a stage must have."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def schema_text() -> str:
 
 
 def _conflicts() -> list[dict[str, Any]]:
-    """One way to say what runs, and one to say how many cores."""
+    """Allow only one key for what runs, and only one for the number of cores."""
     pairs = [(a, b) for i, a in enumerate(_WAYS) for b in _WAYS[i + 1 :]]
     return [{"not": {"required": list(pair)}} for pair in [*pairs, ("cores", "ntasks")]]
 
 
 def _unless_default(keys: tuple[str, ...]) -> dict[str, Any]:
-    """Ask of each stage that is not local for one of these keys, unless the defaults have one."""
+    """Require one of these keys in each stage that is not local, unless the defaults have one."""
     one_of_them = [{"required": [key]} for key in keys]
     return {
         "if": {"not": {"required": ["defaults"], "properties": {"defaults": {"anyOf": [*one_of_them, _IS_LOCAL]}}}},
@@ -76,7 +76,7 @@ def _unless_default(keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Leave out what editors have no use for: that a key may be null, which TOML cannot say, and made-up titles."""
+    """Remove parts that are useless for editors: null as a value, which TOML does not have, and generated titles."""
     if isinstance(value, list):
         return [_tidy(part) for part in value]
     if not isinstance(value, dict):

@@ -43,7 +43,7 @@ FORMS = {
 _HIDE = frozenset({".", "source", "module", "ml", "conda", "mamba", "micromamba", "spack", "eval", "alias"})
 _THEN_A_COMMAND = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time", "coproc"})
 _ENDS = frozenset({"fi", "done", "esac", "}"})
-_MAX_DEPTH = 10  # levels of nested commands that are read; more do not occur
+_MAX_DEPTH = 10  # levels of nested commands that are read; deeper ones do not occur in practice
 _OPERATORS = ("&&", "||", ";;&", ";;", ";&", "|&", "&>>", "&>", "<<<", "<<-", "<<", "<>", ">>", ">|", "<&", ">&")
 _SINGLE = ";&|()<>\n"
 _SEPARATORS = frozenset({"&&", "||", ";", "&", "|", "|&", "\n", "(", ")", ";;", ";&", ";;&"})
@@ -57,7 +57,7 @@ _EXPANSION = re.compile(r"\$\{(?:(?P<first>!)[A-Za-z_]|[A-Za-z_]\w*(?:(?P<then>[
 _DESCRIPTOR = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})(?=[<>])")
 _LETTERS = re.compile(r"[-+][A-Za-z]+")
 
-# Options of programs that run another, with the number of words that follow each. At an option that is not listed the
+# Options of programs that run another program, with the number of words after each. At an option that is not listed the
 # search ends, as that number is not known.
 _WRAPPERS: dict[str, dict[str, int]] = {
     "srun": {
@@ -113,14 +113,14 @@ class Program:
 
     name: str
     line: int  # in the text, from 0
-    file: str = ""  # that an interpreter is given; empty for none
+    file: str = ""  # the file that an interpreter is given; empty for none
     # how many processes a launcher of MPI starts, if that is a number; "all" without such an option
     ranks: str = ""
 
 
 @dataclass(slots=True)
 class ShellText:
-    """What a shell's text says."""
+    """What a shell's text contains."""
 
     # what it runs, as far as the text shows; commands run for their output come first
     programs: list[Program] = field(default_factory=list)
@@ -191,7 +191,7 @@ class _Reader:
             token = self._tokens[self._at]
             if token.is_word:
                 self._command(token)
-            else:  # a redirection's word is a file
+            else:  # the word of a redirection is a file
                 self._at += 1 if token.text in _SEPARATORS else 2
 
     def _next(self, count: int = 1) -> _Token | None:
@@ -223,7 +223,7 @@ class _Reader:
             self._simple()
 
     def _simple(self) -> None:
-        """Read assignments, a program, and the programs that it runs in turn; then pass over the rest."""
+        """Read assignments, a program, and the programs that it runs in turn; skip the rest of the command."""
         while (token := self._word()) is not None and token.is_word and _ASSIGNMENT.match(token.text):
             if token.text.startswith("PATH="):
                 self._hide("PATH=")
@@ -254,7 +254,7 @@ class _Reader:
         self._found.programs.append(Program(name, token.line, self._file_for(name), self._ranks_for(name)))
 
     def _file_for(self, name: str) -> str:
-        """Tell which file an interpreter is given; empty if that cannot be found out."""
+        """Return the file that an interpreter is given; empty if that is not known."""
         program = Path(name).name.rstrip("0123456789.")
         options = _INTERPRETERS.get(program)
         at = 1
@@ -288,7 +288,7 @@ class _Reader:
         self._found.hides = self._found.hides or name
 
     def _inner(self, wrapper: str) -> bool:
-        """Go to the program that another runs; whether one was found."""
+        """Go to the program that another program runs; return whether one was found."""
         options = _WRAPPERS[wrapper]
         self._at += 1
         while (token := self._next(0)) is not None and token.is_word:
@@ -329,7 +329,7 @@ class _Reader:
         self._at += 1
 
     def _case(self) -> None:
-        """Read the commands behind each pattern."""
+        """Read the commands after each pattern."""
         self._until("in")
         is_pattern = True
         while (token := self._next(0)) is not None:
@@ -368,7 +368,7 @@ def _words_of_option(text: str, options: dict[str, int]) -> int | None:
 
 
 class _Lexer:
-    """Cuts a shell's text into words and operators, and reads what is substituted inside."""
+    """Splits a shell's text into words and operators, and reads the commands in substitutions."""
 
     def __init__(self, text: str, found: ShellText, line: int, depth: int) -> None:
         self._text = text
@@ -391,7 +391,7 @@ class _Lexer:
             elif self._text.startswith("((", self._at):
                 self._found.forms.setdefault("((", self._line)
                 self._at = self._find("))") + 2
-            elif descriptor := _DESCRIPTOR.match(self._text, self._at):  # of the redirection that follows
+            elif descriptor := _DESCRIPTOR.match(self._text, self._at):  # descriptor of the redirection that follows
                 self._at = descriptor.end()
             elif operator := self._operator():
                 yield from self._apply(operator)
@@ -416,7 +416,7 @@ class _Lexer:
                 self._at += 1
             self._documents.append((self._word().text, operator == "<<-"))
             return
-        elif operator in {"<", ">"} and self._text.startswith("(", self._at):  # a process's output for a file
+        elif operator in {"<", ">"} and self._text.startswith("(", self._at):  # process substitution
             self._substituted()
             return
         yield _Token(operator, line, is_word=False)
@@ -467,7 +467,7 @@ class _Lexer:
         return _Token(text, line, is_word=True, is_plain=is_plain, is_quoted=is_quoted)
 
     def _double_quoted(self, letters: list[str]) -> bool:
-        """Read to the closing quotes; whether nothing within must be worked out."""
+        """Read to the closing quotes; return whether nothing in them needs expansion."""
         is_plain = True
         self._at += 1
         while self._at < len(self._text) and self._text[self._at] != '"':
@@ -486,7 +486,7 @@ class _Lexer:
         return is_plain
 
     def _expansion(self) -> None:
-        """Note what of an expansion not every shell knows."""
+        """Record features of an expansion that not every shell knows."""
         if match := _EXPANSION.match(self._text, self._at):
             mark = match["first"] or match["then"] or match["part"]
             self._found.forms.setdefault(_EXPANSIONS[mark], self._line)
@@ -511,7 +511,7 @@ class _Lexer:
             _Reader(text, self._found, self._line, self._depth + 1).read()
 
     def _closing(self, at: int) -> int:
-        """Find the bracket that closes, beyond those in quotes."""
+        """Find the closing bracket, ignoring those in quotes."""
         depth, quote = 1, ""
         while at < len(self._text):
             letter = self._text[at]

@@ -1,4 +1,4 @@
-"""From the values of a stage's keys, once a file or Python has been read, to the fields of a `Stage`."""
+"""Makes the fields of a `Stage` from the values of its keys, which a file or Python gave."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POSITIONS: Final = {name: position for position, name in enumerate(_ORDER)}
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Put keys into the order in which files and the reference have them; others come before the environment.
+    """Put keys into the order in which files and the reference have them; unknown keys come before the environment.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def fields_of(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 
 def _field(value: Any) -> Any:
-    """Give a field's value, which is fixed, and whose texts are plain ones."""
+    """Return a field's value, made immutable, with plain strings."""
     if isinstance(value, Mapping):
         return tuple((str(name), str(text)) for name, text in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which stages use variables that no job gets, since they hold secrets and the stage has not asked for them."""
+"""Finds stages that use variables which no job gets, because they hold secrets and the stage does not ask for them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _OF_A_MODULE = re.compile(r"\bpython[\w.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?P<module>[A-Za-z_][\w.]*)(?P<rest>.*)")
 _OF_MAKE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_MAX_FILES, _MAX_TASKS = 100, 100  # that are looked into: tasks of a list are much alike
-_CALL = "asa.call"  # what a stage runs that is a function of Python
+_MAX_FILES, _MAX_TASKS = 100, 100  # that are examined: tasks of a list are much alike
+_CALL = "asa.call"  # the command of a stage that is a Python function
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -53,12 +53,12 @@ class Use:
 
 
 def holds_secret_here(name: str) -> bool:
-    """Say whether a variable is set in this process and does not go on to jobs."""
+    """Whether a variable is set in this process and withheld from jobs."""
     return name in os.environ and is_secret(name, os.environ[name])
 
 
 def sounds_secret(name: str) -> bool:
-    """Say so of what is set here, and of what is not by its name."""
+    """Whether a variable holds a secret: by name and value if it is set here, else by its name."""
     return is_secret(name, os.environ.get(name) or "?")
 
 
@@ -69,9 +69,9 @@ def uses_of(
 
     Its texts are searched, and files of the folder that they pass to an interpreter. Nothing is run.
 
-    `stage`: the stage.
-    `folder`: in which its commands run. None to search only its texts.
-    `is_withheld`: whether jobs do not get the variable of a name.
+    `stage`: the stage to examine.
+    `folder`: the folder in which its commands run. None to search only its texts.
+    `is_withheld`: says of a name whether jobs do not get that variable.
     """
     given = {*stage.secrets, *(name for name, _ in stage.environment)}
     found: dict[str, Use] = {}
@@ -88,7 +88,7 @@ def uses_of(
 
 
 def names_exported(options: str) -> list[str]:
-    """Name the variables without a value that ``--export=ALL,NAME`` passes on.
+    """Return the variables that ``--export=ALL,NAME`` passes on without giving a value.
 
     Examples
     --------
@@ -100,15 +100,15 @@ def names_exported(options: str) -> list[str]:
 
 
 def left_in_words(names: Iterable[str]) -> str:
-    """Say which variables do not go on."""
+    """Say which variables are withheld."""
     return f"Not passed on to jobs, since they hold secrets: {', '.join(names)}."
 
 
 def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iterator[str]:
-    """Say, a line each, which variables of this process are withheld as secrets, and which stages use one.
+    """Say, one line each, which variables of this process are withheld as secrets, and which stages use one.
 
-    `stages`: of the run.
-    `folder`: in which their commands run.
+    `stages`: the stages of the run.
+    `folder`: the folder in which their commands run.
     """
     wanted = {name for stage in stages for name in stage.secrets}
     if left := [name for name in secrets_of(os.environ) if name not in wanted]:
@@ -118,7 +118,7 @@ def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iter
 
 
 def uses_in_words(stages: Iterable[Stage], folder: str | Path | None) -> Iterator[str]:
-    """Say of each stage what it uses that it does not get, and what to write."""
+    """Say for each stage which withheld variables it uses, and what to write."""
     by_stage = {stage.name: uses_of(stage, folder) for stage in stages}
     by_names: dict[tuple[str, ...], list[str]] = {}
     for stage, uses in by_stage.items():
@@ -137,7 +137,7 @@ def dollars(names: Iterable[str]) -> str:
 
 
 def remedy(names: Iterable[str], where: str = "in it") -> str:
-    """Write what a stage asks for them with, and where; and how it gets what is no secret."""
+    """Say with which key a stage asks for them, and where; and how it gets variables that are not secrets."""
     asked = f"write secrets = [{', '.join(map(_quoted, names))}] {where}"
     return f"{asked}, or its value in `environment` if it is no secret"
 
@@ -147,7 +147,7 @@ def _quoted(name: str) -> str:
 
 
 def _texts_of(stage: Stage) -> Iterator[tuple[str, str]]:
-    """Give what a stage runs, each text with its key."""
+    """Return the texts that a stage runs, each with its key."""
     if stage.preparation is not None:
         yield "setup", stage.preparation.setup
     yield "command", stage.command
@@ -159,7 +159,7 @@ def _texts_of(stage: Stage) -> Iterator[tuple[str, str]]:
 
 
 def _used(text: str, set_before: Collection[str], folder: str | Path | None) -> Iterator[tuple[str, int]]:
-    """Give the variables that a text uses before it sets them, each with its first line."""
+    """Return the variables that a text uses before it sets them, each with its first line."""
     if not any(mark in text for mark in ("$", "env", "ENV", "--export")):
         return
     sets = _sets(text, folder)
@@ -184,7 +184,7 @@ _ANYTHING = "."
 
 
 def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
-    """Give the names that a text sets, each with its first place; any of a sourced file that is not found."""
+    """Return the names that a text sets, each with its first position; every name, if a sourced file is not found."""
     offsets = [(match["name"], match.start()) for match in _SET.finditer(text)]
     offsets += [(match["name"], match.start() - 1) for match in _SET_IF_NOT.finditer(text)]
     for match in _READ.finditer(text):
@@ -210,7 +210,7 @@ def _without_comment(row: str) -> str:
 
 
 def _files_of(texts: Iterable[tuple[str, str]], folder: str | Path | None) -> Iterator[tuple[Path, str, str]]:
-    """Give the files near a stage that its texts, or these files, give to an interpreter or run, as far as they are."""
+    """Return the files near a stage that its texts, or these files, run or pass to an interpreter, if they exist."""
     if folder is None:
         return
     left = [(key, text) for key, text in texts if key != "options"][: _MAX_TASKS + 3]
@@ -229,7 +229,7 @@ def _files_of(texts: Iterable[tuple[str, str]], folder: str | Path | None) -> It
 
 
 def _files_in(text: str) -> Iterator[str]:
-    """Give the paths of files that a text runs: programs, scripts, modules of Python and their functions, makefiles."""
+    """Return the paths of files that a text runs: programs, scripts, Python modules and their functions, makefiles."""
     for program in read_shell(text).programs:
         yield from (name for name in (program.file, program.name if "/" in program.name else "") if name)
         if program.name == "make":
@@ -243,7 +243,7 @@ def _files_in(text: str) -> Iterator[str]:
 
 
 def _text_of(path: Path) -> str:
-    """Read a file of moderate size; empty if it is no such file, or binary."""
+    """Read a file of moderate size; empty if it does not exist, is too large, or is binary."""
     with suppress(OSError, ValueError, AsaError):
         if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
             return read_text(path)

@@ -1,4 +1,4 @@
-"""Writing workflows as TOML files that read well, and that read back as the same workflow."""
+"""Writes workflows as readable TOML files, which read back as the same workflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.spec.stages import in_order
 from asa.workflow import Stage, Workflow
 
-_BRACES = "open"  # the parameter for two braces, if a command has what looks like a parameter
+_BRACES = "open"  # the parameter for two braces, if a command contains something that looks like a parameter
 _OPEN = f"{{{{{_BRACES}}}}}"
 _LONG = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -101,14 +101,14 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
 
 
 def _size(stage: Stage) -> dict[str, str]:
-    """Write its job's size; for a request only whether it may have other widths."""
+    """Write its job's size; for a request, only the other widths that it may have."""
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
     cores = _widths(stage, stage.cores) if stage.request is None or is_wide else ""
     return {"cores": cores, "nodes": _widths(stage, stage.nodes)}
 
 
 def _plain(key: Key, value: Any, stage: Stage) -> str:
-    """Write a key's value; nothing where that follows from other keys, or is what holds without it."""
+    """Write a key's value; nothing if it follows from other keys, or is the default."""
     if stage.request is not None:
         if key.field in COUNTED:
             return ""
@@ -133,7 +133,7 @@ def _script(stage: Stage, path: str | PurePath | None) -> str:
 
 
 def _widths(stage: Stage, own: int | None) -> str:
-    """Write what it asks for; of several widths its own first."""
+    """Write its width; of several widths its own first."""
     widths = () if stage.moldable is None or own is None else stage.moldable.widths
     if len(widths) < _SEVERAL:
         return _number(own)
@@ -169,7 +169,7 @@ def _scaling(stage: Stage) -> str:
     if scaling.parallelism is not None:
         a, v = _number(scaling.parallelism), _number(scaling.variance)
         return f"{{ downey = {{ parallelism = {a}, variance = {v} }} }}"
-    is_list = bool(stage.tasks or stage.tasks_file)  # which scales as such if nothing else is said
+    is_list = bool(stage.tasks or stage.tasks_file)  # a list scales as tasks if no other law is given
     return _text(scaling.law) if scaling.law != "measured" or is_list else ""
 
 
@@ -222,7 +222,7 @@ def _duration_of(seconds: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration in full, as in 1h30m; `units.format_duration` rounds it."""
+    """Write a duration exactly, as in 1h30m, unlike `units.format_duration`, which rounds it."""
     if not float(seconds).is_integer():
         return f"{_decimal(seconds)}s"
     minutes, secs = divmod(int(seconds), 60)
@@ -251,7 +251,7 @@ def _key(name: str) -> str:
 
 
 def _without_placeholders(text: str) -> str:
-    """Write what only looks like a parameter so that it stays."""
+    """Escape text that looks like a parameter but is not."""
     return PLACEHOLDER.sub(lambda match: f"{_OPEN}{match[0][2:]}", text)
 
 
@@ -260,7 +260,7 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a string: over several lines if it has some, else in whichever quotes need no escapes."""
+    """Write a string: on several lines if it has several, else in the quotes that need no escapes."""
     if "\n" not in text or text.endswith("'"):
         return _on_one_line(text) if "\n" not in text else _on_lines(text)
     if "'''" in text or acts(text):
