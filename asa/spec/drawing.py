@@ -192,7 +192,7 @@ class _Drawing:
         return found
 
     def _sweeps(self) -> Iterator[tuple[int, bool]]:
-        """The layers in the order in which they are improved: downwards by the layers above, upwards by those below."""
+        """Return the layers in the order of improvement: downwards by the layers above, upwards by those below."""
         for sweep in range(_SWEEPS):
             indices = range(len(self._layers))
             for index in indices if sweep % 2 == 0 else reversed(indices):

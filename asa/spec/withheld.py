@@ -184,7 +184,7 @@ _ANYTHING = "."
 
 
 def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
-    """Return the names that a text sets, each with its first position; every name, if a sourced file is not found."""
+    """Return the names that a text sets, with first positions; `_ANYTHING` for a sourced file that is not found."""
     offsets = [(match["name"], match.start()) for match in _SET.finditer(text)]
     offsets += [(match["name"], match.start() - 1) for match in _SET_IF_NOT.finditer(text)]
     for match in _READ.finditer(text):
