@@ -31,7 +31,7 @@ __all__ = [
     "read_swf",
 ]
 
-# loaded when they are named: the command line loads this package for its commands alone, which need no numpy
+# loaded on first use: the command line imports this package only for its commands, which do not need numpy
 _PLACES = {
     "SYSTEMS": ".machine",
     "Machine": ".machine",

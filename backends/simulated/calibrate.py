@@ -1,4 +1,4 @@
-"""Fitting the workload model to waits that were met at a centre."""
+"""Fitting the workload model to the waits observed at a centre."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _SEARCHED: dict[str, tuple[float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWait:
-    """How long a target's job waits under a model."""
+    """The wait of a target's job under a model."""
 
-    target: WaitTarget  # the job, and the wait aimed at
+    target: WaitTarget  # the job, and the wait to reach
     mean_wait_s: float
     # half the width of a 95 % interval of that mean, from the spread between seeds; nan with one seed
     half_width_s: float
@@ -42,7 +42,7 @@ class MeasuredWait:
 
     @property
     def ratio(self) -> float:
-        """Measured over aimed-at mean wait."""
+        """Ratio of measured to target mean wait."""
         return self.mean_wait_s / self.target.mean_wait_s
 
 
@@ -52,13 +52,13 @@ class CalibrationTrial:
 
     number: int
     model: WorkloadModel
-    measured: tuple[MeasuredWait, ...]  # what it gave, a value a target
-    misfit: float  # how far that is from the targets; 0 is best
-    best: bool  # whether it is the best so far
+    measured: tuple[MeasuredWait, ...]  # results, one for each target
+    misfit: float  # distance of the results from the targets; 0 is best
+    best: bool  # whether it is the best model so far
 
 
 def _probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed: int) -> NDArray[np.float64]:
-    """Simulate waits, one row a moment and one column a target, of single jobs dropped into one simulated period."""
+    """Simulate waits of single jobs added to one simulated period: a row for each time, a column for each target."""
     seeds = np.random.SeedSequence([seed, 1])
     table = model.generate((_WARM_UP_DAYS + days + 3) * _DAY, seeds.spawn(1)[0])
     rng = np.random.Generator(np.random.PCG64(seeds))
@@ -95,7 +95,7 @@ def measure(
 
 
 def _misfit(measured: Sequence[MeasuredWait]) -> float:
-    """Root mean square of the logarithms of measured over aimed-at; a wait of nothing counts as a second."""
+    """Root mean square of the logarithms of measured over target waits; a wait of zero counts as a second."""
     return math.sqrt(
         sum(math.log(max(m.mean_wait_s, 1.0) / m.target.mean_wait_s) ** 2 for m in measured) / len(measured)
     )

@@ -1,4 +1,4 @@
-"""Machines of several resources, what becomes of them over time, and the load that asks for them."""
+"""Machines with several resources, their outages, and their background load."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from asa.errors import InputError
 from .table import LATEST_S, NEVER, JobTable
 
 BURST_BUFFER: Final = "burst buffer"
-"""The pool of a burst buffer, in GB: what jobs that ask for one take from."""
+"""Name of the pool of a burst buffer, in GB, from which jobs take their requested buffers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Resources that are away for a while."""
+    """Resources that are unavailable for a while."""
 
     begin_s: int
-    amounts: Mapping[str, int]  # how much of each pool: a failed node of 28 cores is `{"cores": 28, "nodes": 1}`
-    end_s: int = NEVER  # from when they are back; never, if not given
-    # whether jobs that hold them may finish, after which they are not allocated again. Else jobs are ended at once,
-    # those that started last first, until the outage has its amounts.
+    amounts: Mapping[str, int]  # amount of each pool: a failed node of 28 cores is `{"cores": 28, "nodes": 1}`
+    end_s: int = NEVER  # end of the outage; by default it has none
+    # whether jobs that hold them may finish, after which they are not allocated again. Otherwise jobs are ended at
+    # once, the last started ones first, until the outage has its amounts.
     drain: bool = False
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Cluster:
     >>> split = Cluster({"batch": 400, "debug": 48}, partitions={"batch": "batch", "debug": "debug"})
     """
 
-    # size of each by name. The first counts cores: it is what jobs are charged for and ranked by.
+    # size of each pool by name. The first pool counts cores, by which jobs are charged and ranked.
     pools: Mapping[str, int]
     outages: Sequence[Outage] = ()
     # for each partition, the name of the pool of its jobs' cores. A job that has to wait delays only jobs of its own
@@ -70,12 +70,12 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """Cores in all: the first pool, or those of all partitions."""
+        """Total number of cores: the first pool, or those of all partitions."""
         names = set(self.partitions.values()) or {next(iter(self.pools))}
         return sum(self.pools[name] for name in names)
 
     def vector(self, amounts: Mapping[str, int]) -> NDArray[np.int64]:
-        """Amounts by name as a vector in the order of the pools."""
+        """Return amounts by name as a vector in the order of the pools."""
         return np.array([amounts.get(name, 0) for name in self.pools], dtype=np.int64)
 
 
@@ -85,7 +85,7 @@ class Load:
     `amounts`: further demands, a column for each pool, in the order of the table.
     `users`, `qos`, `partitions`: of each job, in the order of the table: its owner (any number), its quality of service
     (from 0, higher is better), and its partition's index in the cluster. All equal if not given.
-    Raises `InputError`: a job asks for more than there is, or runs for longer than its walltime.
+    Raises `InputError`: a job requests more than the machine has, or runs for longer than its walltime.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The event engine: a machine under load, in whole seconds, for one client.
 
-Machine, queue and clock are a core's (`asa.backends.simulated.cores`); here is the client's side: dependencies, holds,
-begin times, tokens, and the state of its jobs. Control leaves the core's loop only when something happened to one of
-these.
+A core (`asa.backends.simulated.cores`) implements machine, queue and clock; this module implements the client's side:
+dependencies, holds, begin times, tokens, and the state of its jobs. Control leaves the core's loop only for events that
+affect the client.
 
 Conventions
 -----------
@@ -50,7 +50,7 @@ def _fast_core() -> Any:
 class Engine:
     """A machine, its queue and its clock.
 
-    `table`: the background load; rows that ask for more than the capacity are not allowed.
+    `table`: the background load; rows that request more than the capacity are not allowed.
     `age_accrues`: the site's rule for a client's job that is kept back by a dependency, a hold or a begin time: whether
     its age counts from submission (true) or only since it became eligible (false).
     `core`: a machine with other rules, and the same jobs; `backfill` is then ignored.
@@ -82,17 +82,17 @@ class Engine:
         begin = first if now is None else min(now, first)
         self._core: Core = core or _fast_core()(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
-        self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
-        self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # by job, the jobs that need it
-        self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
+        self._timers: list[tuple[int, int]] = []  # heap of (time, client's job)
+        self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # for each job, the jobs that depend on it
+        self._idle: dict[int, None] = {}  # running jobs whose payloads wait for tokens
         self._posted: set[str] = set()
         self._together = Together()
         self.widths = Widths(self)
         self._launched = 0
-        self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
+        self._changed: dict[int, None] = {}  # changed jobs of the client, in order
         self.advance(begin)
 
-    # ------------------------------------------------------------------ the client's side
+    # ------------------------------------------------------------------ operations of the client
 
     def submit(
         self,
@@ -116,10 +116,9 @@ class Engine:
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
-        A local one (`is_local`) takes none of the machine's cores, and starts as soon as nothing keeps it back.
-        Each of `widths` is a second of its payload, the number of cores from then on, and whether the job waits until
-        it has so many (true), or gives the surplus back (false). In addition to its cores it takes `amounts` of the
-        pools.
+        A local job (`is_local`) uses none of the machine's cores, and starts as soon as nothing holds it. Each of
+        `widths` is a second of its payload, the number of cores from then on, and whether the job waits until it has so
+        many (true), or gives the surplus back (false). In addition to its cores it takes `amounts` of the pools.
 
         Several jobs may share one `work`. If they do it at the same time, it takes `run` when all of them run; they end
         together, and what a job has done stays done if the job is killed. If they do it in turn, it takes `run` in
@@ -162,11 +161,11 @@ class Engine:
 
     @property
     def posted(self) -> AbstractSet[str]:
-        """Tokens of the completion markers that are there."""
+        """Tokens of the existing completion markers."""
         return self._posted
 
     def cancel(self, number: int) -> None:
-        """Take a client's pending job out of the queue, or end a running one now."""
+        """Remove a client's pending job from the queue, or end a running one now."""
         job = self.clients[number]
         if job.state is JobState.PENDING:
             was_eligible = job.eligible
@@ -191,7 +190,7 @@ class Engine:
             self.dequeue(job)
 
     def release(self, number: int) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         job = self.clients[number]
         if job.state is JobState.PENDING and job.held:
             job.held = False
@@ -206,7 +205,7 @@ class Engine:
         can happen any more.
         """
         core, timers = self._core, self._timers
-        core.schedule()  # what the client did since may have changed something
+        core.schedule()  # the client's operations since the last call may have changed something
         self._take_news()
         while not self._changed:
             core.run(min(until, timers[0][0] - 1) if timers else until)
@@ -225,9 +224,9 @@ class Engine:
         return changed
 
     def fork(self, core: Core | None = None) -> Engine:
-        """Copy the state; both go on independently. O(rows), to copy what is known of each, such as its start.
+        """Copy the state; both copies continue independently. O(rows), to copy known times such as starts.
 
-        `core`: the copy's, in place of a fork.
+        `core`: a core for the copy instead of a fork of this one.
         """
         fork = copy.copy(self)
         fork._core = core or self._core.fork()
@@ -242,7 +241,7 @@ class Engine:
 
     @property
     def now(self) -> int:
-        """The clock, in seconds; every event up to and including it has happened."""
+        """Current time in seconds; every event up to and including this second has happened."""
         return self._core.now
 
     @property
@@ -251,7 +250,7 @@ class Engine:
         return self._core.start
 
     def number_of(self, job: ClientJob) -> int:
-        """Return the number that `submit` gave for a job."""
+        """Return the number of a job, as returned by `submit`."""
         return job.index - len(self.table)
 
     @property
@@ -260,7 +259,7 @@ class Engine:
         return self._core
 
     def ends(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When background jobs that started ended, or will; NEVER where that may still change, or is not known yet."""
+        """Return the past or future ends of started background jobs; NEVER where unknown or still subject to change."""
         known = getattr(self._core, "end", None)
         if known is None:
             ends: NDArray[np.int64] = self.start[rows] + np.minimum(self.table.run[rows], self.table.request[rows])
@@ -274,12 +273,12 @@ class Engine:
 
     @property
     def queued(self) -> NDArray[np.int64]:
-        """Job indices in queue order; indices from ``len(table)`` on are the client's."""
+        """Job numbers in queue order; numbers from ``len(table)`` on are the client's."""
         return self._core.queued
 
     @property
     def pools(self) -> Mapping[str, int]:
-        """What the machine has, by name, where that is more than cores."""
+        """Resources of a machine that has more than cores, by name."""
         return self._core.pools if isinstance(self._core, PooledCore) else {}
 
     def planned_start(self, cores: int, request: int, since: int) -> int | None:
@@ -294,13 +293,13 @@ class Engine:
 
     @property
     def exhausted(self) -> bool:
-        """The background has no further submission."""
+        """Whether the background has no further submissions."""
         return self._core.exhausted
 
-    # ------------------------------------------------------------------ a second in which something concerns the client
+    # ------------------------------------------------------------------ seconds with events for the client
 
     def _go_on_with_the_second(self) -> None:
-        """After completions: the client's own, its timers, then submissions and the pass."""
+        """Finish a second after completions: the client's completions, its timers, then submissions and the pass."""
         core = self._core
         ended, core.ended[:] = {index - len(self.table) for index in core.ended}, []
         for number in sorted(ended, key=lambda number: self.clients[number].launched):
@@ -313,10 +312,11 @@ class Engine:
         self._take_news()
 
     def _take_news(self) -> None:
-        """Take up what became of the client's jobs, other than that their payloads ended."""
+        """Process changes of the client's jobs other than ends of payloads."""
         rows = len(self.table)
         news, self._core.news[:] = list(self._core.news), []
-        news.sort(key=lambda one: not self.widths.is_addition(one.job - rows))  # no job loses what is lost already
+        # additions last, so that no job loses cores that were already lost
+        news.sort(key=lambda one: not self.widths.is_addition(one.job - rows))
         for job_index, fate, again in news:
             job = self.clients[job_index - rows]
             self._changed[job_index - rows] = None
@@ -361,28 +361,28 @@ class Engine:
         self.widths.look_at_next(job)
 
     def _stop(self, job: ClientJob) -> None:
-        """Take in that a job no longer works: others end later, or the next one begins."""
+        """Process that a job no longer works: others end later, or the next one begins."""
         if job.work is not None and (waiting := self._together.stopped(job.work, job, self)) is not None:
             self._begin_payload(self.clients[waiting])
             self._changed[waiting] = None
 
     def plan_end(self, job: ClientJob) -> None:
-        """Have a job end when its payload does, or its walltime."""
+        """Set a job to end with its payload, or at its walltime."""
         job.planned_end = min(job.payload_end, job.start + job.request)
         self._core.push_end(job.index, job.planned_end)
 
-    # ------------------------------------------------------------------ what is done with it for other reasons
+    # ------------------------------------------------------------------ operations for other modules
 
     def changed(self, job: ClientJob) -> None:
-        """Note that something happened to a job."""
+        """Record that a job changed."""
         self._changed[job.index - len(self.table)] = None
 
     def look_again(self, job: ClientJob, moment: int) -> None:
-        """Consider a job, and its width, at some time from now on."""
+        """Check a job and its width again at a time from now on."""
         heappush(self._timers, (max(moment, self.now), job.index - len(self.table)))
 
     def finish(self, job: ClientJob) -> None:
-        """End a job, as it is of no more use."""
+        """End a job that is no longer needed."""
         if job.state is JobState.RUNNING:
             job.state, job.end = JobState.COMPLETED, self.now
             self._give_back(job)
@@ -411,7 +411,7 @@ class Engine:
             self._core.give_back(job.index, job.start + job.request)
 
     def _settle(self, ended: ClientJob) -> None:
-        """Post an ended job's tokens and look again at the jobs that waited for it."""
+        """Post an ended job's tokens, and check the jobs that waited for it again."""
         ended_number = ended.index - len(self.table)
         for job in self.widths.additions(ended_number):
             self.finish(job)
@@ -428,7 +428,7 @@ class Engine:
                 self._consider(job)
 
     def _begin_what_was_awaited(self) -> None:
-        """Begin the payloads of idling jobs whose completion markers are all there by now."""
+        """Begin the payloads of idling jobs whose completion markers all exist by now."""
         for number in sorted(self._idle):
             job = self.clients[number]
             if job.state is not JobState.RUNNING or job.payload_start != UNSTARTED:
@@ -441,12 +441,12 @@ class Engine:
     # ------------------------------------------------------------------ eligibility
 
     def _ready_at(self, job: ClientJob) -> int:
-        """When nothing but resources will keep a job back, as known now; NEVER while a dependency is unmet."""
+        """Return when only a lack of resources will hold a job, as known now; NEVER while a dependency is unmet."""
         ready = job.begin
         for need in job.needs:
             other = self.clients[need.on]
             if need.type is DependencyType.AFTER:
-                # a job that was cancelled before it started counts as started: there is nothing left to wait for
+                # a job that was cancelled before its start counts as started, since no event can follow
                 began = other.start if other.start != UNSTARTED else other.end if other.state.is_final else NEVER
                 ended = other.end if need.or_end and other.state.is_final else NEVER
                 ready = max(ready, min(began + need.delay, ended))
@@ -455,7 +455,7 @@ class Engine:
         return NEVER if job.doomed or job.unended else min(ready, NEVER)
 
     def _consider(self, job: ClientJob) -> None:
-        """Put a pending job into the queue if nothing else keeps it back any more."""
+        """Put a pending job into the queue unless something else holds it."""
         if job.state is not JobState.PENDING or job.eligible != UNSTARTED or job.held:
             return
         was_doomed = job.doomed
@@ -475,7 +475,7 @@ class Engine:
         self._core.insert(job.index, job.submit if self.age_accrues else job.eligible)
 
     def dequeue(self, job: ClientJob) -> None:
-        """Take a pending job out of the queue."""
+        """Remove a pending job from the queue."""
         if job.eligible == UNSTARTED:
             return
         self._core.remove(job.index)

@@ -1,4 +1,4 @@
-"""What the simulated queue shows of all users' jobs, in increments."""
+"""Events of all users' jobs in the simulated queue, in increments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asa.waits import QueuedJob, QueueEvent
 from .engine import Engine
 from .table import UNSTARTED
 
-_ENDED, _SUBMITTED, _STARTED = range(3)  # the order within a second
+_ENDED, _SUBMITTED, _STARTED = range(3)  # in their order within a second
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -35,7 +35,7 @@ class QueueFeed:
         self._running = _NONE
 
     def news(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`."""
+        """Return the events since the last call; see `asa.backend.Backend.queue_events`."""
         engine, table = self._engine, self._engine.table
         now = engine.now
         upto = int(np.searchsorted(table.submit, now, side="right"))

@@ -27,20 +27,20 @@ from .table import JobTable
 _HOUR, _DAY, _WEEK = 3600, 86400, 7 * 86400
 _MONDAY = 4 * _DAY  # 1970-01-05
 
-_CAMPAIGN_GAP_S = 600  # jobs that follow sooner, alike and by the same user, are one campaign
-_FEWEST_JOBS, _FEWEST_CAMPAIGNS = 100, 20  # a log of fewer has no shape
+_CAMPAIGN_GAP_S = 600  # jobs of the same user and shape that follow within this time are one campaign
+_FEWEST_JOBS, _FEWEST_CAMPAIGNS = 100, 20  # lower bounds of a log that can be fitted
 _FEWEST_OF_A_KIND = 50
-_PROFILE_PRIOR_JOBS = 20.0  # an hour of the week leans so much on its hour of the day and its day of the week
-_MIN_LEVEL = 0.02  # of a week in which nothing was submitted
+_PROFILE_PRIOR_JOBS = 20.0  # weight of an hour of the day and a day of the week in the estimate of an hour of the week
+_MIN_LEVEL = 0.02  # lower bound of a week's level, for weeks without submissions
 _WEEKS_FOR_LEVELS = 8
 
-# How fine the tables are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
+# Sizes of the tables. Larger ones bring single logs nearer by some thousandths, with twice the numbers.
 _WIDTHS, _WORK_IN_WIDTHS = 3, 0.5  # classes of width, and the weight of work relative to jobs in choosing their bounds
-_REQUESTS, _WORK_IN_REQUESTS = 6, 0.2  # kinds in each, likewise
+_REQUESTS, _WORK_IN_REQUESTS = 6, 0.2  # kinds within each class, and likewise the weight of work
 _PLACES, _GAPS, _LEVELS = 15, 33, 9
 
 MARGINALS = ("inter-arrival time", "hour of the day", "cores", "run time", "requested time", "run / request", "work")
-"""What a model is compared with its log by: seconds, hours, cores, seconds, seconds, a share, core-seconds."""
+"""Distributions to compare a model with its log: seconds, hours, cores, seconds, seconds, a share, core-seconds."""
 
 
 def fit(trace: Trace) -> FittedWorkload:
@@ -83,7 +83,7 @@ def fit(trace: Trace) -> FittedWorkload:
 
 
 def offered_load(table: JobTable, cores: int, span_s: int | None = None) -> float:
-    """Work over what the machine could do in a span, by default from the first to the last submission."""
+    """Work divided by the capacity of the machine in a time span, by default from the first to the last submission."""
     if not len(table):
         return 0.0
     span_s = span_s or max(int(table.submit[-1] - table.submit[0]), 1)
@@ -102,7 +102,7 @@ def _campaign_begins(trace: Trace) -> NDArray[np.bool_]:
 
 
 class _Calendar:
-    """The hours of a log: how long each hour of the week was seen, how busy it was, and how busy each week."""
+    """The hours of a log: observed time and activity of each hour of the week, and activity of each week."""
 
     def __init__(self, submit: NDArray[np.int64], campaigns: NDArray[np.int64], shift_s: int) -> None:
         self.shift_s = shift_s
@@ -143,7 +143,7 @@ class _Calendar:
         return np.asarray((rate / rate.mean()).ravel(), dtype=np.float64)
 
     def reached(self, moments: NDArray[Any]) -> NDArray[np.float64]:
-        """How much time passed at the mean rate until these seconds of the log."""
+        """Return the time that passed at the mean rate until these seconds of the log."""
         return np.asarray(np.interp(moments + self.shift_s, self._edges, self._reached), dtype=np.float64)
 
     def level_quantiles(self) -> tuple[float, ...]:
@@ -173,7 +173,7 @@ def _follow_spreads(
 
 
 def _alike(place: NDArray[np.float64], begins: NDArray[np.bool_]) -> float:
-    """Chance that explains the correlation of neighbours in a campaign: both must run as the campaign does."""
+    """Probability that explains the correlation of neighbours in a campaign: both must have the campaign's run time."""
     later = np.flatnonzero(~begins)
     if len(later) < _FEWEST_OF_A_KIND:
         return 0.0
@@ -181,7 +181,7 @@ def _alike(place: NDArray[np.float64], begins: NDArray[np.bool_]) -> float:
 
 
 def _cuts(values: NDArray[np.int64], work: NDArray[np.int64], classes: int, work_counts: float) -> list[int]:
-    """Upper ends of classes that weigh about the same, by their jobs and by their work, and are never of few jobs."""
+    """Upper ends of classes of about equal weight in jobs and work, each with more than a few jobs."""
     found, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     jobs = np.cumsum(counts)
     works = np.cumsum(np.bincount(inverse, weights=work))
@@ -200,7 +200,7 @@ def _cuts(values: NDArray[np.int64], work: NDArray[np.int64], classes: int, work
 def _kinds(
     table: JobTable, begins: NDArray[np.bool_], jobs: NDArray[np.int64]
 ) -> tuple[tuple[FittedKind, ...], NDArray[np.float64]]:
-    """Cut the jobs into kinds; and give each job's place, 0 to 1, among the run times of its like."""
+    """Divide the jobs into kinds; also return each job's rank, 0 to 1, among the run times of similar jobs."""
     work = table.run * table.cores
     edges = _cuts(table.cores, work, _WIDTHS, _WORK_IN_WIDTHS)
     which = np.searchsorted(edges, table.cores)
@@ -238,7 +238,7 @@ def _kind(
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places, 0 to 1, in the order of size; equal values share the middle of theirs."""
+    """Ranks, 0 to 1, in order of size; equal values share the middle of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     upper = np.cumsum(counts)
     return np.asarray(((upper - counts / 2) / len(values))[inverse], dtype=np.float64)

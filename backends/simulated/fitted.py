@@ -1,4 +1,4 @@
-"""A workload that was fitted to a log: tables of about a thousand numbers, and how jobs are drawn from them."""
+"""A workload fitted to a log: tables of about a thousand numbers, and the sampling of jobs from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEEK_HOURS = 168
 LONGEST_CAMPAIGN = 128
 """Campaigns of more jobs count as several."""
 FOLLOWER_SIZES = (4, 32, LONGEST_CAMPAIGN)
-"""Campaigns of up to so many jobs share a table of gaps."""
+"""Upper bounds of the lengths of campaigns that share a table of gaps."""
 MAX_LOAD = 100.0
 
 _HOUR, _DAY = 3600, 86400
@@ -27,18 +27,18 @@ _ALIKE_JITTER = 0.05
 _DRAWN_AT_ONCE = 4096
 _SHORT_RUN_S = 60
 
-# How fine spreads are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
+# Sizes of the tables. Larger ones bring single logs nearer by some thousandths, with twice the numbers.
 _MAX_POPULAR, _MIN_POPULAR = 6, 0.02
 _MIN_POINTS, _MORE_POINTS = 5, 6
 
 
 def _grid(points: int) -> NDArray[np.float64]:
-    """Probabilities of the quantiles of a table of so many: denser at both ends."""
+    """Probabilities of the quantiles of a table with this number of points: denser at both ends."""
     return (1.0 - np.cos(np.pi * np.arange(points) / (points - 1))) / 2.0
 
 
 def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...]:
-    """Return so many quantiles of values, denser at both ends; none if there are no values.
+    """Return this number of quantiles of values, denser at both ends; none if there are no values.
 
     `points`: number of quantiles, at probabilities (1 - cos(pi k / (points - 1))) / 2.
 
@@ -53,7 +53,7 @@ def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...
 
 
 def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Lower the largest quantile, which one value alone sets, as long as the table's mean exceeds the values'."""
+    """Lower the largest quantile, which one value alone determines, while the table's mean exceeds the values'."""
     if not quantiles or FittedSpread((), quantiles).mean() <= values.mean():
         return quantiles
     low, high = math.log1p(quantiles[-2]), math.log1p(quantiles[-1])
@@ -66,7 +66,7 @@ def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class FittedSpread:
-    """How whole numbers are spread: some popular ones, each with its share, and quantiles of the rest."""
+    """A distribution of whole numbers: some popular ones, each with its share, and quantiles of the others."""
 
     popular: tuple[tuple[int, float], ...]  # pairs of a value and its share
     # quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of 1 +
@@ -75,12 +75,12 @@ class FittedSpread:
 
     @classmethod
     def of(cls, values: NDArray[np.int64]) -> FittedSpread:
-        """Take the few most popular values, and quantiles of the rest: the more, the more there is."""
+        """Take the few most popular values, and quantiles of the others, whose number grows with their share."""
         found, counts = np.unique(values, return_counts=True)
         best = np.argsort(-counts, kind="stable")[:_MAX_POPULAR]
         best = np.sort(best[counts[best] >= _MIN_POPULAR * len(values)])
         others = values[~np.isin(values, found[best])]
-        if len(best) and len(np.unique(others)) <= 1:  # a rest of one value is as well popular
+        if len(best) and len(np.unique(others)) <= 1:  # a single other value is better treated as popular
             best = np.sort(np.append(best, np.flatnonzero(np.isin(found, others))))
             others = others[:0]
         popular = tuple((int(found[i]), float(f"{counts[i] / len(values):.4g}")) for i in best)
@@ -89,11 +89,11 @@ class FittedSpread:
 
     @classmethod
     def of_quantiles(cls, values: NDArray[np.float64], points: int) -> FittedSpread:
-        """Take so many quantiles and no popular values; its mean is at most that of the values."""
+        """Take this number of quantiles and no popular values; the mean is at most that of the values."""
         return cls((), _with_mean(quantile_table(values, points), values))
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw so many; those of the rest are no whole numbers yet. An empty spread gives zeros."""
+        """Draw `count` numbers; those from the quantiles are not rounded yet. An empty distribution returns zeros."""
         u = rng.random(count)
         if not self.popular and not self.rest:
             return np.zeros(count)
@@ -114,7 +114,7 @@ class FittedSpread:
         return np.asarray(np.expm1(np.interp(u, _grid(len(table)), table)), dtype=np.float64)
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return values with weights that represent the whole spread."""
+        """Return values and weights that represent the whole distribution."""
         values = [np.array([float(value) for value, _ in self.popular])]
         weights = [np.array([share for _, share in self.popular])]
         if self.rest:
@@ -126,7 +126,7 @@ class FittedSpread:
         return np.concatenate(values), weight / weight.sum()
 
     def mean(self) -> float:
-        """Mean of the spread."""
+        """Mean of the distribution."""
         if not self.popular and not self.rest:
             return 0.0
         values, weights = self.points()
@@ -137,13 +137,13 @@ class FittedSpread:
 class FittedKind:
     """Jobs within a range of widths and of requests."""
 
-    # upper bounds of width and request. Kinds are ordered by width, then by request: the lower bound of the width is
-    # the next smaller `most_cores`, that of the request is the upper bound of the previous kind of the same width.
+    # upper bounds of width and request. Kinds are sorted by width, then by request: the lower bound of the width is the
+    # next smaller `most_cores`, that of the request is the upper bound of the previous kind of the same width.
     most_cores: int
     most_request_s: int
     share: float
     campaigns: tuple[float, ...]  # share of the campaigns with 1 job, 2, 3 to 4, 5 to 8 and so on
-    cores: FittedSpread  # their widths and requested times
+    cores: FittedSpread  # widths and requested times of its jobs
     request_s: FittedSpread
     at_limit: float  # share of the jobs that run to their limit
     # quantiles (see `FittedSpread`) of the others' run times: from -1 to 0 the logarithm of the run time, from 1 s to a
@@ -151,7 +151,7 @@ class FittedKind:
     run_place: tuple[float, ...]
 
     def run_s(self, request_s: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return run times of jobs with these requests at places from 0 to 1 among similar ones."""
+        """Return run times of jobs with these requests and with these ranks, 0 to 1, among similar jobs."""
         if not self.run_place:
             return request_s
         below = np.clip(u / max(1.0 - self.at_limit, 1e-9), 0.0, 1.0)
@@ -203,7 +203,7 @@ def run_at_place(place: NDArray[np.float64], request: NDArray[np.float64]) -> ND
 
 
 def _count(data: Any) -> int:
-    """How many numbers there are in JSON-ready data."""
+    """Return how many numbers JSON-ready data contain."""
     if isinstance(data, dict):
         return sum(map(_count, data.values()))
     if isinstance(data, list | tuple):
@@ -216,7 +216,7 @@ def _octave_start(octave: int) -> int:
 
 
 def _mean_of_octave(octave: int) -> float:
-    """Mean of the integers of an octave under weights that fall as 1 / n."""
+    """Mean of the integers in an octave, weighted by 1 / n."""
     numbers = np.arange(_octave_start(octave), 2**octave + 1, dtype=np.float64)
     return float(len(numbers) / np.sum(1.0 / numbers))
 
@@ -230,24 +230,25 @@ class FittedWorkload:
     has a kind, a range of widths and of requests with its own tables of campaign lengths, widths, requests and run
     times; the jobs of a campaign have similar run times.
 
-    Not modelled: users, who come back after a while with the same jobs, so the mix of jobs varies less from month to
-    month than in a log; sequences of short gaps; holidays, shutdowns, and trends over years; correlations of widths,
-    requests and run times within a kind; campaigns of more than 128 jobs (they are several); memory, queues and
-    partitions; failures.
+    Not modelled: users who return after a while with the same jobs, so the mix of jobs varies less from month to month
+    than in a log; sequences of short gaps; holidays, shutdowns, and trends over years; correlations of widths, requests
+    and run times within a kind; campaigns of more than 128 jobs (they are several); memory, queues and partitions;
+    failures.
     """
 
-    machine: Machine  # what the log's machine was
-    source: str  # what it was fitted to, in words
-    # work that arrives, as a share of what the machine could do. With another load all gaps are shorter or longer.
+    machine: Machine  # the log's machine
+    source: str  # description of the log that it was fitted to
+    # ratio of submitted work to the machine's capacity. For another load all gaps are shortened or lengthened.
     load: float
-    hours: tuple[float, ...]  # rate of submissions in the 168 hours of the week from Monday at midnight, of mean 1
-    levels: tuple[float, ...]  # quantiles, at even probabilities, of a week's rate of campaigns, of mean 1
-    level_memory: float  # correlation of a week's level with the next week's, -1 to 1
+    # relative rates of submissions in the 168 hours of the week from Monday at midnight, with mean 1
+    hours: tuple[float, ...]
+    levels: tuple[float, ...]  # quantiles, at even probabilities, of a week's relative rate of campaigns, with mean 1
+    level_memory: float  # correlation of the levels of successive weeks, -1 to 1
     gap_s: FittedSpread  # time from the last job of a campaign to the first of the next, at the mean rate
     # time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more
     follow_s: tuple[FittedSpread, FittedSpread, FittedSpread]
-    alike: float  # chance that a job of a campaign runs about as long as the others of its kind there
-    kinds: tuple[FittedKind, ...]  # the jobs, by width and by request
+    alike: float  # probability that a job of a campaign runs about as long as the campaign's other jobs of its kind
+    kinds: tuple[FittedKind, ...]  # kinds of jobs, by width and by request
 
     def __post_init__(self) -> None:
         if not 0.0 < self.load <= MAX_LOAD:
@@ -361,11 +362,11 @@ class FittedWorkload:
         return sum(kind.share * kind.mean_work_s() for kind in self.kinds) / sum(kind.share for kind in self.kinds)
 
     def _pace(self) -> float:
-        """How much faster than fitted time must run for the load."""
+        """Factor by which the time between campaigns passes faster than fitted, for the load."""
         chances = self._kind_chances()
         jobs = sum(p * kind.mean_campaign() for p, kind in zip(chances, self.kinds, strict=True))
         spent = sum(p * self._mean_spent_s(kind) for p, kind in zip(chances, self.kinds, strict=True))
-        # a gap takes the less the busier the hour, a campaign takes as long at any hour
+        # gaps are shorter at busy hours, while the duration of a campaign does not depend on the hour
         levels = np.interp(np.linspace(0.0, 1.0, 65), np.linspace(0.0, 1.0, len(self.levels)), self.levels)
         rates = np.outer(self.hours, levels)
         campaigns_per_s = float((rates / (self.gap_s.mean() + rates * spent)).mean())
@@ -381,12 +382,12 @@ class FittedWorkload:
         return total / sum(kind.campaigns)
 
     def _kind_chances(self) -> NDArray[np.float64]:
-        """Chance of a campaign to be of each kind: shares are of jobs, and campaigns differ in length."""
+        """Probability of each kind for a campaign: shares are of jobs, and campaigns differ in length."""
         chances = np.array([kind.share / kind.mean_campaign() for kind in self.kinds])
         return np.asarray(chances / chances.sum(), dtype=np.float64)
 
     def _rates(self, rng: np.random.Generator, duration_s: int) -> NDArray[np.float64]:
-        """Rate of each hour of the duration."""
+        """Rate in each hour of the duration."""
         hours = np.resize(np.array(self.hours), -(-duration_s // _HOUR))
         weeks = -(-len(hours) // WEEK_HOURS)
         normal = rng.standard_normal(weeks)
@@ -396,11 +397,11 @@ class FittedWorkload:
         chance = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in normal.tolist()])
         level = np.interp(chance, np.linspace(0.0, 1.0, len(self.levels)), self.levels)
         rates = hours * np.repeat(level, WEEK_HOURS)[: len(hours)]
-        # what a period brings is the load's business; levels only say when
+        # the load determines the work of a period; levels only determine its times
         return np.asarray(np.maximum(rates * hours.sum() / max(float(rates.sum()), 1e-9), 1e-6), dtype=np.float64)
 
     def _campaigns(self, rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Kind and number of jobs of the next campaigns."""
+        """Draw the kinds and lengths of the next campaigns."""
         which = rng.choice(len(self.kinds), size=_DRAWN_AT_ONCE, p=self._kind_chances())
         jobs = np.ones(_DRAWN_AT_ONCE, dtype=np.int64)
         for i, kind in enumerate(self.kinds):
@@ -414,7 +415,7 @@ class FittedWorkload:
         return which, jobs
 
     def _follow(self, rng: np.random.Generator, jobs: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Whole seconds since the job before in its campaign, as fitted; 0 for the first."""
+        """Whole seconds since the previous job of its campaign, as fitted; 0 for the first."""
         seconds = np.zeros(len(jobs))
         table = np.where(nth > 0, np.searchsorted(FOLLOWER_SIZES, jobs), -1)
         for i, follow in enumerate(self.follow_s):
@@ -430,14 +431,14 @@ class FittedWorkload:
         jobs: NDArray[np.int64],
         campaign: NDArray[np.intp],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Cores, request and run of each job."""
+        """Cores, request and run time of each job."""
         cores, request = np.empty(len(which)), np.empty(len(which))
         for i, kind in enumerate(self.kinds):
             mine = np.flatnonzero(which == i)
             cores[mine] = kind.cores.draw(rng, len(mine))
             request[mine] = kind.request_s.draw(rng, len(mine))
         request = np.maximum(np.round(request), 1.0)
-        # a place among its like: about the campaign's, or its own. Reflection at the borders keeps it uniform.
+        # rank among similar jobs: near the campaign's, or independent. Reflection at the borders keeps it uniform.
         place = rng.random(len(jobs))[campaign] + rng.uniform(-_ALIKE_JITTER, _ALIKE_JITTER, size=len(campaign))
         place = 1.0 - np.abs(1.0 - np.abs(place))
         place = np.where(rng.random(len(campaign)) < self.alike, place, rng.random(len(campaign)))
@@ -452,15 +453,15 @@ class FittedWorkload:
 
 
 class _VariableClock:
-    """Time that passes at a rate which changes from hour to hour."""
+    """A clock whose rate changes from hour to hour."""
 
     def __init__(self, rates: NDArray[np.float64]) -> None:
         self.rates = rates.tolist()
-        self.reached = np.concatenate([[0.0], np.cumsum(rates * _HOUR)]).tolist()  # at the begin of each hour
+        self.reached = np.concatenate([[0.0], np.cumsum(rates * _HOUR)]).tolist()  # at the beginning of each hour
         self.now = 0
 
     def pass_by(self, gaps: NDArray[np.float64], spent: NDArray[np.float64], until: int) -> NDArray[np.int64]:
-        """Let a gap at the mean rate pass, note the second, let so many real seconds pass, and so on."""
+        """Alternately let a gap pass at the mean rate, record the second, and let `spent` real seconds pass."""
         rates, reached, now = self.rates, self.reached, self.now
         noted: list[int] = []
         for gap, seconds in zip(gaps.tolist(), spent.tolist(), strict=True):

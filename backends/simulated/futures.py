@@ -1,7 +1,7 @@
 """Sampled futures of the visible queue, for comparing several requests.
 
-Each future draws all jobs' run times, from the recent ratios of run times to expected ones; all requests are simulated
-in the same futures.
+Each future draws the run times of all jobs from the recent ratios of actual to expected run times; all requests are
+simulated in the same futures.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from asa.waits import AGED, JobAhead
 from . import futures_kernel as k
 
 KEPT = 256
-"""Runs of each kind that are remembered, the latest."""
+"""Number of latest runs of each kind that are remembered."""
 
 OF_ALIKE, OF_USER, OF_SITE = range(3)
-"""What was expected of a run: what the same user's like jobs took, the user's last jobs, the site's."""
+"""Source of an expected run time: the user's similar jobs, the user's last jobs, or the site."""
 KINDS = 3
 
-_FIRST = np.geomspace(0.05, 2.0, 9)  # what a run may take of what is expected before anything is known
+_FIRST = np.geomspace(0.05, 2.0, 9)  # assumed ratios before anything is known
 _SEED = 20_261_124
 _MODES = {"ready": k.READY, "aging": k.AGING, "early": k.EARLY, "local": k.LOCAL}
 _Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
 class RunTimeRatios:
-    """How long jobs ran, over what was expected of them."""
+    """Ratios of actual to expected run times."""
 
     def __init__(self) -> None:
         self._ratios: NDArray[np.float64] = np.zeros((KINDS, KEPT))
         self._counts = [0] * KINDS
 
     def learn(self, kind: int, ratio: float) -> None:
-        """Learn what part of the expected time a job ran."""
+        """Learn the ratio of a run."""
         self._ratios[kind, self._counts[kind] % KEPT] = ratio
         self._counts[kind] += 1
 
@@ -50,10 +50,10 @@ class RunTimeRatios:
         elapsed_s: NDArray[np.float64],
         samples: int,
     ) -> NDArray[np.float64]:
-        """Draw the remaining run times of jobs that have run for so long; shape (samples, jobs), at least 1 s.
+        """Draw the remaining run times of jobs from their elapsed ones; shape (samples, jobs), at least 1 s.
 
-        A job that has outlived all known ones of its kind ends at any time before the end of its request, with equal
-        probability.
+        A job that has run longer than all known ones of its kind ends at any time before the end of its request, with
+        equal probability.
         """
         rng = np.random.Generator(np.random.PCG64(_SEED))
         drawn = rng.random((samples, len(kind)))
@@ -74,12 +74,12 @@ class RunTimeRatios:
         return np.sort(self._ratios[kind, :count] if count >= len(_FIRST) else _FIRST)
 
     def state(self) -> list[Any]:
-        """Return what is remembered, as JSON-ready data."""
+        """Return the remembered ratios, as JSON-ready data."""
         return [[n, self._ratios[kind, : min(n, KEPT)].tolist()] for kind, n in enumerate(self._counts)]
 
     @classmethod
     def from_state(cls, state: list[Any]) -> RunTimeRatios:
-        """Make one that continues where another stood. Raises `ValueError`, `TypeError`: it does not fit."""
+        """Make an instance that continues from a state. Raises `ValueError`, `TypeError`: the state is invalid."""
         made = cls()
         if len(state) != KINDS:
             raise ValueError(f"{len(state)} kinds of run times")
@@ -93,7 +93,7 @@ class RunTimeRatios:
 
 
 def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArray[np.float64]:
-    """Return when each request would start in each future, in seconds from now; shape (samples, requests).
+    """Return the start of each request in each future, in seconds from now; shape (samples, requests).
 
     `running`: cores, seconds until the requested ends, and until the ends in each future (samples, jobs).
     `waiting`: cores, walltimes, and run times in each future (samples, jobs), in queue order.
@@ -115,11 +115,11 @@ def plan_starts(
     plan: Sequence[JobAhead],
     later: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
 ) -> NDArray[np.float64]:
-    """Return when each job of a plan has its cores in each future, in seconds from now; shape (samples, jobs).
+    """Return the start of each job of a plan in each future, in seconds from now; shape (samples, jobs).
 
     `running`, `waiting`: as for `starts`.
-    `later`: in how many seconds nothing is left of what is known of the queue, in each future, and how long each job
-    waits that comes after that (samples, jobs); if not given, it is known for ever.
+    `later`: seconds after which nothing is known of the queue, in each future, and the wait of each job submitted after
+    that (samples, jobs); if not given, the queue is always known.
     """
     order = np.argsort(running[1], kind="stable")
     samples, own = len(running[2]), len(plan)
@@ -153,7 +153,7 @@ def starting_now(
     running: tuple[NDArray[np.float64], NDArray[np.float64]],
     waiting: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.bool_]:
-    """Return which pending jobs would start at once if they only lacked cores.
+    """Return the pending jobs that would start at once if they only lacked cores.
 
     `running`: cores, and seconds until the requested ends.
     `waiting`: cores and walltimes, in queue order.
@@ -170,7 +170,7 @@ def starting_now(
 
 
 def _queue(running: _Jobs, waiting: _Jobs) -> k.Queue:
-    """Lay jobs out for the kernel."""
+    """Arrange jobs for the kernel."""
     arrays = (
         running[0].astype(np.int64), *map(_flat, running[1:]), waiting[0].astype(np.int64), *map(_flat, waiting[1:])
     )  # fmt: skip

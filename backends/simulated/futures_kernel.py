@@ -13,7 +13,7 @@ from asa.core.compiled import At, kernel
 
 NEVER_S = 1e300
 READY, AGING, EARLY, LOCAL = range(4)
-"""How a job of a plan queues; see `asa.waits.JobAhead`."""
+"""Queueing behaviour of a job of a plan; see `asa.waits.JobAhead`."""
 KEPT_BACK, QUEUED, STARTED = range(3)
 """States of a job of a plan."""
 
@@ -24,17 +24,17 @@ class Queue(NamedTuple):  # the name is in what was compiled and kept, which cou
     running_cores: Any
     running_due: Any  # seconds from now: requested ends, ascending
     running_end: Any  # futures x jobs, one after the other
-    cores: Any  # of waiting jobs, in the order in which they are taken
+    cores: Any  # of waiting jobs, in queue order
     asked: Any  # seconds
     run: Any  # futures x jobs, one after the other
 
 
 class Requests(NamedTuple):
-    """What is to be judged, and when each starts in each future: seconds from now, one future after the other."""
+    """Requests to evaluate, and the start of each in each future: seconds from now, one future after another."""
 
     cores: Any
     asked: Any  # seconds
-    at: Any  # seconds from now at which it is submitted
+    at: Any  # submission, in seconds from now
     starts: Any
 
 
@@ -42,19 +42,19 @@ class PlanInQueue(NamedTuple):
     """Jobs of a plan, which are the last ones of the `Queue`; what is of each future is a row after the other."""
 
     mode: Any
-    at: Any  # seconds from now before which it is not submitted
-    after: Any  # jobs x jobs: 1 where the first follows the second, which is before it
-    ready: Any  # futures x jobs: seconds from now before which its payload cannot begin in any case
-    fades: Any  # futures: when nothing is left of what is known of the queue; who comes later waits as is usual
-    usual: Any  # futures x jobs: seconds
-    starts: Any  # futures x jobs: when it has its cores, in seconds from now
-    state: Any  # scratch, each of a job: its state, when its payload ends, and since when its age counts
+    at: Any  # earliest submission, in seconds from now
+    after: Any  # jobs x jobs: 1 where the first depends on the second, which precedes it
+    ready: Any  # futures x jobs: earliest begin of its payload, in seconds from now
+    fades: Any  # for each future: the time after which nothing is known of the queue; later jobs wait as usual
+    usual: Any  # futures x jobs: usual waits, in seconds
+    starts: Any  # futures x jobs: start, in seconds from now
+    state: Any  # scratch, for each job: its state, the end of its payload, and since when its age counts
     end: Any
     since: Any
 
 
 class Scratch(NamedTuple):
-    """Room for all jobs: of running ones, by requested ends; and which wait still."""
+    """Space for all jobs: running ones by requested end, and those still waiting."""
 
     cores: Any
     due: Any
@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def _begin(w: Any, count: int, cores: int, due: float, end: float) -> None:
-    """Put a job among so many running ones."""
+    """Insert a job into the first `count` running ones."""
     place = count
     while place > 0 and w.due[At(place - 1)] > due:
         before = place - 1
@@ -79,7 +79,7 @@ def _begin(w: Any, count: int, cores: int, due: float, end: float) -> None:
 
 @kernel
 def _reserve(w: Any, count: int, cores: int, free: int, now: float) -> tuple[float, int]:
-    """Say when the head-of-queue job will have its cores at the latest, and how many are left over then."""
+    """Return the latest start of the job at the head of the queue, and the cores left over then."""
     shadow, released, place = NEVER_S, free, 0
     while place < count and released < cores:
         released += w.cores[At(place)]
@@ -93,7 +93,7 @@ def _reserve(w: Any, count: int, cores: int, free: int, now: float) -> tuple[flo
 
 @kernel
 def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
-    """Write when each request would start in one future; return how many jobs are pending at the end, in `w.waits`.
+    """Write the start of each request in one future; return the number of jobs pending at the end, in `w.waits`.
 
     Without requests only jobs that can start now are started.
 
@@ -121,7 +121,7 @@ def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
     while True:
         shadow, extra = NEVER_S, free
         if waiting > 0 and free >= narrowest:
-            # in order while they fit, then what does not delay the first that does not
+            # in order while they fit, then those that do not delay the first one that does not fit
             kept, head, narrowest = 0, False, 1 << 60
             for i in range(waiting):
                 job = w.waits[At(i)]
@@ -158,7 +158,7 @@ def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
                     left -= 1
         if left == 0:
             return waiting
-        if later == NEVER_S:  # wider than what anybody leaves
+        if later == NEVER_S:  # wider than the cores ever left over
             for t in range(requests):
                 if r.starts[At(out + t)] < 0.0:
                     r.starts[At(out + t)] = now
@@ -177,14 +177,14 @@ def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
 
 @kernel
 def all_futures(size: int, samples: int, q: Any, r: Any, w: Any) -> None:
-    """Write when each request would start in each future."""
+    """Write the start of each request in each future."""
     for sample in range(samples):
         future(size, sample, q, r, w)
 
 
 @kernel
 def _due(j: int, row: int, p: Any) -> float:
-    """Say when all that a job of a plan follows will have ended; NEVER_S if that is not known yet."""
+    """Return the end of all dependencies of a job of a plan; NEVER_S if that is not known yet."""
     jobs, due = len(p.mode), p.ready[At(row + j)]
     for i in range(j):
         if p.after[At(j * jobs + i)]:
@@ -194,7 +194,7 @@ def _due(j: int, row: int, p: Any) -> float:
 
 @kernel
 def _start(j: int, row: int, p: Any, ran: float, now: float) -> None:
-    """Note that a job of a plan has its cores, and when it will end, if that is known."""
+    """Record the start of a job of a plan, and its end, if that is known."""
     p.starts[At(row + j)], p.state[At(j)] = now, STARTED
     due = _due(j, row, p)
     p.end[At(j)] = NEVER_S if due >= NEVER_S else max(now, due) + ran
@@ -202,9 +202,9 @@ def _start(j: int, row: int, p: Any, ran: float, now: float) -> None:
 
 @kernel
 def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> None:
-    """Write when each job of a plan would start in one future.
+    """Write the start of each job of a plan in one future.
 
-    `aged`: the part of its usual wait that is left to a job whose age counted while it was kept back.
+    `aged`: the remaining share of its usual wait for a job whose age counted while it was held.
 
     Notes
     -----
@@ -228,7 +228,7 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
         p.state[At(j)], p.end[At(j)], p.starts[At(row + j)] = KEPT_BACK, NEVER_S, -1.0
     narrowest, left, waiting, now = 0, own, jobs, 0.0
     while True:
-        for j in range(own):  # each is before those that follow it
+        for j in range(own):  # each precedes those that depend on it
             ran, mode = q.run[At(first + jobs + j)], p.mode[At(j)]
             if p.state[At(j)] == STARTED:
                 if p.end[At(j)] >= NEVER_S:
@@ -274,7 +274,8 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
                     if job >= jobs:
                         _start(job - jobs, row, p, q.run[At(first + job)], now)
                         begun, left = begun + 1, left - 1
-                        end = min(p.end[At(job - jobs)], now + asked)  # one that comes early holds its cores until then
+                        # a job that starts early keeps its cores until then
+                        end = min(p.end[At(job - jobs)], now + asked)
                     _begin(w, count, cores, now + asked, end)
                     count += 1
                     free -= cores
@@ -290,8 +291,8 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
         if left == 0:
             return
         if begun > 0:
-            continue  # it is known by now when what follows is due
-        if later == NEVER_S:  # wider than what anybody leaves
+            continue  # the ends of its dependencies are known by now
+        if later == NEVER_S:  # wider than the cores ever left over
             kept = 0
             for i in range(waiting):
                 job = w.waits[At(i)]
@@ -319,6 +320,6 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
 
 @kernel
 def all_plan_futures(size: int, samples: int, q: Any, p: Any, w: Any, aged: float) -> None:
-    """Write when each job of a plan would start in each future."""
+    """Write the start of each job of a plan in each future."""
     for sample in range(samples):
         plan_future(size, sample, q, p, w, aged)

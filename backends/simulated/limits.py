@@ -9,6 +9,6 @@ __all__ = ["LATEST_S", "LONGEST_S", "MAX_CORES", "NEVER", "UNSTARTED"]
 NEVER = 1 << 62
 UNSTARTED = -1
 LONGEST_S = 2**31 - 2
-"""Longer requests and runs, beyond 68 years, count as so long."""
+"""Upper bound of requests and runs in seconds, about 68 years; longer ones count as this."""
 LATEST_S = 2**38
-"""Nothing may happen at this second or later, though all jobs ran one after the other."""
+"""All events must be before this second, even if all jobs ran one after the other."""

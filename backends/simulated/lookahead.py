@@ -96,9 +96,10 @@ _UNNOTICED_AFTER_S = 3600.0
 _MAX_UNNOTICED = 10_000
 _NEVER_S = 1e300
 _LONGEST_S = float(k.HORIZON_S)
-_NOBODY, _NEW = 0, 1  # numbers: of no particular user, and of users who have submitted nothing yet
+_NOBODY, _NEW = 0, 1  # numbers of users: no particular user; and users who have not submitted anything yet
 _SITE_STEP = 0.01
-_MIN_FUTURES, _MAX_JOBS = 24, 20_000  # jobs of all futures together, where there are more futures than the fewest
+# bounds of sampled futures: their least number, and beyond it the most jobs of all futures together
+_MIN_FUTURES, _MAX_JOBS = 24, 20_000
 _LEAST_SHARE = 1e-6
 
 _FLOOR_S = 10.0  # waits below this count as equal when opinions are compared
@@ -108,7 +109,7 @@ _SHARPNESS = 10.0  # an opinion weighs exp(-sharpness x its mean error in decade
 _STEP = 0.05  # decades
 _DECADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 _CLASSES_S = (3601.0, 4 * 3600.0 + 1)
-_WIDE = 32  # more than such a part of the machine
+_WIDE = 32  # jobs wider than one part in this many of the machine count as wide
 _CLASSES = 2 * (len(_CLASSES_S) + 1)
 _LEVELS = np.array(LEVELS)
 _Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -149,7 +150,7 @@ class QueueSimulation:
         self.machine_cores = min(machine_cores, k.MAX_CORES)
         self._waiting, self._running = _Table(), _Table()
         self._beliefs: dict[int, tuple[int, float, NDArray[np.float64]]] = {}  # by ticket; see `_Advice.learn`
-        self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
+        self._unnoticed: dict[int, None] = {}  # tickets of jobs that are assumed to have ended
         self._tickets = 0
         self._in_use, self._max_in_use = 0.0, 0.0
         self._users, self._alike = _Habits(), _Habits()
@@ -170,7 +171,7 @@ class QueueSimulation:
     def __repr__(self) -> str:
         return f"QueueSimulation(cores={self.machine_cores}, {self._waiting.count} wait, {self._running.count} run)"
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ predictions
 
     def opinions(self, job: QueuedJob) -> tuple[float, ...]:
         """Return how long a job submitted now would wait, by each opinion.
@@ -181,7 +182,7 @@ class QueueSimulation:
         return tuple(self._opinions.tolist())
 
     def facts(self, job: QueuedJob) -> tuple[float, ...]:
-        """Tell the state of the queue that a job would meet now, in the order of `FACTS`; otherwise as `opinions`."""
+        """Return facts of the queue that a job would meet now, in the order of `FACTS`; otherwise like `opinions`."""
         self._look(job)
         return tuple(self._facts.tolist())
 
@@ -194,7 +195,7 @@ class QueueSimulation:
         """Sample the waits of some requests; a row is one future, the same for all of them.
 
         Jobs start in order of submission, with EASY backfilling, and no jobs come later; each runs as long as similar
-        jobs recently did. Jobs that are kept back are left out.
+        jobs did recently. Jobs that are kept back are left out.
 
         `ahead`: how many pending jobs are before the requests in the queue; all if not given.
 
@@ -219,11 +220,11 @@ class QueueSimulation:
     ) -> list[NDArray[np.float64]]:
         """Sample when the jobs of each of several plans have their cores, all in the futures of `futures`.
 
-        Of one plan all jobs are submitted: each takes its place in the queue, and its cores, before the next.
+        All jobs of a plan are submitted: each takes its position in the queue, and its cores, before the next.
 
-        `later`: of each plan, when nothing is left of what is known of the queue; see `plan_starts`.
+        `later`: for each plan, the time after which nothing is known of the queue; see `plan_starts`.
 
-        Returns: of each plan, seconds from now, shape (samples, jobs).
+        Returns: for each plan, seconds from now, shape (samples, jobs).
         """
         samples, now = self._futures(samples), min(one.now_s for plan in plans for one in plan)
         widest: dict[int, int] = {}
@@ -242,15 +243,15 @@ class QueueSimulation:
         return found
 
     def _futures(self, samples: int) -> int:
-        """Say how many futures are sampled where so many are asked for."""
+        """Return the number of sampled futures for a requested number."""
         return min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
 
     def _place(self, job: QueuedJob) -> int:
-        """Give the number of the partition whose queue a job meets; -1 for the whole machine's."""
+        """Return the number of the partition whose queue a job meets; -1 for the queue of the whole machine."""
         return self._partitions.get(job.partition, -1) if len(self._partitions) > 1 else -1
 
     def _visible(self, now: float, partition: int, widest: int, samples: int, ahead: int | None) -> _Visible:
-        """Give the size of what a job meets, and the jobs that run and wait there, as `starts` takes them.
+        """Return the size of the machine that a job meets, and its running and waiting jobs, as used by `starts`.
 
         `ahead`: how many pending jobs are before it in the queue; all if not given.
         """
@@ -268,7 +269,7 @@ class QueueSimulation:
 
     @contextmanager
     def hidden(self, ticket: int) -> Iterator[int | None]:
-        """Take a pending job out of the queue, inside this context, as if withdrawn; yield how many are ahead of it.
+        """Within this context, remove a pending job from the queue as if withdrawn; yield how many jobs are ahead.
 
         Yields None, and changes nothing, if no pending job has this ticket.
         """
@@ -287,7 +288,7 @@ class QueueSimulation:
     def _held(
         now: float, running: NDArray[np.float64], waiting: NDArray[np.float64], elapsed: NDArray[np.float64], size: int
     ) -> NDArray[np.bool_]:
-        """Return which pending jobs more than cores keeps back: they would start now, and could have before."""
+        """Return the pending jobs held by more than a lack of cores: they would start now, and could have earlier."""
         due, held = _left_s(running, elapsed), np.zeros(waiting.shape[1], dtype=np.bool_)
         while not held.all():
             others = np.flatnonzero(~held)
@@ -305,10 +306,10 @@ class QueueSimulation:
         elapsed: NDArray[np.float64],
         samples: int,
     ) -> tuple[_Jobs, _Jobs]:
-        """Sample how long jobs run; give those that run, and those that wait ahead of what is asked about.
+        """Sample run times; return the running jobs, and those that wait ahead of the requests.
 
-        `queue`: pending jobs, and which of them are ahead: the others' run times are drawn all the same, so that all
-        draws are equal wherever a request is in the queue.
+        `queue`: pending jobs, and which of them are ahead: the others' run times are drawn as well, so that all
+        draws are equal for every position of a request in the queue.
         """
         waiting, is_ahead = queue
         count, due = len(elapsed), _left_s(running, elapsed)
@@ -322,12 +323,12 @@ class QueueSimulation:
         )
 
     def _drawn(self, rows: NDArray[np.float64], elapsed: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
-        """Draw how long jobs run on."""
+        """Draw remaining run times."""
         kind, share = self._expected(rows)
         return self._run_times.draw(kind, share * rows[k.ASKED], rows[k.ASKED], elapsed, samples)
 
     def _expected(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Say of jobs what part of their request they are expected to use, and what that is taken from."""
+        """Return the share of its request that each job is expected to use, and the source of that expectation."""
         alike, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
         kind = np.where(alike >= 0, OF_ALIKE, np.where(user >= 0, OF_USER, OF_SITE))
         return kind, np.choose(kind, [alike, user, np.full(len(alike), self._site_share)])
@@ -335,10 +336,10 @@ class QueueSimulation:
     def _shares(self) -> tuple[tuple[NDArray[np.float64], int], tuple[NDArray[np.float64], int]]:
         return (self._alike.share, k.ALIKE), (self._users.share, k.USER)
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ events
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:  # noqa: ARG002 - of the port
-        """Learn that a job waits from now on. The forecast is not needed: the job's opinions are kept."""
+        """Record a job that waits from now on. The forecast is not needed: the opinions on the job are kept."""
         self._look(job)
         ticket, self._tickets = self._tickets, self._tickets + 1
         decades = _in_decades(self._opinions)
@@ -349,7 +350,7 @@ class QueueSimulation:
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait. Unless the wait was left unfinished (``at_least``), the job runs from now on."""
+        """Learn the outcome of a wait. Unless the wait was left unfinished (``at_least``), the job runs from now on."""
         if ticket not in self._beliefs:
             raise InputError(
                 f"nobody waits with the ticket {ticket}", hint="Hand back what `submitted` returned, once."
@@ -366,7 +367,7 @@ class QueueSimulation:
         self._pass_time(now)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a job ended after so many seconds, even if its start has not been reported yet.
+        """Learn that a job ended after a run time, even if its start has not been reported yet.
 
         Raises `InputError`: no running or pending job has this ticket, or the time is invalid.
         """
@@ -400,7 +401,7 @@ class QueueSimulation:
         self._pass_time(float(row[k.SINCE]) + run_s)
 
     def withdrawn(self, ticket: int) -> None:
-        """Forget a job that waits or runs, and learn nothing from it."""
+        """Forget a waiting or running job, and learn nothing from it."""
         self._beliefs.pop(ticket, None)
         self._unnoticed.pop(ticket, None)
         if self._waiting.take(ticket) is None and (row := self._running.take(ticket)) is not None:
@@ -408,7 +409,7 @@ class QueueSimulation:
         self._events += 1
 
     def _use(self, row: NDArray[np.float64], sign: int) -> None:
-        """Count cores that are taken into use, or given back."""
+        """Count cores taken into use, or returned."""
         cores, partition = sign * float(row[k.CORES]), int(row[k.PARTITION])
         self._in_use += cores
         self._max_in_use = max(self._max_in_use, self._in_use)
@@ -416,7 +417,7 @@ class QueueSimulation:
         self._max_used[partition] = max(self._max_used[partition], self._used[partition])
 
     def _pass_time(self, now: float) -> None:
-        """Note that something happened: forget jobs that must have ended, and since when pending jobs would fit."""
+        """Update the state at an event: forget jobs that must have ended, and note when pending jobs began to fit."""
         self._events += 1
         over = self._unnoticed_by(now)
         if over.any():
@@ -436,7 +437,7 @@ class QueueSimulation:
         since[fits & (since == _NEVER_S)] = now
 
     def _unnoticed_by(self, now: float) -> NDArray[np.bool_]:
-        """Return which running jobs must have ended without a report."""
+        """Return the running jobs that must have ended without a report."""
         running = self._running.rows
         over: NDArray[np.bool_] = now - running[k.SINCE] - running[k.ASKED] > _UNNOTICED_AFTER_S
         return over
@@ -444,18 +445,18 @@ class QueueSimulation:
     # ------------------------------------------------------------------ the simulation
 
     def _look(self, job: QueuedJob) -> None:
-        """Have the opinions and facts ready that a job would meet now."""
+        """Prepare the opinions and facts for a job submitted now."""
         if self._answered == (self._events, job):
             return
         self._make_room()
         running, over = self._running, self._unnoticed_by(job.submit_s)
-        if over.any():  # as if it had been noticed, but only the next event notes it
+        if over.any():  # as if their ends had been noticed, but only the next event records that
             running = _Table.of(running.rows[:, ~over])
         row = self._row(job)
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
         size = self.machine_cores or max(int(min(self._max_in_use, k.MAX_CORES)), cores)
         own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
-        # anew each time: the one that was returned before must not change
+        # new arrays each time: those returned before must not change
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._alike.share)
         k.foresee(
@@ -472,7 +473,7 @@ class QueueSimulation:
         self._answered = (self._events, job)
 
     def _row(self, job: QueuedJob, ticket: int = -1) -> NDArray[np.float64]:
-        """Make a row of a table from a job; new values get a number that no job has yet."""
+        """Return a job as a row of a table; new values get a number that no job has yet."""
         user = self._users.number(job.user) if job.user else _NOBODY
         alike = self._alike.number(_likeness(job))
         partition = self._partitions.get(job.partition, -1)
@@ -480,7 +481,7 @@ class QueueSimulation:
         return np.array([ticket, job.submit_s, _NEVER_S, cores, asked_s, user, alike, partition], dtype=np.float64)
 
     def _number(self, job: QueuedJob) -> None:
-        """Give numbers to what is new about a job."""
+        """Assign numbers to the new values of a job."""
         if job.user:
             self._users.add(job.user)
         self._alike.add(_likeness(job))
@@ -501,7 +502,7 @@ class QueueSimulation:
             seen(np.zeros(lengths.get(name, self._room + BLOCK), dtype=kinds.get(name, np.int64))) for name in names
         )
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ state
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue, as JSON-ready data."""
@@ -578,7 +579,7 @@ def _in_partitions(
     plan: Sequence[JobAhead],
     later: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
 ) -> NDArray[np.float64]:
-    """Sample the starts of a plan's jobs that meet different queues: one job after the other, each in its own."""
+    """Sample the starts of a plan's jobs that meet different queues: one job after another, each in its own queue."""
     starts_s: list[NDArray[np.float64]] = []
     ends_s: list[NDArray[np.float64]] = []
     nothing = np.zeros(len(next(iter(visible.values()))[1][2]))
@@ -608,7 +609,7 @@ def _row(values: NDArray[np.float64] | None, nothing: NDArray[np.float64]) -> ND
 
 
 def _left_s(running: NDArray[np.float64], elapsed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Say in how many seconds running jobs end, if they use their requests."""
+    """Return the remaining seconds of running jobs if they use their requests."""
     pairs = zip(running[k.ASKED].tolist(), elapsed.tolist(), strict=True)
     return np.array([k.remaining_s(asked_s, elapsed_s, 1.0) for asked_s, elapsed_s in pairs], dtype=np.float64)
 
@@ -621,7 +622,7 @@ def _numbers(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 class _Table:
-    """Jobs, a column each for the kernel; in order of entry."""
+    """Jobs in order of entry, as columns for the kernel."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -629,7 +630,7 @@ class _Table:
 
     @classmethod
     def of(cls, columns: NDArray[np.float64]) -> _Table:
-        """Make one of these jobs, a job a column."""
+        """Make a table of these jobs, one in each column."""
         made = cls()
         for row in columns.T:
             made.add(row)
@@ -637,7 +638,7 @@ class _Table:
 
     @classmethod
     def from_state(cls, rows: Sequence[Sequence[float]], bounds: tuple[int, ...]) -> _Table:
-        """Make one from its rows, whose users, shapes and partitions are below these bounds."""
+        """Make a table from its rows, whose users, shapes and partitions are below these bounds."""
         values = _numbers(rows, (len(rows), k.FIELDS)) if rows else np.empty((0, k.FIELDS))
         places = values[:, k.USER :]
         if np.any(places < 0) or np.any(places >= bounds) or np.any(values[:, [k.CORES, k.ASKED]] <= 0):
@@ -651,7 +652,7 @@ class _Table:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """What is in use, a job a column; a view."""
+        """The used part, one job in each column; a view."""
         return self._columns[:, : self.count]
 
     def add(self, row: NDArray[np.float64]) -> None:
@@ -663,12 +664,12 @@ class _Table:
         self.count += 1
 
     def place(self, ticket: int) -> int | None:
-        """Say where a job is; None if it is not in here."""
+        """Return the position of a job; None if it is absent."""
         found = np.flatnonzero(self._columns[k.TICKET, : self.count] == ticket)
         return int(found[0]) if len(found) else None
 
     def take(self, ticket: int) -> NDArray[np.float64] | None:
-        """Take a job out; None if it is not in here."""
+        """Remove a job and return it; None if it is absent."""
         place = self.place(ticket)
         if place is None:
             return None
@@ -679,7 +680,7 @@ class _Table:
 
 
 class _Habits:
-    """Numbers of users, or of shapes, and the part of their requests that their last two jobs used."""
+    """Numbers of users, or of shapes, and the share of their requests used by their last two jobs."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -700,7 +701,7 @@ class _Habits:
             self._last, self.share = (np.append(x, np.full_like(x, -1.0)) for x in (self._last, self.share))
 
     def learn(self, number: int, share: float) -> None:
-        if number <= _NEW:  # nobody in particular
+        if number <= _NEW:  # no particular user
             return
         last = float(self._last[number])
         self.share[number] = share if last < 0 else (last + share) / 2
@@ -719,7 +720,7 @@ class _Habits:
 
 
 class _Advice:
-    """Learns the error of each opinion, which to follow, and how wide to spread the forecast.
+    """Learns the errors of the opinions, their weights, and the spread of the forecast.
 
     All in decades of seconds. It learns separately for each class of jobs (short, medium and long requests, narrow and
     wide), whose waits differ when idle cores are scarce; and errors separately for each decade of the predicted value.
@@ -735,14 +736,14 @@ class _Advice:
         self._spread: NDArray[np.float64] = np.tile(2 * _LEVELS - 1, (_CLASSES, self._BINS, 1))
 
     def middle(self, kind: int, decades: NDArray[np.float64]) -> float:
-        """Weighted median of what the opinions say of a job of some class."""
+        """Weighted median of the opinions on a job of a class."""
         shifted, error = self._shifted(kind, decades)[1], self._error[kind]
         order = np.argsort(shifted, kind="stable")
         weight = np.cumsum(np.exp(-_SHARPNESS * (error - error.min()))[order])
         return float(shifted[order[np.searchsorted(weight, weight[-1] / 2)]])
 
     def forecast(self, kind: int, decades: NDArray[np.float64]) -> WaitForecast:
-        """Make a forecast of it."""
+        """Make a forecast from this median."""
         middle = self.middle(kind, decades)
         quantiles_s = 10.0 ** self._quantiles(kind, middle)
         return WaitForecast(tuple(quantiles_s.tolist()), 10.0**middle)

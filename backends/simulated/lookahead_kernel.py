@@ -22,14 +22,14 @@ SETS, ORDERS = 3, 3
 SIMULATIONS = 2 * ORDERS
 """For each set of jobs: each order with requested, then with expected run times."""
 WHOLE, OWN, UNHELD, USERS = range(4)
-"""Sets of jobs: all; the partition's; these without the held ones; the user's, which limit the two before."""
+"""Sets of jobs: all; the partition's; these without held ones; the user's own, which limit the previous two."""
 FCFS, SHORTEST, WFP = range(3)
 
 FACTS = 32
 HELD_AFTER_S = 30.0
-"""A job that would have started so long ago, if only cores mattered, is held by something else."""
+"""A job that would have started at least this long ago, if only cores mattered, is held by something else."""
 HORIZON_S = 315_360_000
-"""Ten years; nothing that is asked for, runs or waits counts as longer."""
+"""Ten years; upper bound of all requests, run times and waits."""
 MAX_CORES = 1 << 30
 
 _MIN_OVERDUE_S, _MAX_OVERDUE_S = 10.0, 600.0
@@ -37,9 +37,9 @@ _MIN_OUTLIVED_S = 60.0
 
 
 class Visible(NamedTuple):
-    """What the kernel reads, writes and scribbles on."""
+    """The input, output and scratch arrays of the kernel."""
 
-    target: Any  # tables of jobs: of one job; in order of submission; of those that run
+    target: Any  # tables of jobs: the target; waiting jobs in order of submission; running jobs
     waiting: Any
     running: Any
     user_share: (
@@ -88,7 +88,7 @@ def remaining_s(asked_s: float, elapsed_s: float, share: float) -> int:
 
 @kernel
 def sort_by(key: Any, order: Any, other: Any, count: int) -> None:
-    """Sort so many places by their keys, stably; `other` is scratch space for as many."""
+    """Sort the first `count` entries by their keys, stably; `other` is scratch space of the same length."""
     i = 1
     while i < count and key[At(order[At(i)])] >= key[At(order[At(i - 1)])]:
         i += 1
@@ -113,7 +113,7 @@ def sort_by(key: Any, order: Any, other: Any, count: int) -> None:
 
 @kernel
 def _expected_share(a: Any, table: Any, room: int, row: int, site_share: float) -> float:
-    """Part of its request that a job is expected to use, by the best that is known: jobs alike, its user, the site."""
+    """Return the share of its request that a job is expected to use, by similar jobs, else its user, else the site."""
     alike, user = int(table[At(ALIKE * room + row)]), int(table[At(USER * room + row)])
     if a.alike_share[At(alike)] >= 0.0:
         return float(a.alike_share[At(alike)])
@@ -145,7 +145,7 @@ def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked:
     count = rows - first + 1
     for i in range(count):
         job = int(a.order[At(i)])
-        if job == rows:  # to the engine it is a client's, whose start it reports
+        if job == rows:  # the engine treats it as a client's job, whose start it reports
             a.jobs[At(i)], a.widths[At(i)], a.lasts[At(i)] = MASK, cores, asked
         else:
             a.jobs[At(i)], a.widths[At(i)], a.lasts[At(i)] = job, a.cores[At(job)], a.asked[At(job)]
@@ -178,7 +178,7 @@ def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked:
 
 @kernel
 def _gather_running(a: Any, runs: int, which: int, apart: bool, size: int, now: float, site_share: float) -> int:
-    """Give numbers to the running jobs of a set, and sort them by their requested ends; return how many."""
+    """Assign numbers to the running jobs of a set, and sort them by requested end; return their count."""
     room, rows = len(a.running) // FIELDS, 0
     for i in range(runs):
         if apart and a.running[At(PARTITION * room + i)] != a.target[PARTITION]:
@@ -202,7 +202,7 @@ def _gather_running(a: Any, runs: int, which: int, apart: bool, size: int, now: 
 
 @kernel
 def _gather_waiting(a: Any, waits: int, which: int, apart: bool, size: int, site_share: float, first: int) -> int:
-    """Give numbers to the waiting jobs of a set, after the running ones; return how many there are of both."""
+    """Assign numbers to the waiting jobs of a set, after the running ones; return the count of both together."""
     room, rows = len(a.waiting) // FIELDS, first
     for i in range(waits):
         if apart and a.waiting[At(PARTITION * room + i)] != a.target[PARTITION]:
@@ -220,7 +220,7 @@ def _gather_waiting(a: Any, waits: int, which: int, apart: bool, size: int, site
 
 @kernel
 def _leave_out_held(a: Any, first: int, rows: int, free: int, size: int, now: float) -> int:
-    """Leave out jobs that would start now and could have before, until there are none; return how many are left.
+    """Leave out jobs that would start now and could have started before, until none is left; return the number kept.
 
     Notes
     -----
@@ -252,7 +252,7 @@ def _leave_out_held(a: Any, first: int, rows: int, free: int, size: int, now: fl
 
 @kernel
 def _simulate(a: Any, which: int, first: int, rows: int, free: int, size: int, now: float) -> None:
-    """Write a set's opinions; the user's own jobs only make those of `OWN` and `UNHELD` later."""
+    """Write the opinions on a set; the user's own jobs only limit those of `OWN` and `UNHELD` later."""
     room = len(a.waiting) // FIELDS
     cores, asked = min(int(a.target[CORES]), size), remaining_s(a.target[ASKED], 0.0, 1.0)
     for order in range(ORDERS):
@@ -284,7 +284,7 @@ def _simulate(a: Any, which: int, first: int, rows: int, free: int, size: int, n
 
 @kernel
 def _note_facts(a: Any, now: float, waits: int, runs: int, size: int, own_size: int, expected_run: int) -> None:
-    """Write what a regressor may want to know of the queue, in the order that `lookahead.FACTS` names."""
+    """Write facts of the queue for a regressor, in the order of `lookahead.FACTS`."""
     w_room, r_room = len(a.waiting) // FIELDS, len(a.running) // FIELDS
     facts = a.facts
     for i in range(FACTS):

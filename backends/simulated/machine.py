@@ -16,9 +16,9 @@ class Machine:
     Parameters
     ----------
     name
-        What it is called.
+        Name of the machine.
     nodes, cores_per_node
-        Its size.
+        Number of nodes, and of cores in each.
     whole_nodes
         Whether jobs get only whole nodes; else any number of cores, as on sites where jobs share nodes.
     """
@@ -38,16 +38,16 @@ class Machine:
 
     @property
     def cores(self) -> int:
-        """Cores in all."""
+        """Total number of cores."""
         return self.nodes * self.cores_per_node
 
     @property
     def resized_by(self) -> int:
-        """Cores of which a running job gives back, or gets, a multiple."""
+        """Number of cores of which a running job returns or receives multiples."""
         return self.cores_per_node if self.whole_nodes else 1
 
     def allocated(self, cores: int, nodes: int = 0) -> int:
-        """Return the cores that a job gets, and is charged for, when it asks for so many cores or nodes.
+        """Return the cores that a job gets, and is charged for, for a request of cores or nodes.
 
         Examples
         --------

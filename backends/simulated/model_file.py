@@ -1,4 +1,4 @@
-"""Files of fitted workload models: JSON out, and in again, checked, with errors that name the file and the field."""
+"""Files of fitted workload models in JSON; read with checks whose errors name the file and the field."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .machine import Machine
 _FORMAT = "asa workload"
 _VERSION = 1
 _MAX_ENTRIES = 10_000
-_MAX_WHOLE = 2**53  # beyond, floats are no longer exact
+_MAX_WHOLE = 2**53  # beyond this, floats are not exact
 
 
 def save_model(model: FittedWorkload, path: str | Path) -> None:
     """Write a model as JSON."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(model)}, indent=1)
-    # lists of numbers are on one line
+    # lists of numbers on one line
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
     with in_words("cannot be written", path, "Name another file."), writing_text(Path(path)) as file:
         file.write(text + "\n")
@@ -74,14 +74,14 @@ def _ascends(quantiles: list[float]) -> list[float]:
 
 
 def _at_most_all(popular: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    if sum(share for _, share in popular) > 1.001:  # they are rounded
+    if sum(share for _, share in popular) > 1.001:  # the shares are rounded
         raise ValueError("has shares of more than 1 in all")
     return popular
 
 
 _T = TypeVar("_T")
 
-# strict: true is no number, "8" neither, and 8.0 is no whole number
+# strict: true is not a number, neither is "8", and 8.0 is not a whole number
 _Text = Annotated[str, Field(strict=True)]
 _Flag = Annotated[bool, Field(strict=True)]
 _Whole = Annotated[int, Field(strict=True, ge=0, le=_MAX_WHOLE)]
@@ -198,7 +198,7 @@ class _FileSpec(_Spec):
 
 
 def _explain(error: ValidationError, file: str) -> InputError:
-    # another version explains all else; a field that means nothing explains one that is missing
+    # another version explains all other errors; an unknown field explains a missing one
     first = min(error.errors(), key=lambda e: (e["loc"] != ("version",), e["type"] != "extra_forbidden"))
     location, context = first["loc"], first.get("ctx", {})
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")

@@ -1,9 +1,9 @@
 """Queue disciplines: the order of jobs, backfilling, and preemption.
 
 A `Policy` combines these. `scheduler` finds one by name, ours or a third party's, through the entry-point group
-``asa.schedulers``: a function whose keyword arguments are its settings. Other schedulers, such as a neural network, a
-planner or an optimiser, are a `PassScheduler`, which decides at each scheduling pass what to start; one with a whole
-machine of its own is a `CoreMaker`.
+``asa.schedulers``, whose entries are functions with the settings as keyword arguments. Other schedulers, such as a
+neural network, a planner or an optimiser, are a `PassScheduler`, which decides at each scheduling pass what to start;
+one with a whole machine of its own is a `CoreMaker`.
 
 Semantics
 ---------
@@ -14,8 +14,8 @@ Order. The queue is sorted by the order's score at the time of the pass, ties by
 
 Pass. There is one in each second in which a job ended or was submitted, or an outage began or ended. Jobs are
 considered in order. A job starts if it fits into the idle resources, takes nothing that is reserved in its time, and no
-earlier job of its partition had to wait. Resources that it does not ask for are ignored. What happens to a job that has
-to wait:
+earlier job of its partition had to wait. Resources that it does not request are ignored. A job that has to wait is
+handled by the kind of backfilling:
 
 - no backfilling: it waits;
 - EASY: the first of each partition that has to wait gets a reservation, the earliest time at which it fits by the
@@ -31,7 +31,7 @@ to wait:
   backfilling, but all reservations are made anew, and begin now or at a multiple of the resolution. Jobs whose
   reservation begins now start; jobs that would start beyond the window reserve nothing.
 
-A job that asks for more than the machine has at the time, during an outage, is skipped, and delays no other.
+A job that requests more than the machine has at the time, during an outage, is skipped, and delays no other.
 
 Preemption. The first job of each partition that does not fit into the idle resources may first end running jobs of
 lower quality of service: the lowest first, among equals those that started last, and only jobs that hold something
@@ -120,7 +120,7 @@ class F1:
     Parameters
     ----------
     number
-        Which of the four.
+        Number of the function, 1 to 4.
     """
 
     number: Literal[1, 2, 3, 4] = 1
@@ -184,7 +184,7 @@ class Multifactor:
 class QueueView(Protocol):
     """The queue and the machine at a scheduling pass, as read-only views of the engine's arrays.
 
-    Only `queue` is a copy, once jobs were started in the pass.
+    Only `queue` is a copy, as soon as the pass has started jobs.
     """
 
     @property
@@ -194,57 +194,57 @@ class QueueView(Protocol):
 
     @property
     def queue(self) -> NDArray[np.int64]:
-        """Jobs that wait, in order of age."""
+        """Waiting jobs in order of age."""
         ...
 
     @property
     def running(self) -> NDArray[np.int64]:
-        """Jobs that run, in order of their expected ends."""
+        """Running jobs in order of their expected ends."""
         ...
 
     @property
     def submit(self) -> NDArray[np.int64]:
-        """By job, when its age began to count."""
+        """Start of each job's age, by job."""
         ...
 
     @property
     def request(self) -> NDArray[np.int64]:
-        """By job, seconds."""
+        """Requested seconds, by job."""
         ...
 
     @property
     def demand(self) -> NDArray[np.int64]:
-        """By job a row, by pool a column."""
+        """Demands: a row for each job, a column for each pool."""
         ...
 
     @property
     def users(self) -> NDArray[np.int64]:
-        """By job."""
+        """Owner of each job."""
         ...
 
     @property
     def qos(self) -> NDArray[np.int64]:
-        """By job."""
+        """Quality of service of each job."""
         ...
 
     @property
     def partitions(self) -> NDArray[np.int64]:
-        """By job."""
+        """Partition of each job."""
         ...
 
     @property
     def expected_end(self) -> NDArray[np.int64]:
-        """By running job, its start plus its request."""
+        """Expected end of each running job: its start plus its request."""
         ...
 
     @property
     def free(self) -> NDArray[np.int64]:
-        """By pool."""
+        """Idle amount of each pool."""
         ...
 
     @property
     def capacity(self) -> NDArray[np.int64]:
-        """By pool, less what is away."""
+        """Capacity of each pool, without unavailable resources."""
         ...
 
     def start(self, job: int, amounts: NDArray[np.int64] | None = None) -> None:
@@ -255,17 +255,17 @@ class QueueView(Protocol):
         job
             The job.
         amounts
-            What it takes from each pool, if a scheduler chooses between pools; its row of `demand` from then on. If not
-            given, what it asks for.
+            Amounts from each pool, if a scheduler chooses between pools; they replace its row of `demand`. By default
+            its request.
         """
         ...
 
     def backfill(self) -> None:
-        """Do an EASY pass over what is left of the queue, in order of age."""
+        """Do an EASY pass over the remaining queue, in order of age."""
         ...
 
     def wake_at(self, time: int) -> None:
-        """Ask for a pass at a time, if none comes sooner."""
+        """Request a pass at a time, if none happens sooner."""
         ...
 
 
@@ -274,7 +274,7 @@ class CustomOrder(Protocol):
     """A custom order, in numpy: scores of the queued jobs, the highest first."""
 
     def scores(self, view: QueueView) -> NDArray[np.float64]:
-        """Score of each job of ``view.queue``, in its order."""
+        """Return the score of each job of ``view.queue``, in its order."""
         ...
 
 
@@ -292,36 +292,36 @@ class PassScheduler(Protocol):
 
 @runtime_checkable
 class CoreMaker(Protocol):
-    """A scheduler that brings a machine of its own, as one that plans does: it makes the engine's core."""
+    """A scheduler with a machine of its own, such as a planning one: it makes the engine's core."""
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> Core:
-        """Make a machine of so many cores with a background load, and its clock at a time."""
+        """Make a machine with this number of cores and a background load, with its clock at `now`."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What it invents about the background jobs, which no log has, in words for the user."""
+        """Attributes of background jobs that it invents, since logs lack them, as text for the user."""
         ...
 
 
-_LARGEST = 2**31  # of a setting
+_LARGEST = 2**31  # upper bound of a setting
 
 Order = Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder
 
 
 @dataclass(frozen=True, slots=True)
 class NoBackfill:
-    """Nothing overtakes within a partition."""
+    """No job overtakes another of its partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Easy:
-    """Only the first that waits is protected."""
+    """Only the first waiting job is protected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conservative:
-    """Everything that waits is protected."""
+    """All waiting jobs are protected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +360,12 @@ class Policy:
     Parameters
     ----------
     order
-        How the queue is sorted.
+        Order of the queue.
     backfill
-        How jobs are backfilled.
+        Kind of backfilling.
     preempt
-        Whether a job of higher quality of service may end running ones of lower, and what becomes of these.
+        Whether a job of higher quality of service may end running ones of lower, and whether these are requeued or
+        cancelled.
     requeue
         Whether jobs that an outage ends are requeued, or lost.
 
@@ -438,7 +439,7 @@ def f1(*, number: int = 1, backfill: str = "easy") -> Policy:
     Parameters
     ----------
     number
-        Which of the functions, from 1 to 4.
+        Number of the function, from 1 to 4.
     backfill
         ``easy``, ``conservative`` or ``none``.
     """
@@ -466,9 +467,9 @@ def multifactor(
     Parameters
     ----------
     age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree, users, period_s
-        As for `Multifactor`.
+        See `Multifactor`.
     interval_s, depth, window_s, resolution_s
-        As for `Periodic`.
+        See `Periodic`.
     """
     order = Multifactor(
         age, max_age_s, size, favor_small, fair_share, half_life_s, fair_tree=fair_tree, users=users, period_s=period_s
@@ -490,14 +491,14 @@ def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | 
     Parameters
     ----------
     name
-        Of the entry-point group ``asa.schedulers``.
+        Name in the entry-point group ``asa.schedulers``.
     settings
         By name, as text; durations (``..._s``) as in Slurm or with units.
 
     Raises
     ------
     InputError
-        There is no such scheduler or setting, or a value cannot be read.
+        The scheduler or a setting is unknown, or a value is invalid.
 
     Examples
     --------
@@ -521,7 +522,7 @@ def _value(text: str, default: Any, key: str, where: str) -> Any:
         value = _read(text, default, key)
     except (ValueError, KeyError, InputError) as error:
         raise InputError(f"{text!r} cannot be read", where=where, hint=f"Give something like {default!r}.") from error
-    if isinstance(value, int | float) and not abs(value) < _LARGEST:  # nan, too
+    if isinstance(value, int | float) and not abs(value) < _LARGEST:  # also false for nan
         raise InputError(f"{text!r} is no number to count with", where=where, hint=f"Give something like {default!r}.")
     return value
 

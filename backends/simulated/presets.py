@@ -1,4 +1,4 @@
-"""The two centres of the ASA paper with a workload each, calibrated to the waits that the paper met there."""
+"""The two centres of the ASA paper, each with a workload calibrated to the waits in the paper."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .workload import WorkloadModel
 
 @dataclass(frozen=True, slots=True)
 class WaitTarget:
-    """What a calibration aims at: the mean wait of a job that asks for so much."""
+    """A target of a calibration: the mean wait of a job with this request."""
 
     cores: int
     walltime_s: int
-    mean_wait_s: float  # the wait that the paper met
+    mean_wait_s: float  # mean wait in the paper
 
 
 TARGETS: dict[str, tuple[WaitTarget, ...]] = {
@@ -54,7 +54,7 @@ periods. ``asa workload check SYSTEM`` prints how near they are.
 
 
 def preset(system: str) -> WorkloadModel:
-    """Look a centre's workload up."""
+    """Look up a centre's workload."""
     if system not in PRESETS:
         error: InputError = unknown_name("system", system, list(PRESETS))
         raise error

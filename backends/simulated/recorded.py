@@ -1,7 +1,7 @@
-"""A machine on which the log's jobs wait as recorded, and the user's as long as the most similar job of the log.
+"""A machine on which a log's jobs wait as recorded, and the user's jobs as long as the most similar job of the log.
 
-A replay schedules anew, and what it leaves out (users' limits, nodes that were down, reservations) makes the load lower
-than it was. Here no wait is computed; but no job delays another, either.
+A replay schedules the log again, and its load is too low, because it lacks users' limits, failed nodes and
+reservations. Here no wait is computed; on the other hand, no job delays another.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from .site import SimulatedSite
 from .swf import Trace
 from .table import JobTable
 
-_ROOM = 64  # times the machine: the log's jobs overlap where its clocks or its rows are wrong, and ours come on top
-_LIKE = 2.0  # a job is like another if neither its width nor its time is more than so many times the other's
-_FEWEST = 30  # jobs that must be like one for it to have a wait
+# times the size of the machine: the log's jobs overlap where its clocks or rows are wrong, and the user's are added
+_ROOM = 64
+_LIKE = 2.0  # upper bound of the ratio of the widths, and of the times, of two similar jobs
+_FEWEST = 30  # lower bound of the number of similar jobs for an estimate of the wait
 
 
 class AsRecorded:
-    """A scheduler that starts each job when the log says."""
+    """A scheduler that starts each job of the log at its recorded time."""
 
     def __init__(self, trace: Trace) -> None:
         table = trace.table
@@ -38,11 +39,11 @@ class AsRecorded:
         self._like: dict[tuple[int, int], NDArray[np.intp]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AsRecorded:
-        """Give itself: it remembers nothing of a world."""
+        """Return itself, as it keeps no state of a world."""
         return self
 
     def schedule(self, view: QueueView) -> None:
-        """Start what is due."""
+        """Start the jobs that are due."""
         for job in view.queue.tolist():
             due = self._due_of(view, job)
             if due <= view.now:
@@ -57,7 +58,7 @@ class AsRecorded:
         return since + self.wait_s(int(view.demand[job][0]), int(view.request[job]), since)
 
     def wait_s(self, cores: int, request_s: int, at_s: int) -> int:
-        """Tell how long the job waited that was most like one, of those submitted nearest in time."""
+        """Return the wait of the most similar job among those submitted at about the same time."""
         if (cores, request_s) not in self._like:
             wide, long = np.abs(np.log(self._cores / cores)), np.abs(np.log(self._request / request_s))
             self._like[cores, request_s] = np.flatnonzero((np.maximum(wide, long) <= np.log(_LIKE)) & (self._wait >= 0))
@@ -71,12 +72,12 @@ class AsRecorded:
 
 
 class RecordedSite(SimulatedSite):
-    """A log's machine, simulated: each job of the log starts when it really did.
+    """The simulated machine of a log: each job of the log starts at its recorded time.
 
     Parameters
     ----------
     system
-        There are no systems by name.
+        Not supported: there are no systems by name.
     trace
         The log.
     settings

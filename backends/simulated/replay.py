@@ -19,9 +19,9 @@ from asa.history import JobHistory
 from .cores.plain import schedule_short
 from .table import JobTable
 
-# what plain Python may be given to do: a fraction of a second
+# bounds for plain Python, which takes a fraction of a second up to them
 _SHORT = 60_000  # jobs
-_PATIENCE = 2_000_000  # looks at queued and running ones
+_PATIENCE = 2_000_000  # checks of queued and running jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Rules:
     # which releases at the shadow time count as surplus: `all` of that second, or only as many as let the head fit
     # (`least`)
     extra: Literal["all", "least"] = "all"
-    # what counts as idle while completions of this second are still to be processed: only processed ones (`handled`),
-    # or also jobs whose expected end is now (`expected`; with one pass for each event)
+    # what counts as idle while completions of this second are unprocessed: only processed completions (`handled`), or
+    # also jobs whose expected end is now (`expected`; with one pass for each event)
     free: Literal["handled", "expected"] = "handled"
     # the duration with which a candidate is tested: its `request`, or its `run` time, which is unknown in reality
     candidates: Literal["request", "run"] = "request"
@@ -43,7 +43,7 @@ class Rules:
 
     @property
     def flags(self) -> tuple[bool, ...]:
-        """The same for the kernel."""
+        """The same as flags for the kernel."""
         return (
             self.passes == "second",
             self.ends_first,
@@ -59,11 +59,11 @@ PRESETS = {
     "pyss": Rules(passes="event", ends_first=False, free="expected"),
     "cqsim": Rules(passes="event", candidates="run"),
 }
-"""Ours, and those of two public simulators."""
+"""The rules of ASA, and those of two public simulators."""
 
 
 def preset_rules(name: str) -> Rules:
-    """Look the rules of a simulator up."""
+    """Look up the rules of a simulator."""
     if name not in PRESETS:
         error: InputError = unknown_name("preset", name, list(PRESETS))
         raise error
@@ -83,8 +83,8 @@ def replay(
     """Return the start of each job of a log.
 
     `submit`, `run`, `request`, `cores`: columns of equal length, in order of submission; runs of at least 1 s, widths
-    of 1 to `capacity`. A run longer than its request goes on past its expected end.
-    `once`: this process will replay nothing else, so compiled code is loaded only if that pays.
+    of 1 to `capacity`. A run longer than its request continues past its expected end.
+    `once`: this process replays nothing else, so compiled code is loaded only if that saves time.
 
     Notes
     -----

@@ -33,7 +33,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
 _ROWS_AT_ONCE = 50_000
 _PATIENCE_S = 3.0
-_SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
+_SHORTEST_S = 10  # bounded slowdown: shorter runs count as this
 
 
 def simulate(
@@ -119,17 +119,17 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the jobs of a log ran."""
+    """The times at which the jobs of a log ran."""
 
     log: Trace
     start: NDArray[np.int64]  # seconds, in the order of its table; -1 for a job that could never start
     end: NDArray[np.int64]
-    oddities: dict[str, int]  # how many jobs were affected by what, in words, in addition to the log's oddities
-    # where jobs were resized: rows, and since when until when each held how many cores
+    oddities: dict[str, int]  # number of affected jobs by description, besides the log's own oddities
+    # for resized jobs: rows; and begin, end and cores of each period of constant width
     spans: tuple[NDArray[np.int64], ...] | None = None
-    # of resources other than cores, by name: how much there is, and what each job held
+    # for resources other than cores, by name: size, and the amount held by each job
     held: Mapping[str, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what the scheduler makes up about the jobs
+    notes: tuple[str, ...] = ()  # attributes of the jobs that the scheduler invents
 
 
 def schedule(
@@ -137,7 +137,7 @@ def schedule(
 ) -> Schedule:
     """Schedule a log with a named scheduler.
 
-    Raises `InputError`: there is no such scheduler, setting or preset, or they do not go together.
+    Raises `InputError`: a scheduler, setting or preset is unknown, or they cannot be combined.
     """
     from .replay import preset_rules, replay
 
@@ -193,15 +193,15 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
 
 @contextmanager
 def _telling_of_compilation() -> Iterator[None]:
-    """Say why nothing happens for a while, if it is because a loop is used for the first time."""
+    """Print the cause of a delay if a loop is compiled because it is used for the first time."""
 
     def tell() -> None:
         if "asa.core.compiled" not in sys.modules:
-            return  # plain Python is at work
+            return  # plain Python is used
         from asa.core.compiled import is_ready
 
         modules = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
-        loops = [getattr(module, "run_events", None) for module in modules]  # none while it is being imported
+        loops = [getattr(module, "run_events", None) for module in modules]  # empty while it is being imported
         if not any(is_ready(loop) for loop in loops if loop is not None):
             sys.stderr.write("asa: compiling the scheduler for its first use, which takes up to 20 s, once\n")
 
@@ -275,7 +275,7 @@ def summary(done: Schedule) -> dict[str, Any]:
 
 
 def _began(done: Schedule) -> tuple[NDArray[np.int64], ...]:
-    """Submission, start, end and cores of the jobs that started; no copies where all did."""
+    """Submission, start, end and cores of the started jobs; no copies if all started."""
     table, began = done.log.table, done.start >= 0
     columns = (table.submit, done.start, done.end, table.cores)
     return columns if began.all() else tuple(column[began] for column in columns)
@@ -291,14 +291,14 @@ def _write_starts(path: Path, log: Trace, start: NDArray[np.int64]) -> None:
 
 
 def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean share of busy cores and mean number of waiting jobs in so many equal parts of a span, and its edges."""
+    """Mean share of busy cores and mean number of waiting jobs in `width` equal parts of a span, and their edges."""
     import numpy as np
 
     submit, start, end, cores = _began(done)
     edges = np.linspace(float(submit.min()), float(end.max()), width + 1)
 
     def integral(since: NDArray[np.int64], until: NDArray[np.int64], weight: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Integral up to each edge of the sum of weights that are there from `since` to `until`."""
+        """Integral up to each edge of the sum of weights present from `since` to `until`."""
         total = np.zeros(len(edges))
         for moments, sign in ((since, 1.0), (until, -1.0)):
             order = np.argsort(moments)

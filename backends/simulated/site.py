@@ -1,4 +1,4 @@
-"""The simulated queue as a backend, and the site that opens equal worlds of it."""
+"""The simulated queue as a backend, and the site that opens equal simulated worlds."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _GB = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a simulated machine that jobs are sent to."""
+    """A partition of a simulated machine."""
 
-    place: int  # among the machine's
+    place: int  # index among the partitions of the machine
     limits: PartitionLimits
-    cores: int  # that a job gets at most, whatever it asks for
+    cores: int  # upper bound of the cores of a job, whatever it requests
 
 
 class SimulatedBackend:
@@ -67,18 +67,19 @@ class SimulatedBackend:
     engine
         The machine, its load and its clock; the backend now owns it.
     machine
-        Its name and node size.
+        Name and node size.
     poll_s
-        The client looks at the queue once in so many seconds, and only then learns what happened; 0 for a client that
-        learns at once. Reported times are exact either way.
+        Interval in seconds at which the client looks at the queue, and learns of changes; 0 for a client that learns of
+    them at once. Reported times are exact in both cases.
     users
         Owners of the background jobs; -1 if not known.
     shrink, grow
         Whether a running job can give cores back, and get more.
     partitions
-        By name, the default partition first; a machine without names has none, or one without a name.
+        Partitions by name, the default one first; a machine without named partitions has none, or one with an empty
+        name.
     max_cores
-        Upper bound for a job; the machine's cores if not given.
+        Upper bound of the cores of a job; by default those of the machine.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class SimulatedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the simulated site can do."""
+        """Capabilities of the simulated site."""
         return Capabilities(
             system=self._machine.name,
             max_cores=self._max_cores,
@@ -122,7 +123,7 @@ class SimulatedBackend:
 
     @property
     def condition(self) -> Condition:
-        """A simulated machine can always be asked."""
+        """A simulated machine is always reachable."""
         return Condition(heard_s=self.now())
 
     def now(self) -> float:
@@ -141,7 +142,7 @@ class SimulatedBackend:
         return str(number + 1)
 
     def _may_run(self, job_id: str) -> bool:
-        """Whether a job has run its payload, does, or will."""
+        """Whether a job has run its payload, is running it, or will run it."""
         job = self._engine.clients[self._number(job_id)]
         return job.payload_start != UNSTARTED or not job.state.is_final
 
@@ -154,7 +155,7 @@ class SimulatedBackend:
         self._engine.cancel(self._number(job_id))
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
-        """Ask for more cores for a job; see `asa.backend.Growing`.
+        """Request more cores for a job; see `asa.backend.Growing`.
 
         Raises
         ------
@@ -185,11 +186,11 @@ class SimulatedBackend:
         self._engine.hold(self._number(job_id))
 
     def release(self, job_id: str) -> None:
-        """Let a held job go."""
+        """Release a held job."""
         self._engine.release(self._number(job_id))
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Ask for several jobs at once."""
+        """Return the status of several jobs."""
         return {job_id: self._status(self._number(job_id)) for job_id in job_ids}
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
@@ -204,13 +205,13 @@ class SimulatedBackend:
         return [self._status(number) for number in changed]
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what the background's jobs did since the last call."""
+        """Return what happened to background jobs since the last call."""
         return self._feed.news(most, ends=ends)
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
-        """Return when a job would start if it were submitted without dependencies at a time not before now.
+        """Return the start of a job if it were submitted without dependencies at a given time, now or later.
 
-        Takes a copy of the machine and a simulation until that start.
+        Copies the machine, and simulates until that start.
 
         Parameters
         ----------
@@ -238,7 +239,7 @@ class SimulatedBackend:
         return float(job.start)
 
     def others(self) -> Mapping[str, NDArray[np.int64]]:
-        """Return what became of the background jobs so far: for experiments, as no real site shows all of this.
+        """Return the times of the background jobs so far. For experiments only: no real site shows all of them.
 
         Returns
         -------
@@ -290,17 +291,17 @@ class SimulatedBackend:
         return number
 
     def _partition(self, spec: JobSpec) -> Partition | None:
-        """Give the partition that a job goes to, the first of several; None where a machine is not parted."""
+        """Return a job's partition, the first one if several are allowed; None on a machine without partitions."""
         if not self._partitions:
             return None
         if lack := self.capabilities.impossible(spec):
             raise SubmitRejectedError(lack, where=f"job {spec.name!r}", hint="Ask for what it gives.")
         first = next(iter(self._partitions))
-        name = spec.partition.partition(",")[0] if first else ""  # one without a name takes all
+        name = spec.partition.partition(",")[0] if first else ""  # an empty name accepts every partition
         return self._partitions[name or first]
 
     def _amounts(self, spec: JobSpec) -> dict[str, int]:
-        """Return which of the machine's resources a job takes in addition to cores."""
+        """Return a job's demands for resources of the machine other than cores."""
         whole_gb = self._engine.pools.get(BURST_BUFFER)
         asked_gb = math.ceil(spec.burst_buffer_bytes / _GB)
         if whole_gb is None or not asked_gb or spec.local:
@@ -314,7 +315,7 @@ class SimulatedBackend:
         return {BURST_BUFFER: asked_gb}
 
     def _widths(self, spec: JobSpec, cores: int) -> Iterator[tuple[int, int, bool]]:
-        """Say from which second of its payload on a job is to be how wide, and whether that is wider than before."""
+        """Yield the changes of a job's width: second of its payload, new cores, and whether they are an increase."""
         for step in spec.steps:
             width = self._machine.allocated(step.cores) if step.cores else cores
             if step.slot_s and (self._grows if width > cores else self._shrinks and width < cores):
@@ -322,13 +323,13 @@ class SimulatedBackend:
                 cores = width
 
     def _step_times(self, number: int, job: ClientJob) -> Iterator[StepTimes]:
-        """Tell of the steps of a job that have begun."""
+        """Yield the times of the steps of a job that have begun."""
         until = self.now() if job.end == UNSTARTED else job.end
         for step in self._steps.get(number, ()) if job.payload_start != UNSTARTED else ():
             assert step.slot_s is not None
             first, last = (math.ceil(moment) - job.skipped for moment in step.slot_s)
             start, end = job.moment(first), job.moment(last, before=True)
-            if start <= until and first >= 0:  # else another job has done it
+            if start <= until and first >= 0:  # otherwise another job has run the step
                 cores = self._machine.allocated(step.cores) if step.cores and self._shrinks else 0
                 yield StepTimes(step.name, float(start), float(end) if end <= until else None, cores)
 
@@ -384,11 +385,11 @@ class SimulatedBackend:
 
 
 class PlanningBackend(SimulatedBackend):
-    """A simulated machine whose scheduler plans, so that it can be asked for a start (`asa.backend.Planning`)."""
+    """A simulated machine with a planning scheduler, which can be asked for a start (`asa.backend.Planning`)."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the simulated site can do."""
+        """Capabilities of the simulated site."""
         return replace(super().capabilities, plans=True)
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
@@ -400,7 +401,7 @@ class PlanningBackend(SimulatedBackend):
 
 
 def _bytes(pools: Mapping[str, int]) -> int | None:
-    """Tell the size of a machine's burst buffer."""
+    """Return the size of a machine's burst buffer."""
     return pools[BURST_BUFFER] * _GB if BURST_BUFFER in pools else None
 
 
@@ -429,13 +430,13 @@ def _log_name(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """A moment of a replay, as what differs from its last one: forks for many seeds of a long log fill the memory."""
+    """A moment of a replay, as its difference from the last: whole forks for many seeds of a log fill the memory."""
 
-    replay: Engine  # which went on
-    kept: Any  # its core's
+    replay: Engine  # the replay, which has continued
+    kept: Any  # kept state of the core
 
     def engine(self) -> Engine:
-        """Give the machine as it was."""
+        """Return the machine at this moment."""
         core = self.replay.core
         assert isinstance(core, ReturningCore)
         return self.replay.fork(core.as_of(self.kept))
@@ -460,7 +461,7 @@ class SimulatedSite:
     age_accrues
         Whether a dependent job's age counts from its submission, see `asa.backend.Capabilities`.
     poll_s
-        The client looks at the queue once in so many seconds.
+        Interval in seconds at which the client looks at the queue.
     shrink, grow
         Whether a running job can give cores back, and get more.
     scheduler, scheduler_settings
@@ -468,7 +469,7 @@ class SimulatedSite:
     model
         A custom workload in place of a preset.
     seed
-        Of the world that `connect` opens.
+        Seed of the world that `connect` opens.
 
     Numbers and booleans may be given as text, like settings on a command line.
 
@@ -481,7 +482,7 @@ class SimulatedSite:
 
     _MODEL_WARM_UP = 7 * _DAY
     _MODEL_LENGTH = 28 * _DAY
-    _LOG_MARGIN = 0.1  # share of a log's span, at either end, in which no run begins
+    _LOG_MARGIN = 0.1  # share of a log's time span at each end in which no run begins
     _MAX_LOG_MARGIN = 30 * _DAY
 
     def __init__(
@@ -525,7 +526,7 @@ class SimulatedSite:
         self._plans, self._buffer = False, None
         self._made_up: tuple[str, ...] = ()
         if scheduler != "easy" or self.scheduler_settings:
-            found = find_scheduler(scheduler, self.scheduler_settings)  # now is the time to refuse it
+            found = find_scheduler(scheduler, self.scheduler_settings)  # to refuse an unknown one now
             if isinstance(found, CoreMaker):
                 nothing = JobTable(*np.empty((4, 0), dtype=np.int64))
                 core = found.core(self.machine.cores, nothing, now=0)
@@ -533,17 +534,17 @@ class SimulatedSite:
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = found.notes
         self._worlds: dict[int, Engine | SharedValue[Engine] | _Moment] = {}
-        self._opened: tuple[int, Engine] | None = None  # the last seed that was opened of a log's, and its world
+        self._opened: tuple[int, Engine] | None = None  # seed and world of a log that were opened last
         self._arrivals: tuple[int, ...] = ()
 
     def arrive(self, clock_s: Iterable[float]) -> None:
-        """Have the users of seeds 0, 1 and so on arrive in the log at times of its own clock, seconds since 1970."""
+        """Set arrival times in the log for the users of seeds 0, 1 and so on, in seconds since 1970 on its clock."""
         assert self.trace is not None
         self._arrivals = tuple(round(time_s - self.trace.clock_s) for time_s in clock_s)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What each of its worlds can do."""
+        """Capabilities of each of its worlds."""
         return Capabilities(
             self.machine.name,
             self.machine.cores,
@@ -558,7 +559,7 @@ class SimulatedSite:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know of the machine, and how often a log's oddities met which rule."""
+        """Notes on the machine for the user, and how often each rule for a log's oddities was applied."""
         notes = [slow()] if slow() else []
         if self.scheduler != "easy":
             given = "".join(f", {name} {value}" for name, value in self.scheduler_settings.items())
@@ -568,14 +569,14 @@ class SimulatedSite:
         return notes
 
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
-        """Simulate up to the moment of each seed, once; a log in one pass for all of them."""
-        # what other processes kept went with them
+        """Simulate up to the moment of each seed, once; for a log in a single pass for all seeds."""
+        # kept worlds of other processes were lost with them
         missing = [seed for seed in dict.fromkeys(seeds) if not isinstance(self._worlds.get(seed), Engine | _Moment)]
         if self.trace is not None:
             self._replay(self.trace, missing)
         elif executor is None or len(missing) < 2:
             self._worlds |= {seed: self._warm_up(seed) for seed in missing}
-        elif isinstance(executor, Keeping):  # a world is large: those that run in it are to have it, not this process
+        elif isinstance(executor, Keeping):  # a world is large, so the processes that run in it keep it, not this one
             self._worlds |= dict(zip(missing, executor.keep(self._warm_up, missing), strict=True))
         else:
             warming = {seed: executor.submit(self._warm_up, seed) for seed in missing}
@@ -586,7 +587,7 @@ class SimulatedSite:
         return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] | None = None) -> SimulatedBackend:  # noqa: ARG002 - its time passes by itself
-        """Open the world of the seed for one run; it ends with its client, so it cannot be opened twice for a run.
+        """Open the world of the seed for one run. It ends with its client, so a run cannot open it twice.
 
         Raises
         ------
@@ -605,7 +606,7 @@ class SimulatedSite:
         return self.open(self.seed)
 
     def open(self, seed: int) -> SimulatedBackend:
-        """Open the world of a seed at the moment when the user arrives; it can be asked for starts if it plans them."""
+        """Open the world of a seed at the arrival of its user; with a planning scheduler it can be asked for starts."""
         users = self.trace.users if self.trace is not None else None
         make = PlanningBackend if self._plans else SimulatedBackend
         return self._backend(self._world(seed).fork(), make, users=users)
@@ -613,12 +614,12 @@ class SimulatedSite:
     def _backend(
         self, engine: Engine, make: Callable[..., SimulatedBackend] = SimulatedBackend, **more: Any
     ) -> SimulatedBackend:
-        """Give a machine as its user sees it, under the site's rules."""
+        """Return a machine as its user sees it, under the site's rules."""
         engine.age_accrues = self.age_accrues
         return make(engine, self.machine, poll_s=self.poll_s, shrink=self.shrink, grow=self.grow, **more)
 
     def _world(self, seed: int) -> Engine:
-        """Give the world of a seed, as it was prepared; made here if it was not, or with whom it was is gone."""
+        """Return the prepared world of a seed; made here if it was not prepared, or its process is gone."""
         world = self._worlds.get(seed)
         if world is not None and not isinstance(world, Engine | _Moment):
             with suppress(OSError):
@@ -664,7 +665,7 @@ class SimulatedSite:
             self._worlds[seed] = engine.fork() if kept is None else _Moment(engine, kept)
 
     def _moment(self, seed: int) -> int:
-        """When the user of a seed arrives in the log."""
+        """Return the arrival in the log of a seed's user."""
         assert self.trace is not None
         if self._arrivals:
             return self._arrivals[seed]
@@ -672,8 +673,8 @@ class SimulatedSite:
         return int(rng.integers(*self._span(self.trace)))
 
     def _span(self, trace: Trace) -> tuple[int, int]:
-        """Between which times of a log runs may begin: not in its first and last parts."""
-        # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
+        """Return the times of a log between which runs may begin: neither in its first nor in its last part."""
+        # quantiles of jobs, not of time: one absurd date would otherwise put most seeds on an empty machine
         first, last = (int(moment) for moment in np.quantile(trace.table.submit, [0.01, 0.99], method="nearest"))
         margin = min(int(self._LOG_MARGIN * (last - first)), self._MAX_LOG_MARGIN)
         if last - first < 2 * margin + 1:
@@ -688,14 +689,14 @@ class SchedulerSite(SimulatedSite):
     Parameters
     ----------
     system
-        As for `SimulatedSite`.
+        See `SimulatedSite`.
     settings
-        Those of `SimulatedSite`, and those of the scheduler except its seed.
+        Settings of `SimulatedSite`, and of the scheduler except its seed.
 
     Raises
     ------
     InputError
-        There is no such setting, or a value is invalid.
+        A setting is unknown, or a value is invalid.
     """
 
     SCHEDULER: ClassVar[str]

@@ -1,6 +1,6 @@
 """Reads and writes workload logs in the Standard Workload Format (SWF), plain or compressed by gzip.
 
-Logs have oddities. Each is handled by a stated rule and counted, or refused with file and line; see `read_swf`.
+Logs have oddities. Each is handled by a documented rule and counted, or refused with file and line; see `read_swf`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from asa.history import JobHistory, opened
 
 from .table import LATEST_S, LONGEST_S, MAX_CORES, JobTable
 
-# The columns of a row that are read, by their place among the 18 fields of SWF, counted from 0.
+# Positions of the columns that are read, among the 18 fields of SWF, counted from 0.
 _ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 2, 3, 4, 7, 8
 _MEMORY, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION = 9, 10, 11, 12, 14, 15
-_SMALL = (_WAIT, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION)  # of 32 bits; the others are of 64
+_SMALL = (_WAIT, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION)  # stored with 32 bits; the others with 64
 _TO_REPLAY = (_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
 _TO_REPLAY_OPTIONAL = (_WAIT, _MEMORY, _USER, _GROUP, _QUEUE, _PARTITION)
 _TO_LEARN = (_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
 _TO_LEARN_OPTIONAL = (_WAIT, _STATUS, _USER, _QUEUE, _PARTITION)
 _FIELDS_NEEDED = 9
 _CANCELLED = 5
-_PARTS = (2, 3, 4)  # statuses of lines for one part of a job that was swapped out
-_LARGEST = 2**53  # beyond it a float is no whole number any more
+_PARTS = (2, 3, 4)  # statuses of lines for a part of a job that was swapped out
+_LARGEST = 2**53  # beyond this, floats are not all whole numbers
 _LARGEST_SMALL = 2**31 - 1
 _HEADER = re.compile(rb"\s*;\s*(MaxProcs|MaxNodes|UnixStartTime|TimeZone)\s*:\s*(-?\d[\d,]*)")
 
 _UNASKED_S = 86_400
 _IN_1973_S = 100_000_000
-_BLOCK_BYTES = 1 << 18  # with its arrays it stays in the cache
+_BLOCK_BYTES = 1 << 18  # small enough to stay in the cache with its arrays
 _LONGEST_LINE_BYTES = 1 << 20
 _LINES_WRITTEN_AT_ONCE = 1 << 16
-_PAD = b"\n" * 16  # before a block: the first numbers are loaded with the bytes before them
-_MARK = b"\xef\xbb\xbf"  # of UTF-8
+_PAD = b"\n" * 16  # before a block, since the first numbers are loaded together with preceding bytes
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 _HINT = "Check the path; it must be an SWF log."
 
 Exceed = Literal["raise", "kill", "keep"]
@@ -56,18 +56,18 @@ class Trace:
     Parameters
     ----------
     path
-        Its file.
+        Path of the log's file.
     cores
-        Processors of its machine.
+        Processors of the log's machine.
     table
-        Its jobs.
+        Jobs of the log.
     job_ids
         The log's ids, in the order of the table.
     oddities
         How many jobs each documented rule changed or dropped, by the rule's words.
     users, groups, queues, partitions
-        Owners of the jobs, and where they were sent, as the log's numbers, in the order of the table; -1 if the log
-        does not say.
+        Owners, queues and partitions of the jobs, as the log's numbers, in the order of the table; -1 if the log does
+        not contain them.
     memory_kb
         Requested memory per processor, in KB, likewise.
     wait_s
@@ -108,7 +108,7 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     - not in order of submission: sorted, ties as in the file;
     - wait, user, group, queue, partition or memory that is no number, or one too large: unknown.
 
-    Job ids may repeat or be missing; they are only passed on. So are the log's waits, users and the like.
+    Job ids may repeat or be missing; they are only copied, like the log's waits, users and similar columns.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     cores
         Processors of the machine, if the header does not say or is wrong.
     exceed
-        What to do with a job that ran for longer than requested: ``raise`` its request to its run time, since the site
-        let it run; ``kill`` it at its request, as a batch system does; or ``keep`` both.
+        Rule for a job that ran for longer than requested: ``raise`` its request to its run time, since the site let it
+        run; ``kill`` it at its request, as a batch system does; or ``keep`` both.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def read_history(path: str | Path) -> JobHistory | None:
     """Read the waits of a log, for learning.
 
     Other jobs count here than in `read_swf`: a job that failed at once has waited all the same. Times are seconds since
-    1970 if the header has the log's beginning, else since that. The system has the file's name. Users are named
-    ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue if there is no partition. Widths are found
-    as by `read_swf`.
+    1970 if the header has the log's beginning, else since that beginning. The system has the file's name. Users are
+    named ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue if there is no partition. Widths are
+    found as by `read_swf`.
 
     Rules, each counted in `JobHistory.oddities`:
 
@@ -203,11 +203,11 @@ def _is_job(line: bytes) -> bool:
 
 
 class _BrokenError(Exception):
-    """A line of this log is broken; which one is looked for only then."""
+    """A line of this log is invalid; its number is determined only afterwards."""
 
 
 def _read(file: Path, log: _Log) -> _Log:
-    """Fill a log from its file."""
+    """Read a file into a log."""
     with opened(file, _HINT) as stream:
         try:
             for block in _blocks(file, stream):
@@ -226,7 +226,7 @@ def _read(file: Path, log: _Log) -> _Log:
 
 
 def _blocks(file: Path, stream: Stream) -> Iterator[bytes]:
-    """Cut a log into blocks of whole lines, and convert their ends to newlines."""
+    """Divide a log into blocks of whole lines, and convert line endings to newlines."""
     rest = b""
     first = True
     for chunk in read_pieces(stream, file, LOG_BYTES, _BLOCK_BYTES):
@@ -249,7 +249,7 @@ def _newlines(text: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Log:
-    """The columns of a log, as they are read: those that every line must have, and those that need not be there."""
+    """The columns of a log while it is read: required ones, and optional ones."""
 
     needed: tuple[int, ...]
     optional: tuple[int, ...]
@@ -272,7 +272,7 @@ class _Log:
         blank = (text - np.uint8(9)) < 5
         blank |= text == 32
         edges = np.flatnonzero(blank[1:] != blank[:-1])
-        edges += 1  # where a field begins, where it ends, where the next begins, ...
+        edges += 1  # begin of a field, its end, begin of the next, ...
         before = np.searchsorted(edges, np.flatnonzero(text == 10), side="right") // 2
         fields = np.diff(before, prepend=0)
         written = fields > 0
@@ -308,11 +308,11 @@ class _Log:
         self.columns[column].append(values.astype(np.int32 if small else np.int64, copy=False))
 
     def taken(self, column: int) -> NDArray[Any]:
-        """Give a column away: its parts are freed."""
+        """Remove and return a column: its parts are freed."""
         return np.concatenate(self.columns.pop(column))
 
     def width(self) -> NDArray[np.int64]:
-        """Take what each job requested, or was allocated where no request is noted."""
+        """Remove and return the requested width of each job, or its allocated width if no request is recorded."""
         width, allocated = self.taken(_REQUESTED), self.taken(_ALLOCATED)
         np.copyto(width, allocated, where=width <= 0)
         return width
@@ -327,7 +327,7 @@ class _Log:
 
 
 def _without_comments(block: bytes) -> bytes:
-    """Blank the text from a semicolon to the end of its line."""
+    """Replace the text from a semicolon to the end of its line by blanks."""
     text = bytearray(block)
     at = text.find(b";")
     while at >= 0:
@@ -341,7 +341,7 @@ def _without_comments(block: bytes) -> bytes:
 def _whole_numbers(
     block: bytes, text: NDArray[np.uint8], begin: NDArray[np.intp], end: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Read the fields between these places as numbers, rounded down; also return which are none."""
+    """Parse the fields between these positions as numbers, rounded down; also return which are not numbers."""
     minus = text[begin] == 45
     digits = end - begin
     digits -= minus
@@ -355,7 +355,7 @@ def _whole_numbers(
         broken |= also | (digits > 15)
     broken |= digits < 1
     number[minus] *= -1
-    if broken.any():  # a decimal point, a plus, an exponent, or nonsense: one by one
+    if broken.any():  # fields with a decimal point, a plus sign, an exponent or invalid text: one by one
         for row in np.flatnonzero(broken).tolist():
             value = _number(block[begin[row] : end[row]])
             if value is not None:
@@ -366,11 +366,11 @@ def _whole_numbers(
 def _eight_digits(
     block: bytes, end: NDArray[np.intp], digits: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Read at most eight digits that end there, all eight at once: as bytes of one word, added up pair by pair."""
+    """Parse at most eight digits that end at each position, all eight at once: as bytes of a word, added in pairs."""
     words: NDArray[np.uint64] = np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
     word = words[end - 8]
     word ^= np.uint64(0x3030303030303030)
-    others = (64 - 8 * digits).astype(np.uint64)  # bits of the word that are not the number's
+    others = (64 - 8 * digits).astype(np.uint64)  # bits of the word that do not belong to the number
     word >>= others
     word <<= others
     broken = ((word | (word + np.uint64(0x0606060606060606))) & np.uint64(0xF0F0F0F0F0F0F0F0)) != 0
@@ -386,7 +386,7 @@ def _eight_digits(
 
 
 def _number(token: bytes) -> int | None:
-    """Read one field; None for what no log can mean."""
+    """Parse one field; None for an invalid one."""
     try:
         value = float(token)
     except ValueError:
@@ -420,7 +420,7 @@ def _first_broken_line(file: Path, needed: Iterable[int]) -> TraceError:
 
 
 def _noted_size(header: Mapping[bytes, int]) -> int:
-    """Processors of the machine by the header; 0 if it does not say."""
+    """Processors of the machine according to the header; 0 if absent."""
     return max(header.get(b"MaxProcs", 0), 0) or max(header.get(b"MaxNodes", 0), 0)
 
 
@@ -443,14 +443,14 @@ def _impossible(submit: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _chosen(left_out: Mapping[str, NDArray[np.bool_]]) -> tuple[slice | NDArray[np.bool_] | None, dict[str, int]]:
-    """Choose the rows that no rule drops; None if there are none. Each dropped row counts for its first rule."""
+    """Select the rows that no rule drops; None if there are none. A dropped row counts for its first rule."""
     oddities: dict[str, int] = {}
     out = np.zeros(len(next(iter(left_out.values()))), dtype=np.bool_)
     for words, odd in left_out.items():
         oddities[words] = int(np.count_nonzero(odd & ~out))
         out |= odd
     if not out.any():
-        return slice(None), oddities  # a slice copies nothing
+        return slice(None), oddities  # a slice does not copy
     return None if out.all() else ~out, oddities
 
 
@@ -543,7 +543,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
     def ordered(column: NDArray[Any]) -> NDArray[Any]:
         return column[chosen][order]
 
-    # counted before they are sorted: it is the file's order that is odd
+    # counted before sorting, since the order of the file is what is odd
     oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit[chosen]) < 0))
     submit, run, asked, wait, width, status = map(ordered, (submit, run, asked, wait, width, status))
     noted = _noted_size(log.header)
@@ -559,7 +559,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
     # both kinds of names in one column: partitions are even, queues odd
     sent = np.where(partition >= 0, 2 * partition, np.where(queue >= 0, 2 * queue + 1, -1))
     partitions, partition_names = _named(sent, "pq")
-    # a log's clock begins with it, or is that of 1970 already
+    # a log's clock either begins with the log, or already counts from 1970
     begins_s = log.header.get(b"UnixStartTime", 0) if submit[0] < _IN_1973_S else 0
     return JobHistory(
         submit_s=(submit + max(begins_s, 0)).astype(np.float64),
@@ -580,7 +580,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
 
 
 def _named(numbers: NDArray[np.int64], letters: str) -> tuple[NDArray[np.int32], list[str]]:
-    """Name numbers by a letter and what is left of them, as many letters as there are kinds; -1 has no name."""
+    """Name numbers by the letter of their kind, one for each remainder, and their quotient; -1 has no name."""
     values, places = np.unique(numbers, return_inverse=True)
     unnamed = int(np.count_nonzero(values < 0))  # at most one, the first
     names = [f"{letters[value % len(letters)]}{value // len(letters)}" for value in values[unnamed:].tolist()]
@@ -604,7 +604,7 @@ def write_swf(
 ) -> None:
     """Write jobs as a log that `read_swf`, and other programs, read as the same jobs.
 
-    The file is complete or not there: it is written under another name and then renamed.
+    The file is complete or absent: it is written under another name and then renamed.
 
     `table`: the jobs. None may be submitted before second 0 or be wider than the machine.
     `job_ids`: their ids in the order of the table; 1, 2, 3 and so on if not given.

@@ -13,7 +13,7 @@ __all__ = ["LATEST_S", "LONGEST_S", "MAX_CORES", "NEVER", "UNSTARTED", "JobTable
 class JobTable:
     """The background load as columns, one row a job, ordered by submission.
 
-    `keep_overruns`: keep runs that are longer than their request. Else the job is killed at its walltime.
+    `keep_overruns`: keep runs that are longer than their request; otherwise the job is killed at its walltime.
     Raises `ValueError`: a number below 1, or jobs so long or late that they might run beyond `LATEST_S`.
 
     Notes

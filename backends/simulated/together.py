@@ -1,4 +1,4 @@
-"""Work that several of a client's jobs do: tasks at the same time, or legs in turn; or one of those that race."""
+"""Work shared by several of a client's jobs: tasks at the same time, legs in turn, or steps for which they race."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 NOTHING_LEFT = "NothingLeft"
-"""Reason of a leg that ended, while not all is done or since all is."""
+"""Reason of a leg that ended, whether work remains or not."""
 
 OUTRUN = "Outrun"
-"""Reason of a job that ended at once, since another of its race had begun."""
+"""Reason of a job that ended at once, because another job of its race had begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job does together with others; by default all of it."""
+    """The work of a job that is shared with others; by default all of it."""
 
-    bag: str  # its name
-    sharing: int = 1  # how many jobs do it at the same time
-    leg: int = 0  # the job's number among those that do it in turn; 0 for those that do it at the same time
-    # of a job that races with others: for each of its steps the race, what is posted once it is done, and its second
+    bag: str  # name of the bag
+    sharing: int = 1  # number of jobs that do it at the same time
+    leg: int = 0  # number of the job among those that do it in turn; 0 for those that do it at the same time
+    # for a job that races with others: for each of its steps the race, the token posted at its end, and its second
     races: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
     def of(cls, spec: JobSpec) -> Work | None:
-        """Say what a job does together with others; None if it works alone."""
+        """Return the shared work of a job; None if it works alone."""
         if spec.race:
             steps = [(step.race, step.post, math.ceil((step.slot_s or (0.0, 0.0))[0])) for step in spec.steps]
             return cls(spec.race, races=tuple(steps) or ((spec.race, "", 0),))
@@ -42,39 +42,40 @@ class Work:
 
 
 class Together:
-    """What is left of the work that jobs of an engine do together."""
+    """Remaining shared work of the jobs of an engine."""
 
     def __init__(self) -> None:
-        # by name, what is left of bags: in seconds of one of their jobs, and as of when; and the jobs that run it
+        # by name, the remaining work of bags: seconds of one of their jobs, the time of that value, and the running
+        # jobs
         self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
-        # by name, of bags done in turn: the seconds left; the job whose turn it is; and the one that waits for it
+        # by name, for bags done in turn: remaining seconds; the job whose turn it is; and the one that waits for it
         self._left: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._next: dict[str, int] = {}
-        self._winners: dict[str, int] = {}  # of races, by their names
+        self._winners: dict[str, int] = {}  # of races, by name
 
     def fork(self) -> Together:
-        """Copy it; both go on independently."""
+        """Copy it; both copies continue independently."""
         fork = Together()
         for name, known in vars(self).items():
             setattr(fork, name, dict(known))
         return fork
 
     def add(self, work: Work, run: int, now: int) -> None:
-        """Take up work that takes so many seconds, unless it is known."""
+        """Add work that takes `run` seconds, unless it is already known."""
         if work.leg:
             self._left.setdefault(work.bag, run)
         elif not work.races:
             self._bags.setdefault(work.bag, (run * work.sharing, now, frozenset()))
 
     def is_left(self, work: Work) -> bool:
-        """Whether a leg that has ended leaves some of its work."""
+        """Return whether some work of an ended leg remains."""
         return bool(work.leg) and self._left[work.bag] > 0
 
     def may_begin(self, work: Work, job: ClientJob, engine: Engine) -> bool:
-        """Let a leg go on with what is left, if it is its turn; else have the one before it save its state.
+        """Let a leg continue with the remaining work, if it is its turn; otherwise signal the previous leg.
 
-        Of jobs that race the first begins, and any other ends.
+        In a race, the first job begins, and all others end.
         """
         if work.races:
             return self._is_first(work, job, engine)
@@ -98,7 +99,7 @@ class Together:
         return False
 
     def _is_first(self, work: Work, job: ClientJob, engine: Engine) -> bool:
-        """Say whether a job is first in the races for all that is left of its work, from the first step that is."""
+        """Return whether a job is first in the races for all its remaining work, from the first remaining step on."""
         number, begins = engine.number_of(job), None
         for race, post, second in work.races:
             if begins is None and post in engine.posted:
@@ -115,7 +116,7 @@ class Together:
         return True
 
     def stopped(self, work: Work, job: ClientJob, engine: Engine) -> int | None:
-        """Take in that a job no longer does its work; return the number of the leg whose turn it is then, if any."""
+        """Record that a job no longer does its work; return the number of the leg whose turn is next, if any."""
         number = engine.number_of(job)
         self.shared(work, job, engine, begins=False)
         if self._next.get(work.bag) == number:
@@ -129,7 +130,7 @@ class Together:
         return waiting if waiting is not None and engine.clients[waiting].state is JobState.RUNNING else None
 
     def shared(self, work: Work, job: ClientJob, engine: Engine, *, begins: bool) -> None:
-        """Take in that a job begins to take tasks, or no longer does: the others end sooner, or later."""
+        """Record that a job begins or stops taking tasks: the others then end sooner or later."""
         number = engine.number_of(job)
         left, since, there = self._bags.get(work.bag, (0, 0, frozenset()))
         if work.leg or work.races or begins == (number in there):
@@ -144,7 +145,7 @@ class Together:
 
 
 def _signal(job: ClientJob, engine: Engine) -> None:
-    """Have a leg save its state and end now."""
+    """Let a leg save its state and end now."""
     at = engine.now
     if job.saves == UNSTARTED or (job.signalled != UNSTARTED and job.signalled <= at):
         return

@@ -1,4 +1,4 @@
-"""How wide a client's jobs are: cores that they give back, cores that join them, and those that payloads wait for."""
+"""Widths of a client's jobs: cores that they give back, cores that join them, and cores that payloads wait for."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Widths:
 
     def __init__(self, engine: Engine, joins: Mapping[int, int] | None = None) -> None:
         self._engine = engine
-        self._joins = dict(joins or {})  # by addition, what it joins
+        self._joins = dict(joins or {})  # by addition, the job that it joins
         self._additions: dict[int, tuple[int, ...]] = {}  # by job
         for addition, number in self._joins.items():
             self._additions[number] = (*self._additions.get(number, ()), addition)
 
     def fork(self, engine: Engine) -> Widths:
-        """Copy it for an engine's copy; both go on independently."""
+        """Copy it for a copy of the engine; both continue independently."""
         return Widths(engine, self._joins)
 
     def of(self, number: int) -> int:
-        """Count the cores of a client's job, with what has joined it."""
+        """Return the cores of a client's job, including joined ones."""
         return self._engine.clients[number].cores + sum(other.cores for other in self._joined(number))
 
     def is_addition(self, number: int) -> bool:
-        """Whether a job runs nothing itself, as its cores join another's."""
+        """Whether a job is an addition: it runs nothing itself, and its cores join another job's."""
         return number in self._joins
 
     def additions(self, number: int) -> list[ClientJob]:
-        """Give the jobs whose cores are to join another's, or were."""
+        """Return the additions of a job, past and future ones."""
         return [self._engine.clients[other] for other in self._additions.get(number, ())]
 
     def _joined(self, number: int) -> list[ClientJob]:
@@ -53,7 +53,7 @@ class Widths:
         `cores`: its new width, at least 1, including cores that joined, which are given back first.
         `left`: seconds, at least 1, that the rest of its payload takes at the new width; unchanged if not given. The
         walltime stays.
-        Returns: false, without any change, if it does not run, or would grow beyond the idle cores.
+        Returns: false, without any change, if the job is not running, or would grow beyond the idle cores.
         """
         engine, job = self._engine, self._engine.clients[number]
         if cores < 1 or (left is not None and left < 1):
@@ -80,9 +80,9 @@ class Widths:
         return True
 
     def grow(self, number: int, cores: int) -> int:
-        """Ask for more cores for a client's job, and return the number of the job that waits for them.
+        """Request more cores for a client's job, and return the number of the job that waits for them.
 
-        That job is eligible while the first one runs, asks for the first one's remaining walltime, and may be
+        That job is eligible while the first one runs, requests the first one's remaining walltime, and may be
         cancelled, which gives its cores back.
 
         `number`: the job; it has not ended, and does not itself join another.
@@ -97,15 +97,15 @@ class Widths:
         self._additions[number] = (*self._additions.get(number, ()), other)
         return other
 
-    # ------------------------------------------------------------------ as a payload goes on
+    # ------------------------------------------------------------------ changes of width during a payload
 
     def look_at_next(self, job: ClientJob) -> None:
-        """Look at a running job again when it is to have another width."""
+        """Schedule a check of a running job at its next change of width."""
         if job.place < len(job.widths):
             self._engine.look_again(job, job.moment(job.widths[job.place][0], before=True))
 
     def reach(self, job: ClientJob) -> None:
-        """Let a running job have the width that it is to have by now."""
+        """Apply the changes of width of a running job that are due."""
         engine, number = self._engine, self._engine.number_of(job)
         if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED or job.stands != UNSTARTED:
             return
@@ -124,12 +124,12 @@ class Widths:
                 self.look_at_next(job)
 
     def came_or_went(self, addition: ClientJob) -> None:
-        """Look at the job whose cores another's are from now on, or were, if it is an addition."""
+        """After the start or end of an addition, update the job that it belongs to; other jobs are ignored."""
         if (joined := self._joins.get(self._engine.number_of(addition))) is not None:
             self._measure(self._engine.clients[joined])
 
     def _measure(self, job: ClientJob) -> None:
-        """Stop a payload while it lacks cores, and let it go on when it has them."""
+        """Stop a payload while it lacks cores, and continue it when it has them."""
         engine = self._engine
         _, width, at_least = job.widths[job.place - 1] if job.place else (0, 0, False)
         lacks = at_least and self.of(engine.number_of(job)) < width
@@ -145,7 +145,7 @@ class Widths:
         engine.plan_end(job)
 
     def leave_behind(self, job: ClientJob) -> None:
-        """End what joined a job that goes back into the queue; what was to join it waits for its next start."""
+        """End the joined additions of a requeued job; its pending additions wait for its next start."""
         number = self._engine.number_of(job)
         for other in self._joined(number):
             self._engine.finish(other)

@@ -3,8 +3,8 @@
 Widths and run times follow Lublin and Feitelson (*The workload on parallel supercomputers: modeling the characteristics
 of rigid jobs*, J. Parallel Distrib. Comput. 63, 2003): a two-stage uniform law for the logarithm of the width with many
 powers of two and many serial jobs, and a hyper-gamma law for the logarithm of the run time, in which wide jobs run
-longer. The rest is ours: users who submit several similar jobs at once, a daily and weekly cycle, and walltimes that
-are round numbers above the run time.
+longer. The rest is specific to ASA: users who submit several similar jobs at once, a daily and weekly cycle, and
+walltimes that are round numbers above the run time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SHORT = (4.2, 0.94)
 _LONG = (312.0, 0.03)
 _SHORT_CHANCE_AT_0, _SHORT_CHANCE_SLOPE = 0.78, -0.0054
 _MIN_SHORT_CHANCE = 0.05
-_POWER_OF_TWO = 0.576  # share of parallel jobs with a power of two
+_POWER_OF_TWO = 0.576  # share of powers of two among the widths of parallel jobs
 
 ROUND_REQUESTS_S = np.array(
     [300, 600, 900, 1200, 1800, 2700]
     + [3600 * h for h in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 24, 36, 48, 72, 96, 120)],
     dtype=np.int64,
 )
-"""Walltimes that people type, up to the longest that the model's sites allow (five days)."""
+"""Usual walltimes, up to the longest that the model's sites allow (five days)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class WorkloadModel:
     Parameters
     ----------
     machine
-        What it runs on.
+        Machine that it runs on.
     load
-        Work that arrives, as a share of what the machine could do; below 1.
+        Ratio of submitted work to the machine's capacity; below 1.
     serial
         Share of jobs of one core.
     narrow
@@ -102,7 +102,7 @@ class WorkloadModel:
                 )
 
     def parameters(self) -> dict[str, float]:
-        """Return the numbers that a calibration may change, by name."""
+        """Return the parameters of a calibration, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "machine"}
 
     def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
@@ -113,7 +113,7 @@ class WorkloadModel:
         duration_s
             Seconds.
         seed
-            The same seed gives the same jobs.
+            Equal seeds yield equal jobs.
 
         Returns
         -------
@@ -129,19 +129,20 @@ class WorkloadModel:
         cores = self._widths(rng, count)
         run = self._run_times(rng, cores)
         request = self._requests(rng, run)
-        # alike jobs run alike, never beyond what they all ask for, and follow each other within moments
+        # similar jobs have similar run times, never beyond their common request, and follow each other within moments
         runs = np.clip(run[campaign] * rng.uniform(0.8, 1.0, size=len(campaign)), 1, None).astype(np.int64)
         nth = np.arange(len(campaign)) - np.repeat(np.cumsum(copies) - copies, copies)
         submit = (first[campaign] + 2 * nth).astype(np.int64)
         within = submit < duration_s
         return JobTable(submit[within], runs[within], request[campaign][within], cores[campaign][within])
 
-    @lru_cache(maxsize=16)  # noqa: B019 - models are values, and few
+    @lru_cache(maxsize=16)  # noqa: B019 - models are values, and few exist
     def _campaign_rate(self) -> float:
-        """Campaigns a second that bring the load, from the mean work of many drawn ones."""
+        """Campaigns per second for the load, from the mean work of many drawn campaigns."""
         rng = np.random.Generator(np.random.PCG64(0))
         cores = self._widths(rng, 200_000)
-        work = float(np.mean(cores * 0.9 * self._run_times(rng, cores)))  # 0.9: the mean of alike jobs' spread
+        # 0.9: mean of the run times of similar jobs relative to their maximum
+        work = float(np.mean(cores * 0.9 * self._run_times(rng, cores)))
         return self.load * self.machine.cores / (work * self.burst)
 
     def _widths(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
@@ -170,7 +171,7 @@ class WorkloadModel:
         return ROUND_REQUESTS_S[np.minimum(place, len(ROUND_REQUESTS_S) - 1)]
 
     def _arrivals(self, rng: np.random.Generator, count: int, duration_s: int) -> NDArray[np.float64]:
-        """Ordered times of a Poisson process whose rate follows the hours of the week."""
+        """Ordered times of a Poisson process with a weekly cycle of its rate."""
         hours = np.arange(168)
         weight = 1.0 + self.daily_swing * np.cos(2 * np.pi * ((hours % 24) + 0.5 - 14) / 24)
         weight[hours >= 5 * 24] *= self.weekend

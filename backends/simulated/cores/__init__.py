@@ -8,7 +8,7 @@ __all__ = ["slow"]
 
 
 def slow() -> str:
-    """Say why simulating takes long here; nothing if it does not."""
+    """Return the reason why simulations are slow here; empty if they are not."""
     if find_spec("numba") is not None:
         return ""
     return "numba is not installed: simulating takes some 40 times as long (pip install numba)"

@@ -1,4 +1,4 @@
-"""What the engine asks of a machine with a queue."""
+"""The interface between the engine and a machine with a queue."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..table import NEVER, JobTable
 
 
 class Fate(IntEnum):
-    """What became of a job."""
+    """Outcome of a job."""
 
     STARTED = 0
     FAILED = 1
-    """Resources that it held went away."""
+    """Resources of the job failed."""
     PREEMPTED = 2
 
 
 class News(NamedTuple):
-    """News of a client's job."""
+    """A change of a client's job."""
 
     job: int
     fate: Fate
-    again: bool = False  # it is back in the queue
+    again: bool = False  # whether it is back in the queue
 
 
 class Core(Protocol):
@@ -35,8 +35,8 @@ class Core(Protocol):
 
     Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `news` are the
     client's jobs that changed in the last call: those whose payloads ended, and all other changes; the reader empties
-    them. An end that has become invalid, since the job was cancelled or its end was planned anew, is reported all
-    the same: the client knows which ends are valid.
+    them. An end that became invalid, because the job was cancelled or its end changed, is reported nevertheless: the
+    client knows which ends are valid.
     """
 
     now: int
@@ -62,35 +62,35 @@ class Core(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """No row of the table is still to be submitted."""
+        """Whether no row of the table remains to be submitted."""
         ...
 
     def fork(self) -> Self:
-        """Copy everything that changes."""
+        """Copy all mutable state."""
         ...
 
     def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
-        """Give a client's job its number. The core ignores what its machine does not distinguish."""
+        """Assign a number to a client's job. The core ignores attributes that its machine does not distinguish."""
         ...
 
     def run(self, until: int) -> None:
-        """Live through whole seconds; stop in the middle of one in which a client's job ends, or after one starts."""
+        """Process whole seconds; stop within one in which a client's job ends, or after one in which one starts."""
         ...
 
     def begin_second(self, now: int) -> None:
-        """Set the clock, and let end what ends now."""
+        """Set the clock, and process the ends at this time."""
         ...
 
     def end_second(self) -> None:
-        """Queue what is submitted now, and schedule."""
+        """Queue the jobs submitted now, and schedule."""
         ...
 
     def schedule(self) -> None:
-        """Do a scheduling pass, if the client did anything since the last."""
+        """Do a scheduling pass, if the client changed anything since the last one."""
         ...
 
     def push_end(self, index: int, end: int) -> None:
-        """Foresee the end of a client's running job."""
+        """Set the future end of a client's running job."""
         ...
 
     def give_back(self, index: int, expected_end: int) -> None:
@@ -98,7 +98,7 @@ class Core(Protocol):
         ...
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
-        """Change the width of a client's running job; False, and nothing happens, beyond what is idle."""
+        """Change the width of a client's running job; without any change False if it exceeds the idle cores."""
         ...
 
     def insert(self, index: int, age_since: int) -> None:
@@ -111,7 +111,7 @@ class Core(Protocol):
 
 
 class InPython(ABC):
-    """The loop of a core that goes from one second in which something happens to the next in Python."""
+    """The loop of a core written in Python, from one second with events to the next."""
 
     now: int
     ended: list[int]
@@ -131,7 +131,7 @@ class InPython(ABC):
 
     @abstractmethod
     def _next_event(self) -> int:
-        """Say in which second something happens next; `NEVER` if nothing does."""
+        """Return the second of the next event; `NEVER` if there is none."""
 
     @abstractmethod
     def begin_second(self, now: int) -> None:
@@ -144,10 +144,10 @@ class InPython(ABC):
 
 @runtime_checkable
 class PlanningCore(Core, Protocol):
-    """A core that gives every job its start when it comes."""
+    """A core that plans the start of every job at its submission."""
 
     def planned_start(self, cores: int, lasts_s: int, since: int) -> int:
-        """Say when a job would be planned to start if it came now and may not before a time."""
+        """Return the planned start of a job submitted now that may not start before a time."""
         ...
 
     def planned(self, index: int) -> int:

@@ -17,7 +17,7 @@ from . import fast_kernel as k
 from .base import Fate, News
 from .heap import BITS, MASK, push
 
-_MAX_JOBS = MASK // 2  # of the background, that can be numbered in addition to a client's
+_MAX_JOBS = MASK // 2  # upper bound of background jobs that can be numbered besides a client's
 FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""
 
@@ -47,14 +47,14 @@ class FastCore:
         self.start: NDArray[np.int64] = np.full(rows, UNSTARTED, dtype=np.int64)
         self._jobs, self._lasts = (np.empty(rows + k.BLOCK, dtype=np.int32) for _ in range(2))
         self._widths = np.full(rows + k.BLOCK, k.GONE, dtype=np.int32)
-        self._max_running = min(rows, capacity)  # of the background that can run at once
+        self._max_running = min(rows, capacity)  # upper bound of background jobs running at the same time
         self._releases, self._ends = (np.empty(self._max_running, dtype=np.int64) for _ in range(2))
         self._release_widths = np.empty(self._max_running, dtype=np.int32)
         self._over, self._begun = (np.empty(0, dtype=np.int64) for _ in range(2))
-        self._room = 0  # clients' jobs that fit without growing
+        self._room = 0  # number of clients' jobs that fit without growing
         self._grow()
 
-    # ------------------------------------------------------------------ what is copied, and what grows
+    # ------------------------------------------------------------------ copies and growth
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_seen"}
@@ -80,7 +80,7 @@ class FastCore:
         return fork
 
     def _grow(self) -> None:
-        """Make room for more clients' jobs; one may have several ends in the heap, as its end may move."""
+        """Make room for more jobs of clients; one may have several ends in the heap, as its end may change."""
         more = max(self._SPARE, self._room)
         self._room += more
         rows = ("_jobs", "_lasts", "_widths", "_releases", "_release_widths", "_ends", "_over", "_begun")
@@ -92,7 +92,7 @@ class FastCore:
         self._show()
 
     def _show(self) -> None:
-        """Open the views that the kernels work on."""
+        """Make the views for the kernels."""
         t = self.table
         columns = (t.submit, t.run, t.request, t.cores, self.start)
         queue = (self._jobs, self._widths, self._lasts)
@@ -163,7 +163,7 @@ class FastCore:
         return len(self.table) + len(self._clients) - 1
 
     def push_end(self, index: int, end: int) -> None:
-        if len(self._ends) - self._s[k.ENDS] <= self._max_running:  # the background's ends find room without asking
+        if len(self._ends) - self._s[k.ENDS] <= self._max_running:  # room for the ends of the background is guaranteed
             self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
             self._show()
         push(seen(self._ends), int(self._s[k.ENDS]), (end << BITS) | index)
@@ -199,7 +199,7 @@ class FastCore:
             array[at + 1 : tail + 1] = array[at:tail].copy()
             array[at] = value
         if s[k.DUE] or tail == 0 or at < tail:
-            self._stir()  # it is not the only one that was not considered, or is before some that were
+            self._stir()  # other jobs were not considered yet, or it precedes some that were
         s[k.HEAD], s[k.TAIL], s[k.SCANNED], s[k.DUE] = 0, tail + 1, tail, 1
         s[k.LIVE] += 1
 
@@ -212,7 +212,7 @@ class FastCore:
         self._stir()
 
     def _stir(self) -> None:
-        """Forget the reservation and test all jobs again."""
+        """Discard the reservation and test all jobs again."""
         self._s[k.VALID] = 0
         self._s[k.DUE] = 1
 
@@ -230,9 +230,9 @@ def _numbered(rows: int) -> int:
 def schedule_all(
     columns: list[NDArray[np.int64]], capacity: int, rules: tuple[bool, ...] | None = None
 ) -> NDArray[np.int64]:
-    """Start of each job of a whole log, without a client, under any of the kernel's conventions."""
+    """Return the start of each job of a whole log, without a client, under any conventions of the kernel."""
     rows = _numbered(len(columns[0]))
-    # with cores free by expected ends, more may run for a moment than there is room for
+    # with cores free by expected ends, more jobs than usual may run for a moment
     most = min(rows, capacity) if rules is None or not rules[3] else rows
     start = np.full(rows, UNSTARTED, dtype=np.int64)
     s = np.zeros(k.SCALARS, dtype=np.int64)

@@ -26,18 +26,18 @@ from ..table import NEVER
 from .heap import BITS, MASK, pop, push
 
 GONE = 2**31 - 1
-"""Width of a job that has left the queue."""
+"""Width of a job that is no longer in the queue."""
 BLOCK = 32
-"""Queued jobs that are looked at together; that many places after any row are readable."""
+"""Number of queued jobs that are tested together; as many places after any row are readable."""
 _FAR = 2**31 - 2
 
-# places in the vector of scalars
+# indices of the scalars in their vector
 (NOW, NEXT, FREE, HEAD, TAIL, LIVE, RUNNING, ENDS, SEQUENCE, SHADOW, EXTRA, VALID, SCANNED, DUE, ENDED, STARTED) = (
     range(16)
 )
 SCALARS = 16
 
-# what `run_events` is asked for
+# phases of `run_events`
 RUN, REST, BEGIN = range(3)
 
 
@@ -45,7 +45,7 @@ if COMPILED:
 
     @kernel
     def _place(keys: Any, count: int, key: int) -> int:
-        """Return the place of a key among so many sorted ones."""
+        """Return the position of a key among the first `count` sorted ones."""
         base, left = 0, count
         while left > 1:
             half = left >> 1
@@ -58,13 +58,13 @@ if COMPILED:
 
     @kernel
     def _delete(values: Any, place: int, count: int) -> None:
-        """Close the gap at a place among so many values."""
+        """Close the gap at a position among the first `count` values."""
         for i in range(place, count - 1):
             values[At(i)] = values[At(i + 1)]
 
     @kernel
     def _insert(values: Any, place: int, count: int, value: int) -> None:
-        """Make room at a place among so many values."""
+        """Insert a value at a position among the first `count` values."""
         for i in range(count, place, -1):
             values[At(i)] = values[At(i - 1)]
         values[At(place)] = value
@@ -84,7 +84,7 @@ else:
 
 @kernel
 def give_back(releases: Any, widths: Any, running: int, key: int) -> int:
-    """Take a running job out of the list of releases; return its width."""
+    """Remove a running job from the list of releases; return its width."""
     place = _place(releases, running, key)
     width = int(widths[At(place)])
     _delete(releases, place, running)
@@ -94,7 +94,7 @@ def give_back(releases: Any, widths: Any, running: int, key: int) -> int:
 
 @kernel
 def _promise(releases: Any, widths: Any, running: int, key: int, width: int) -> None:
-    """Put a job that starts into the list of releases."""
+    """Add a starting job to the list of releases."""
     place = _place(releases, running, key)
     _insert(releases, place, running, key)
     _insert(widths, place, running, width)
@@ -127,7 +127,7 @@ def _back_in_order(releases: Any, widths: Any, late: int) -> None:
 
 @kernel
 def close_up(jobs: Any, widths: Any, lasts: Any, head: int, tail: int) -> int:
-    """Move what is left of the queue to the beginning of its rows; return how many."""
+    """Move the remaining queue to the beginning of its rows; return its length."""
     write = 0
     for read in range(head, tail):
         if widths[At(read)] != GONE:
@@ -150,12 +150,12 @@ def _reserve(
     extra_all: bool,
     expected_free: bool,
 ) -> tuple[int, int]:
-    """When a head that needs so many cores can start by the requested ends, and how many it will leave over then."""
+    """Return the start of the head of the queue by the requested ends, and the cores left over then."""
     late = 0
     if by_second and not extra_all:
         late = _overdue_last(releases, widths, running, now)
     i = 0
-    if expected_free:  # those that should have ended are in `idle` already
+    if expected_free:  # jobs that should have ended are already counted in `idle`
         while i < running and releases[At(i)] >> BITS <= now:
             i += 1
     while True:
@@ -284,7 +284,7 @@ def run_events(
                     free += give_back(releases, release_widths, running, key)
                     running -= 1
                     valid = False
-                elif ended == 0 or over[At(ended - 1)] != job:  # an end foreseen twice is one
+                elif ended == 0 or over[At(ended - 1)] != job:  # false for an end that was reported twice
                     over[At(ended)] = job
                     ended += 1
             if ended > 0 or phase == BEGIN:

@@ -37,18 +37,19 @@ from .heap import BITS, MASK, push
 _MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
-_BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}  # of `_OF_THE_RUN`; 0 in the others
+# initial values of columns in `_OF_THE_RUN`; 0 for all others
+_BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}
 _SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptMoment:
-    """What a moment of a replay has that a later one has not: see `GeneralCore.kept`."""
+    """State of a replay at a moment that later moments no longer have; see `GeneralCore.kept`."""
 
     scalars: NDArray[np.int64]
     small: Mapping[str, NDArray[Any]]
     lists: Mapping[str, NDArray[np.int64]]
-    there: NDArray[np.int64]  # the jobs that queue or run
+    there: NDArray[np.int64]  # queued and running jobs
     of_these: Mapping[str, NDArray[Any]]  # their columns
     policy: Policy | PassScheduler
 
@@ -67,7 +68,7 @@ class GeneralCore:
     def __init__(
         self, load: Load, policy: Policy | PassScheduler, *, now: int = 0, client_user: int | None = None
     ) -> None:
-        """Make it; `client_user`: which of the load's users, by its numbers, the client is, if not another."""
+        """Make a core; `client_user`: number of the client among the load's users, if it is one of them."""
         if not isinstance(policy, Policy | PassScheduler):
             raise InputError(f"{policy!r} is no scheduler", hint="Give a Policy, or an object that can `schedule`.")
         table, cluster = load.table, load.cluster
@@ -82,7 +83,7 @@ class GeneralCore:
         self.news: list[News] = []
         self._clients = 0
         self.client_user = client_user
-        self._shared = False  # columns that do not change, with a fork
+        self._shared = False  # whether constant columns are shared with a fork
         self._room = 0
         self._s = np.zeros(k.SCALARS, dtype=np.int64)
         self._s[[k.NOW, k.USED_AT, k.ROWS]] = now, now, rows
@@ -95,7 +96,7 @@ class GeneralCore:
         of_load = (table.submit, table.run, table.request, table.cores, load.users, load.qos, load.partitions)
         names = list(cluster.pools)
         self._sources = [names.index(pool) for pool in cluster.partitions.values()] or [0]  # pools of the cores
-        self._max_running = min(rows, cluster.cores)  # of the background that can run at once
+        self._max_running = min(rows, cluster.cores)  # upper bound of background jobs running at the same time
         self._arrays: dict[str, NDArray[Any]] = {
             **dict(zip(_FROM_LOAD, of_load, strict=True)),
             **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
@@ -103,7 +104,7 @@ class GeneralCore:
             **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "times", "idle")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
-            "usage": np.zeros(users + 1),  # the last is the client
+            "usage": np.zeros(users + 1),  # the last entry is the client's
             "rate": np.zeros(users + 1),
             "rank": np.arange(users + 1),
             "share": np.ones(users + 1),
@@ -119,7 +120,7 @@ class GeneralCore:
             self._arrays[name][:rows] = UNSTARTED
 
     def _set_policy(self, policy: Policy | PassScheduler, partitions: int) -> dict[str, NDArray[Any]]:
-        """Write a policy as numbers for the kernels."""
+        """Translate a policy to numbers for the kernels."""
         s = self._s
         self._weights = np.zeros(k.WEIGHTS + 1)
         self._weights[[k.MAX_AGE, k.HALF_LIFE]] = 1.0
@@ -174,7 +175,7 @@ class GeneralCore:
                 s[k.BACKFILL] = k.PERIODIC
                 s[[k.INTERVAL, k.DEPTH, k.WINDOW, k.RESOLUTION]] = p.interval_s, p.depth, p.window_s, p.resolution_s
 
-    # ------------------------------------------------------------------ what is copied, and what grows
+    # ------------------------------------------------------------------ copies and growth
 
     def fork(self) -> GeneralCore:
         fork = copy.copy(self)
@@ -188,15 +189,15 @@ class GeneralCore:
         return fork
 
     def _own_policy(self, policy: Policy | PassScheduler) -> Policy | PassScheduler:
-        """Copy a policy that may have a state."""
+        """Copy a policy that may have state."""
         own = not isinstance(policy, Policy) or self._s[k.ORDER] == k.CUSTOM
         return copy.deepcopy(policy) if own else policy
 
     def kept(self) -> KeptMoment | None:
-        """Keep this moment of a replay, for `as_of`; None if a client has jobs in it, or a scheduler changes demands.
+        """Keep this moment of a replay for `as_of`; None if a client has jobs in it, or a scheduler changes demands.
 
-        It takes O(jobs that queue or run), a fork O(rows). This is enough in a replay without clients: what has ended
-        does not change again, and what is still to be submitted has not changed yet.
+        Takes O(queued and running jobs), while a fork takes O(rows). Enough in a replay without clients: ended jobs do
+        not change again, and jobs not submitted yet have not changed.
         """
         if self._clients or self.ended or self.news or not isinstance(self.policy, Policy):
             return None
@@ -224,7 +225,7 @@ class GeneralCore:
         return past
 
     def _grow(self) -> None:
-        """Make room for more clients' jobs."""
+        """Make room for more jobs of clients."""
         more = max(self._SPARE, self._room)
         self._room += more
         self._arrays |= self._copied((*_FROM_LOAD, "demand", *_OF_THE_RUN), more)
@@ -235,14 +236,14 @@ class GeneralCore:
         self._show()
 
     def _own(self) -> None:
-        """Copy shared columns before a client's job is written into them."""
+        """Copy shared columns before writing a client's job into them."""
         if self._shared:
             self._arrays |= self._copied((*_FROM_LOAD, "demand"))
             self._shared = False
             self._show()
 
     def _copied(self, names: Iterable[str], more: int = 0) -> dict[str, NDArray[Any]]:
-        """Copy columns, with room for so many more jobs."""
+        """Copy columns, with room for `more` further jobs."""
         jobs = len(self._arrays["submit"])
         copies: dict[str, NDArray[Any]] = {}
         for name in names:
@@ -253,14 +254,14 @@ class GeneralCore:
         return copies
 
     def _in_use(self) -> dict[str, NDArray[np.int64]]:
-        """Give the parts of the lists that are in use."""
+        """Return the used parts of the lists."""
         s, pools = self._s, len(self._arrays["free"])
         used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "times": s[k.PROFILE]}
         used["idle"] = used["times"] * pools
         return {name: self._arrays[name][: int(length)] for name, length in used.items()}
 
     def _listed(self, lists: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
-        """Copy lists; of their room only what is in use is written to, and costs memory."""
+        """Copy lists; only the used part of their room is written, and takes memory."""
         jobs, pools = len(self._arrays["submit"]), len(self._arrays["free"])
         sizes = {
             "queue": jobs,
@@ -276,14 +277,14 @@ class GeneralCore:
         return copies
 
     def _show(self) -> None:
-        """Open the views that the kernels work on, and those that a scheduler outside looks through."""
+        """Make the views for the kernels, and those for an external scheduler."""
         self._a = k.Arrays(**{name: seen(array) for name, array in self._arrays.items()})
         self._seen = seen(self._s)
         self._view: _View | None = None
 
     @property
     def view(self) -> _View:
-        """What a scheduler outside looks through; made when it is asked for, as it refers back to here."""
+        """The view of an external scheduler; made on first use, because it refers back to this object."""
         if self._view is None:
             self._view = _View(self)
         return self._view
@@ -311,17 +312,17 @@ class GeneralCore:
 
     @property
     def end(self) -> NDArray[np.int64]:
-        """When each background job ended, -1 while it has not."""
+        """End of each background job, -1 until it has ended."""
         return self._arrays["end"][: len(self.table)]
 
     @property
     def ended_by(self) -> NDArray[np.int64]:
-        """What ended each background job against its will: a `Fate`, 0 for nothing."""
+        """Cause of each background job's forced end: a `Fate`, 0 for none."""
         return self._arrays["ended_by"][: len(self.table)]
 
     @property
     def requeues(self) -> NDArray[np.int64]:
-        """How often each background job was put back into the queue."""
+        """Number of times that each background job was requeued."""
         return self._arrays["requeues"][: len(self.table)]
 
     @property
@@ -368,7 +369,7 @@ class GeneralCore:
             s[k.NEWS] = 0
 
     def _wanted(self) -> None:
-        """Do the part of a pass that is not the kernel's."""
+        """Do the part of a pass that the kernel leaves to Python."""
         s = self._s
         s[k.WAKE] = NEVER
         if isinstance(self.policy, Policy):
@@ -438,14 +439,14 @@ class GeneralCore:
 
     def push_end(self, index: int, end: int) -> None:
         ends = self._arrays["ends"]
-        if len(ends) - self._s[k.ENDS] <= self._max_running:  # the background's ends find room without asking
+        if len(ends) - self._s[k.ENDS] <= self._max_running:  # room for the ends of the background is guaranteed
             self._arrays["ends"] = np.concatenate([ends, np.zeros_like(ends)])
             self._show()
         push(self._a.ends, int(self._s[k.ENDS]), (end << BITS) | index)
         self._s[k.ENDS] += 1
 
     def give_back(self, index: int, expected_end: int) -> None:
-        del expected_end  # the column has it
+        del expected_end  # unused, since the column contains it
         k.age_usage(self._seen, self._a, self.now)
         k.vacate(self._seen, self._a, index)
 
@@ -567,7 +568,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _outages(load: Load) -> dict[str, NDArray[np.int64]]:
-    """Outages' begins and ends in order; at one time, ends first."""
+    """Begins and ends of outages in order; at equal times, ends first."""
     changes = []
     for outage in load.cluster.outages:
         amounts = load.cluster.vector(outage.amounts)

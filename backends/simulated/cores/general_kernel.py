@@ -1,6 +1,6 @@
 """The inner loop of all other disciplines: any order, any backfilling, any number of pools.
 
-`asa.backends.simulated.policies` describes what it does. Its data:
+`asa.backends.simulated.policies` describes the semantics. The data:
 
 - a job is a row of columns; its demand is a row of a matrix, flattened, like all data with a column for each pool;
 - the queue is a list of jobs that stays sorted from pass to pass, so that sorting it again is cheap;
@@ -18,7 +18,7 @@ from asa.core.compiled import At, kernel
 from ..table import NEVER, UNSTARTED
 from .heap import BITS, MASK, forget, pop, push
 
-# places in the vector of scalars
+# indices of the scalars in their vector
 (
     NOW,
     NEXT,
@@ -56,7 +56,7 @@ from .heap import BITS, MASK, forget, pop, push
 ) = range(33)
 SCALARS = 33
 
-# what `run_events` is asked for, and what it answers
+# phases of `run_events`, and its results
 RUN, REST, BEGIN = range(3)
 DONE, WANTED = range(2)
 
@@ -70,15 +70,15 @@ OFF, BACK, CANCEL = range(3)
 # outages
 RETURNED, DRAINED, FAILED = range(3)
 
-# places in the vector of weights
+# indices of the weights in their vector
 (AGE, MAX_AGE, SIZE, FAVOR_SMALL, FAIR_SHARE, HALF_LIFE, PARTITION, QOS, HIGHEST_QOS) = range(9)
 WEIGHTS = 9
 
 
 class Arrays(NamedTuple):
-    """Everything that the kernels work on, a field an array."""
+    """The data of the kernels, an array in each field."""
 
-    submit: Any  # by job: when its age began to count
+    submit: Any  # by job: start of its age
     run: Any
     request: Any
     user: Any
@@ -86,20 +86,20 @@ class Arrays(NamedTuple):
     partition: Any
     cores: Any
     demand: Any  # by job and pool
-    arrival: Any  # by job: how many were queued before it
+    arrival: Any  # by job: number of jobs queued before it
     start: Any
-    end: Any  # when it ended, of background jobs that have
+    end: Any  # by background job: its past end
     due: Any  # by background job: its end in the heap
     expected: Any  # by running job: its requested end
     plan: Any  # by queued job: its reservation under conservative backfilling
-    ended_by: Any  # by job: 0 of itself, 1 by an outage, 2 by preemption
+    ended_by: Any  # by job: cause of its end: 0 none, 1 an outage, 2 preemption
     requeues: Any
     score: Any  # by job
     queue: Any  # jobs
     running: Any  # jobs, by requested end
     ends: Any  # heap of (end, job)
     free: Any  # by pool
-    capacity: Any  # by pool, less what is away
+    capacity: Any  # by pool, without unavailable resources
     times: Any  # of the profile
     idle: Any  # by time of the profile and pool
     outage_time: Any
@@ -112,9 +112,9 @@ class Arrays(NamedTuple):
     weights: Any
     partition_factor: Any
     blocked: Any  # by partition, within a pass
-    room: Any  # by pool, what would be idle, within a preemption
+    room: Any  # by pool: idle amounts that would result from a preemption
     over: Any  # the client's jobs that ended
-    news: Any  # what else became of the client's: job x 8 + cause x 2 + again
+    news: Any  # other changes of the client's jobs: job x 8 + cause x 2 + again
 
 
 @kernel
@@ -141,7 +141,7 @@ def _before(s: Any, a: Any, one: int, other: int) -> bool:
 
 @kernel
 def _sort(s: Any, a: Any) -> None:
-    """Sort the queue by insertion: it nearly is sorted, from the pass before."""
+    """Sort the queue by insertion, as it is nearly sorted from the previous pass."""
     queue = a.queue
     for i in range(1, s[QUEUED]):
         job = queue[At(i)]
@@ -154,7 +154,7 @@ def _sort(s: Any, a: Any) -> None:
 
 @kernel
 def in_order_of_age(s: Any, a: Any) -> None:
-    """Sort the queue as under first come first served."""
+    """Sort the queue as in first come first served."""
     order = s[ORDER]
     s[ORDER] = FCFS
     _sort(s, a)
@@ -163,7 +163,7 @@ def in_order_of_age(s: Any, a: Any) -> None:
 
 @kernel
 def enqueue(s: Any, a: Any, job: int) -> None:
-    """Put a job at the end of the queue; the next pass sorts it in."""
+    """Append a job to the queue; the next pass sorts it."""
     a.start[At(job)] = UNSTARTED
     a.plan[At(job)] = UNSTARTED
     a.queue[At(s[QUEUED])] = job
@@ -173,7 +173,7 @@ def enqueue(s: Any, a: Any, job: int) -> None:
 
 @kernel
 def dequeue(s: Any, a: Any, job: int) -> None:
-    """Take a job out of the queue, at any place."""
+    """Remove a job from the queue, at any position."""
     i = 0
     while a.queue[At(i)] != job:
         i += 1
@@ -188,7 +188,7 @@ def dequeue(s: Any, a: Any, job: int) -> None:
 
 @kernel
 def drop_started(s: Any, a: Any) -> None:
-    """Close the queue up after those that started."""
+    """Remove started jobs from the queue."""
     write = 0
     for read in range(s[QUEUED]):
         job = a.queue[At(read)]
@@ -214,7 +214,7 @@ def _running_place(s: Any, a: Any, job: int) -> int:
 
 @kernel
 def take(a: Any, job: int, sign: int) -> None:
-    """Take a job's demand from what is idle, or give it back."""
+    """Subtract a job's demand from the idle amounts, or add it back."""
     pools = len(a.free)
     for k in range(pools):
         a.free[k] -= sign * a.demand[At(job * pools + k)]
@@ -223,7 +223,7 @@ def take(a: Any, job: int, sign: int) -> None:
 
 @kernel
 def _tell(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
-    """Note that a client's job started (cause 0), or why it was ended, and whether it is queued again."""
+    """Record the start of a client's job (cause 0), or the cause of its end, and whether it is queued again."""
     a.news[At(s[NEWS])] = job * 8 + cause * 2 + (1 if again else 0)
     s[NEWS] += 1
 
@@ -264,7 +264,7 @@ def vacate(s: Any, a: Any, job: int) -> None:
 
 @kernel
 def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
-    """End a running job against its will, and put it back into the queue or not."""
+    """End a running job by force, and requeue it if `again`."""
     s[REBUILD] = 1
     vacate(s, a, job)
     if job < s[ROWS]:
@@ -285,7 +285,7 @@ def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
 
 @kernel
 def _reset(s: Any, a: Any) -> None:
-    """Make the profile anew, of the running jobs alone."""
+    """Rebuild the profile from the running jobs alone."""
     pools, count, now = len(a.free), 1, s[NOW]
     a.times[0] = now
     for k in range(pools):
@@ -305,7 +305,7 @@ def _reset(s: Any, a: Any) -> None:
 
 @kernel
 def _place_of(s: Any, a: Any, time: int) -> int:
-    """Find the last of the profile's times that is not after a time, or the first."""
+    """Return the index of the last time of the profile that is not after `time`, or the first."""
     low, high = 0, s[PROFILE]
     while high - low > 1:
         middle = (low + high) >> 1
@@ -318,7 +318,7 @@ def _place_of(s: Any, a: Any, time: int) -> int:
 
 @kernel
 def _cut(s: Any, a: Any, time: int) -> int:
-    """Make a time, not before the profile's first, one of its times; return its place."""
+    """Make `time`, which is not before the profile's first, one of its times; return its index."""
     low = _place_of(s, a, time)
     if a.times[At(low)] == time:
         return int(low)
@@ -335,7 +335,7 @@ def _cut(s: Any, a: Any, time: int) -> int:
 
 @kernel
 def book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
-    """Take a job's demand from the profile, from one time to another, or give it back."""
+    """Subtract a job's demand from the profile between two times, or add it back."""
     pools = len(a.free)
     first = _cut(s, a, begin)
     last = _cut(s, a, end)
@@ -346,7 +346,7 @@ def book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
 
 @kernel
 def _trim(s: Any, a: Any) -> None:
-    """Forget the profile's past, and times at which nothing changes, now and then."""
+    """Occasionally remove the profile's past, and times without a change."""
     if s[PROFILE] <= s[TRIMMED] + s[TRIMMED] // 8 + 16:
         return
     pools, now, write = len(a.free), s[NOW], 0
@@ -366,7 +366,7 @@ def _trim(s: Any, a: Any) -> None:
 
 @kernel
 def _earliest(s: Any, a: Any, job: int, since: int) -> int:
-    """Earliest time from `since` on at which a job fits for all of its request; NEVER if there is none."""
+    """Return the earliest time from `since` on at which a job fits for its whole request; NEVER if there is none."""
     pools, count, lasts = len(a.free), s[PROFILE], a.request[At(job)]
     first = i = _place_of(s, a, since)
     begin = since
@@ -390,7 +390,7 @@ def _earliest(s: Any, a: Any, job: int, since: int) -> int:
 
 @kernel
 def age_usage(s: Any, a: Any, now: int) -> None:
-    """Let all users' usage decay up to now, and add what they used since; reckon shares where a period is over."""
+    """Let all users' usage decay up to now, and add recent usage; update shares at the end of a period."""
     if s[PERIOD] > 0:
         moment = now - now % s[PERIOD]
         if moment > s[RECKONED]:
@@ -415,7 +415,7 @@ def _decay(s: Any, a: Any, now: int) -> None:
 
 @kernel
 def _share_by_rank(s: Any, a: Any) -> None:
-    """Rank users by usage, by insertion: the order is nearly that of the pass before."""
+    """Rank users by usage, by insertion, as the order is nearly that of the previous pass."""
     users = s[USERS]
     sharers = max(users, s[SHARERS])
     for i in range(1, users):
@@ -436,7 +436,7 @@ def _share_by_rank(s: Any, a: Any) -> None:
 
 @kernel
 def _share(s: Any, a: Any) -> None:
-    """Give each user's factor of fair share."""
+    """Compute the fair-share factor of each user."""
     if s[TREE] > 0:
         _share_by_rank(s, a)
         return
@@ -459,7 +459,7 @@ def _multifactor(a: Any, job: int, moment: int, cores: float) -> float:
     score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
     if w[HIGHEST_QOS] > 0:
         score += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
-    return float(math.floor(score + 1e-6))  # whole points, whatever the last bits of the parts
+    return float(math.floor(score + 1e-6))  # whole points, independent of rounding errors of the parts
 
 
 @kernel
@@ -537,7 +537,7 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
         for k in range(pools):
             a.room[k] += a.demand[At(best * pools + k)]
     if sufficient:
-        drop_started(s, a)  # jobs started in this pass may be among the victims, and are queued anew
+        drop_started(s, a)  # jobs started in this pass may be among those ended, and are queued again
     i = 0
     while i < s[RUNNING] and victims > 0:
         other = a.running[At(i)]
@@ -559,7 +559,7 @@ def _started_later(a: Any, one: int, other: int) -> bool:
 
 @kernel
 def _in_order(s: Any, a: Any) -> bool:
-    """Start what fits, until a job of its partition does not; return whether jobs were preempted."""
+    """Start fitting jobs in order, until one of a partition does not fit; return whether jobs were preempted."""
     open_partitions = len(a.blocked)
     for p in range(open_partitions):
         a.blocked[p] = 0
@@ -582,7 +582,7 @@ def _in_order(s: Any, a: Any) -> bool:
 
 @kernel
 def easy(s: Any, a: Any) -> bool:
-    """Start jobs that fit; the first of each partition that does not gets a reservation, which later ones respect."""
+    """Start fitting jobs; the first of each partition that does not fit gets a reservation, which is respected."""
     now, known = s[NOW], False
     for p in range(len(a.blocked)):
         a.blocked[p] = 0
@@ -654,7 +654,7 @@ def _conservative(s: Any, a: Any) -> bool:
 
 @kernel
 def _periodic(s: Any, a: Any) -> None:
-    """Plan as many as the depth allows, and start those whose time is now."""
+    """Plan as many jobs as the depth allows, and start those whose time is now."""
     now, grid = s[NOW], s[RESOLUTION]
     _reset(s, a)
     left = s[DEPTH]
@@ -677,7 +677,7 @@ def _periodic(s: Any, a: Any) -> None:
 
 @kernel
 def schedule(s: Any, a: Any, mode: int) -> bool:
-    """Do one pass; return whether it must begin anew with other scores, which the caller makes."""
+    """Do one pass; return whether it must be repeated with other scores, which the caller computes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
     while again:
         _prepare(s, a)
@@ -689,7 +689,7 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
             again = _in_order(s, a)
         drop_started(s, a)
         if again and (s[ORDER] == CUSTOM or s[NEWS] > len(a.news) // 2):
-            return True  # or let the client hear that much first; the pass goes on from here
+            return True  # or the client must process these first; the pass continues from here
     if mode == PERIODIC:
         interval = s[INTERVAL]
         if s[TICK] == NEVER:
@@ -717,7 +717,7 @@ def _prepare(s: Any, a: Any) -> None:
 
 @kernel
 def _change(s: Any, a: Any) -> None:
-    """Take away and bring back what outages say of this second."""
+    """Apply the outages that begin or end in this second."""
     pools = len(a.free)
     while s[OUTAGE] < len(a.outage_time) and a.outage_time[At(s[OUTAGE])] <= s[NOW]:
         o = s[OUTAGE]
@@ -725,7 +725,7 @@ def _change(s: Any, a: Any) -> None:
         sign = 1 if a.outage_kind[At(o)] == RETURNED else -1
         for k in range(pools):
             amount = sign * a.outage_amount[At(o * pools + k)]
-            a.room[k] = min(a.free[k], 0)  # what was overdrawn before is not this outage's affair
+            a.room[k] = min(a.free[k], 0)  # overdrawn before this outage, so not to be recovered by it
             a.free[k] += amount
             a.capacity[k] += amount
         s[REBUILD] = s[STIRRED] = 1
@@ -782,7 +782,7 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
                 if job < rows:
                     a.end[At(job)] = now
                     vacate(s, a, job)
-                elif s[ENDED] == 0 or a.over[At(s[ENDED] - 1)] != job:  # an end foreseen twice is one
+                elif s[ENDED] == 0 or a.over[At(s[ENDED] - 1)] != job:  # false for an end that was reported twice
                     a.over[At(s[ENDED])] = job
                     s[ENDED] += 1
             if s[ENDED] > 0 or phase == BEGIN:

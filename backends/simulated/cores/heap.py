@@ -1,4 +1,4 @@
-"""A binary heap of integers: when each running job ends, and which one it is, in one number."""
+"""A binary heap of integers, each of which combines the end of a running job and its number."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from asa.core.compiled import At, kernel
 
 BITS = 24
-"""Of a key, how many number a job."""
+"""Bits of a key for the number of the job."""
 MASK = (1 << BITS) - 1
 
 
 @kernel
 def push(keys: Any, count: int, key: int) -> None:
-    """Put a key into a heap of so many; or into the hole at that place, which is not below where it belongs."""
+    """Add a key to a heap of `count`, or fill a hole at that place, which must not be below the key's position."""
     i = count
     while i > 0:
         parent = (i - 1) >> 1
@@ -46,7 +46,7 @@ def pop(keys: Any, last: int, place: int) -> None:
 
 @kernel
 def forget(keys: Any, last: int, key: int) -> None:
-    """Take a key out of a heap of ``last + 1``, wherever it is."""
+    """Remove a key from a heap of ``last + 1``, at any position."""
     i = 0
     while keys[At(i)] != key:
         i += 1
