@@ -635,7 +635,7 @@ class Capabilities:
         return beyond[0] if all(beyond) else None
 
     def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:
-        """Say so if a partition takes no jobs of an account that the job may be charged to."""
+        """Say why a partition takes no jobs of the accounts that a job may be charged to; None if it does."""
         accounts = [spec.account] if spec.account else self.accounts
         if not accounts or any(map(limits.takes, accounts)):
             return None

@@ -393,7 +393,7 @@ class Submitter(ABC):
     def end_all(self, tokens: Collection[str]) -> bool | None:
         """Cancel all jobs of some tokens; return whether none is left, or None if they could not be looked for.
 
-        One that has just begun its payload is not cancelled, nor one that the owner takes in.
+        A job is not cancelled if it has just begun its payload, or if the owner accepts it.
         """
         if not tokens:
             return True

@@ -322,9 +322,9 @@ def _could_begin(
     *,
     began_s: float,
 ) -> float:
-    """Return when a stage's predecessors let it begin; a failure counts if the stage completed before its repair.
+    """Return when a stage could begin because of its predecessors, counting their failures before it started.
 
-    This is so for a stage that cleaned up after a failure, before the run was resumed.
+    A clean-up stage may have run after a failure that was repaired later, when the run was resumed.
     """
     if not stage.is_conditional or could_s <= start_s:
         return could_s

@@ -210,7 +210,7 @@ def read_site(site: str) -> SiteFile:
 
 
 def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
-    """Check what a site file says of runs; what is left is for its backend."""
+    """Check a site file's settings for runs; the remaining settings are for its backend."""
     observed = document.pop(_OBSERVED, {})
     patience_s = _patience_s(path, document.pop(_INPUT_PATIENCE, None))
     price = _price_of(path, document.pop(_PRICE, ""))
@@ -447,7 +447,7 @@ def _fit(made: Any, settings: Mapping[str, Any]) -> int:
         made(**settings)
     except UnknownNameError:
         return 0
-    except (InputError, TypeError):  # a value that does not suit it; one that is missing
+    except (InputError, TypeError):  # a setting has an unsuitable value, or a required one is missing
         return 1
     return 2
 

@@ -127,7 +127,7 @@ class RunStanding:
     owner: str = ""  # its owner, if it is another user's: only that user can resume it
     driver: Holder | None = None
     kept: str = ""  # its keeper, while no client drives it; empty if there is none
-    left: str = ""  # when the latest client left it, and why, if none drives it and that one could record it
+    left: str = ""  # if no client drives it: when and why the latest one left, if that one could record it
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
@@ -516,7 +516,7 @@ def _more_cores(state: RunState, job: Job, name: str) -> str:
 def _state_name(state: RunState, name: str, job: Job | None) -> str:
     view = state.stages[name]
     if view.phase is Phase.DONE or view.ended_s is not None:
-        return "done"  # also as one of several of a job that runs, or is to run what is left
+        return "done"  # also if its job still runs other stages, or will run them
     if name in state.ending.refused:
         return "refused"
     if view.phase in _DOES_NOT_RUN:

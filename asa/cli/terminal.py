@@ -198,7 +198,7 @@ class _Unfailing(io.FileIO):
     """A file that ignores write errors: output to stderr must not affect the outcome."""
 
     def write(self, data: Any) -> int:
-        """Write, if that is possible."""
+        """Write text, unless the terminal is gone."""
         try:
             return super().write(data) or 0
         except OSError:

@@ -32,7 +32,8 @@ def tick(
     run: RunArgument = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     runs: RunsOption = None,
-    kept: Annotated[str, typer.Option(hidden=True)] = "",  # the keeper that calls, and the run's mark there
+    # the keeper that makes this call, with its mark for the run; empty if it is not a keeper
+    kept: Annotated[str, typer.Option(hidden=True)] = "",
     keeper: Annotated[int, typer.Option(hidden=True, max=MAX_JOBS)] = 0,
     lasts: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:

@@ -264,7 +264,7 @@ def _is_out_of_reach(path: Path) -> bool:
 
 
 def user_name(uid: int) -> str:
-    """Describe a user for people."""
+    """Return a phrase for a user, for messages."""
     return f"user {account(uid)}"
 
 

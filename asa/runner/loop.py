@@ -307,7 +307,7 @@ def _begin(one: Active) -> None:
 
 
 def _begin_open(active: Iterable[Active]) -> None:
-    """Begin open runs, whose hosts have requests from the beginning."""
+    """Begin the open runs, whose hosts have requests from the beginning on."""
     for one in active:
         if one.run.is_open:
             _begin(one)

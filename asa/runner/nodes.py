@@ -132,7 +132,7 @@ class Nodes:
         return not one.suspected or one.name in self._proven
 
     def anew(self) -> None:
-        """Let every stage be moved again, since all are to be tried again."""
+        """Forget which stages were moved off nodes, because all stages are tried again."""
         self._moved.clear()
         self._refuted = 0
 

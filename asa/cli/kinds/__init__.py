@@ -1,6 +1,6 @@
 """How commands show the units that the jobs of a stage run: a class for each kind of unit.
 
-Commands know no kind: they ask for the units of a stage, or of a job.
+Commands do not depend on the kind: they ask for the units of a stage, or of a job.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
 
 
 def ended_in(job: Job, left: Sequence[str]) -> list[str]:
-    """Name the stages that ended a job: the first that is left, or those of the running wave that failed or ran."""
+    """Return the stages that ended a job: the first one left; of a wave, those that failed, else those that ran."""
     if len(job.planned.stages) == 1 or not job.spec.has_waves:
         return list(left[:1])
     steps = {step.name: step for step in job.status.steps if step.name in left}

@@ -91,7 +91,7 @@ class ElementUnits(RoundUnits):
             self.compact.add(entry.stage)
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Take in how a part's elements ended."""
+        """Record how a part's elements ended."""
         if (reported := job.status.elements) is not None:
             bag = job.spec.bag
             done = self.completed_of(bag) | reported.completed

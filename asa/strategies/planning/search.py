@@ -267,7 +267,7 @@ def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
 
 
 def _made(found: list[_Ways]) -> list[Sketch]:
-    """Make the few ways with the least cost; among equal ones, the first."""
+    """Build the few cheapest ways; among equally cheap ones, the first."""
     costs = [costs_s.ravel() for costs_s, _, _ in found]
     begins = np.cumsum([0, *map(len, costs)])
     best = []
