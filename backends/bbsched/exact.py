@@ -1,4 +1,4 @@
-"""The exact Pareto front, and when it is replaced by an approximation.
+"""The exact Pareto front, and its replacement by an approximation in hard cases.
 
 The paper searches for the front with a genetic algorithm, since there are ``2 ** w`` sets of jobs in a window of `w`.
 But most of them need no test:
@@ -31,22 +31,22 @@ from .problem import Front, WindowProblem
 from .system import Integers
 
 MAX_JOBS: Final = 62
-"""A set of jobs is a number, and each has a bit of it."""
+"""Upper bound, because a set of jobs is a number with one bit for each."""
 MAX_SOLUTIONS: Final = 1 << 13
 _FEW_JOBS: Final = 24
-"""For so few jobs there is one search, with a tree that is small anyway."""
+"""Up to this number of jobs there is a single search, whose tree is small anyway."""
 _FIRST_LABELS: Final = 1 << 10
 _FIRST_WORK: Final = 4_000_000
-"""For more there is a first one that suffices for most windows."""
+"""Work of a first search for more jobs, which suffices for most windows."""
 _AIMED_LABELS: Final = 1 << 16
 _LABELS: Final = 1 << 15
-"""With more labels it takes longer to plant them, and less to search with them."""
+"""With more labels, building the tree takes longer, and searching it is faster."""
 _PLANTED, _GROWN = 250, 70
-"""How much work it is to plant a label, and to list one that is not planted."""
+"""Work of adding a label to the tree, and of listing one without adding it."""
 _ROOM: Final = 1 << 11
-"""Sums that are listed; where there are more, any is taken to be possible."""
+"""Number of listed sums; beyond it, any sum is assumed to be possible."""
 _SEEN: Final = 1 << 16
-"""Branches that are remembered."""
+"""Number of remembered branches."""
 _NOT_FOUND: Final = -1
 _HUGE: Final = 1 << 60
 
@@ -99,7 +99,7 @@ class Exact:
 
 
 def _united(problem: WindowProblem, fronts: Sequence[Front], work: int) -> Front:
-    """Give the front of several that are not exact."""
+    """Combine several fronts that are not exact."""
     picked = np.concatenate([front.chosen for front in fronts])[:, problem.jobs]
     worth = np.concatenate([front.objectives for front in fronts])[:, problem.goals]
     kept = np.ones(len(worth), dtype=np.bool_)
@@ -111,7 +111,7 @@ def _united(problem: WindowProblem, fronts: Sequence[Front], work: int) -> Front
 
 
 class _Search:
-    """All that the kernels need to search for a front; `plant` or `aim` comes before each `run`."""
+    """Data of the kernels for a search; `plant` or `aim` precedes each `run`."""
 
     def __init__(self, problem: WindowProblem) -> None:
         self._problem, self.work = problem, 0
@@ -143,7 +143,7 @@ class _Search:
         self._known = np.empty((0, len(problem.goals)), dtype=np.int64)
 
     def _grow(self, max_labels: int) -> tuple[list[Integers], Integers, Integers]:
-        """List what sets of the last jobs use, and a table to find it in; make room for as much again."""
+        """List the usages of sets of the last jobs, with a hash table of them; reserve space for as many again."""
         flat, width, limited, _, _, jobs, start, limits, *_ = self._problem.layout
         most = min(2 * max_labels, 2 << (jobs + 1) // 2)
         labels = [np.empty(most * n, dtype=np.int64) for n in (width, 1, width, 1)]
@@ -155,7 +155,7 @@ class _Search:
         return labels[2:] + labels[:2] if found[2] else labels, table, found
 
     def plant(self, max_labels: int) -> None:
-        """Look for the whole front, with a tree to which no job is added from so many labels on."""
+        """Prepare a search for the whole front, with a tree that gets no further jobs beyond `max_labels` labels."""
         width = self._problem.uses.shape[1]
         labels, _, (count, self._first, *_) = self._grow(max_labels)
         nodes = 2
@@ -171,7 +171,7 @@ class _Search:
         self._tree = (seen(labels[2]), seen(labels[3]), int(count), seen(boxes), seen(stack), nothing, 0, nothing)
 
     def aim(self, max_labels: int) -> bool:
-        """Look for what uses as much of each resource as can be used of it alone; False if not all is scarce."""
+        """Prepare a search for sets that use the maximum of each resource; False if not all resources are scarce."""
         problem = self._problem
         if not self._is_goal.all() or len(problem.limits) < len(self._is_goal):
             return False
@@ -184,12 +184,12 @@ class _Search:
         self._tree = (
             seen(labels[0]), seen(labels[1]), int(count), nothing, nothing, seen(table), int(size), seen(corner)
         )  # fmt: skip
-        self._known = np.full((len(corner), len(corner)), _HUGE)  # by which all that is less anywhere is beaten
+        self._known = np.full((len(corner), len(corner)), _HUGE)  # dominates everything that is lower in any part
         np.fill_diagonal(self._known, corner - 1)
         return True
 
     def run(self, max_work: int, before: Front | None = None) -> Front:
-        """Search, up to so much work.
+        """Search, with at most `max_work`.
 
         `before`: earlier solutions. Worse ones are not searched, but equal ones are.
         """
@@ -216,7 +216,7 @@ class _Search:
 
 
 def _densest(what: Integers, per: Integers) -> Integers:
-    """Order jobs by how much of one thing they use for each of another, the most first."""
+    """Sort jobs by their ratio of one resource to another, the highest first."""
     ratio = np.full(len(what), np.inf)
     np.divide(what, per, out=ratio, where=per > 0)
     return np.argsort(-ratio, kind="stable")
@@ -236,13 +236,13 @@ def _preferred(problem: WindowProblem) -> tuple[Integers, Integers]:
         is_equal = is_limited & (is_goal | (parts < problem.kinds))
     else:
         is_equal = is_limited & is_goal
-    more = uses[None, :, :] - uses[:, None, :]  # [i, j] is what j uses more than i
+    more = uses[None, :, :] - uses[:, None, :]  # [i, j]: excess of the usage of j over that of i
     is_better = (
         (more[:, :, is_equal] == 0).all(axis=2)
         & (more[:, :, is_limited & ~is_equal] <= 0).all(axis=2)
         & (more[:, :, is_goal & ~is_limited] >= 0).all(axis=2)
     )
     is_worth_more = (more[:, :, is_goal & ~is_limited] > 0).any(axis=2)
-    is_better &= is_worth_more | np.tri(jobs, k=-1, dtype=np.bool_)  # worth as much, but before it
+    is_better &= is_worth_more | np.tri(jobs, k=-1, dtype=np.bool_)  # equal in value, but earlier
     bits = np.left_shift(1, np.arange(jobs)[::-1])
     return is_better @ bits, is_better.T @ bits

@@ -13,14 +13,14 @@ from typing import Any
 from asa.core.compiled import At, kernel
 
 BUCKET = 16
-"""Labels in a leaf of the tree."""
+"""Number of labels in a leaf of the tree."""
 GLANCE = 4
-"""Points of the front that are looked at whether they beat a box: those that did so lately."""
+"""Number of points of the front that are tested first against a box: those that dominated one recently."""
 FULL, OUT_OF_WORK = -1, -2
-"""Why a search stopped before its end."""
+"""Reasons of a search that stopped early."""
 _HASH = (1 << 31) - 1
 _STEP, _FIND, _BOX, _LABEL, _POINT = 60, 40, 30, 10, 3
-"""How much work it is to decide on a job, to find a label, to look at a box, a label, a point of the front."""
+"""Work of deciding on a job, finding a label, and testing a box, a label, and a point of the front."""
 
 
 # ---------------------------------------------------------------------- bounds
@@ -28,7 +28,7 @@ _STEP, _FIND, _BOX, _LABEL, _POINT = 60, 40, 30, 10, 3
 
 @kernel
 def attain(uses: Any, width: int, jobs: int, part: int, limit: int, room: int, sums: Any, counts: Any) -> None:
-    """List in order what one part of a usage can come to, for the jobs from each on; -1 for how many, if too many."""
+    """List in order the possible sums of one part of a usage, for the jobs from each on; count -1 if too many."""
     sums[jobs * room] = 0
     counts[jobs] = 1
     for i in range(jobs - 1, -1, -1):
@@ -57,7 +57,7 @@ def attain(uses: Any, width: int, jobs: int, part: int, limit: int, room: int, s
 
 @kernel
 def _most(sums: Any, base: int, count: int, limit: int) -> int:
-    """Find the largest of some sums that is no more than a limit, which is not negative."""
+    """Return the largest of some sums that is at most a limit, which is not negative."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) >> 1
@@ -89,7 +89,7 @@ def add_up(uses: Any, width: int, jobs: int, order: Any, what: int, per: int, su
 
 @kernel
 def _at_best(sums: Any, base: int, count: int, limit: int) -> int:
-    """Say how much of one thing there can be at most where another is limited, if jobs could be split."""
+    """Return the maximum of one resource where another is limited, if jobs could be split."""
     low, high = 0, count + 1
     while high - low > 1:
         middle = (low + high) >> 1
@@ -184,7 +184,7 @@ def _extend(
 
 @kernel
 def _slot(labels: Any, width: int, table: Any, size: int, wanted: Any, row: int) -> int:
-    """Find where in a table a label is that is equal to a row, or would be."""
+    """Return the position in a hash table of a label equal to a row, or of the free entry for it."""
     mark = 17
     for k in range(width):
         mark = _mixed(mark, wanted[At(row * width + k)])
@@ -252,7 +252,7 @@ def plant(
 
 @kernel
 def _split(labels: Any, width: int, part: int, order: Any, low: int, high: int, middle: int) -> None:
-    """Order labels so far that none before the middle has less of a part than one after it."""
+    """Partition labels, so that none before the middle has less of a part than one after it."""
     while low < high:
         pivot = labels[order[(low + high) >> 1] * width + part]
         i, j = low, high
@@ -278,7 +278,7 @@ def _split(labels: Any, width: int, part: int, order: Any, low: int, high: int, 
 
 @kernel
 def wasted(least: Any, most: Any, kinds: int, free: Any, steps: Any, base: int) -> int:
-    """Say how much more is wasted by jobs that get better nodes than they need, for a usage between two, at least."""
+    """Return a lower bound of the waste by jobs that get better nodes than needed, for a usage between two bounds."""
     over, more = 0, 0
     for k in range(kinds - 1):
         over = max(over + max(least[k] - most[k + 1], 0) - free[k], 0)
@@ -288,12 +288,12 @@ def wasted(least: Any, most: Any, kinds: int, free: Any, steps: Any, base: int) 
 
 @kernel
 def _beaten(points: Any, sets: Any, count: int, goals: int, values: Any, shift: int, chosen: int) -> int:
-    """Find a point of the front that is nowhere worse than some values, and move it forward; -1 if there is none.
+    """Find a point of the front that dominates some values, and move it forward; -1 if there is none.
 
     An equal one does not count if its set begins like a given one: there may be an earlier one.
     """
     for a in range(count):
-        more = 0  # less than nothing if it is worse anywhere, and nothing if it is equal
+        more = 0  # negative if it is worse anywhere, and 0 if it is equal
         for g in range(goals):
             more |= points[At(a * goals + g)] - values[At(g)]
         if more < 0 or (more == 0 and (sets[a] < 0 or (sets[a] >> shift) == chosen)):
@@ -310,7 +310,7 @@ def _beaten(points: Any, sets: Any, count: int, goals: int, values: Any, shift: 
 
 @kernel
 def _enter(points: Any, sets: Any, count: int, most: int, goals: int, values: Any, chosen: int) -> int:
-    """Put a point into the front, if no other is better, and take out those that it betters; -1 if there is no room."""
+    """Add a point to the front, if none is better, and remove those that it dominates; -1 if there is no space."""
     a = 0
     while a < count:
         more, less = 0, 0
@@ -459,7 +459,7 @@ def _is_seen(
     usage: Any, at: int, width: int, limited: int, kinds: int, limits: Any, rest: Any, depth: int,
     is_goal: Any, has_spill: bool, seen: Any, seen_at: Any, size: int,
 ) -> bool:  # fmt: skip
-    """Whether an earlier branch used the same, or as much of what is not scarce; remember this one, if not.
+    """Whether an earlier branch had equal usage, or equal usage of scarce parts; otherwise remember this branch.
 
     A part is scarce if it may not suffice for all jobs that are left.
     """
@@ -492,7 +492,7 @@ def _is_seen(
             return True
     place = slot + (seen_at[slot] >= 0 and seen_at[slot + 1] < 0)
     if seen_at[slot] >= 0 and seen_at[slot + 1] >= 0:
-        for k in range(width):  # the older one of two goes
+        for k in range(width):  # the older of two entries is replaced
             seen[slot * width + k] = seen[(slot + 1) * width + k]
         seen_at[slot] = seen_at[slot + 1]
         place = slot + 1
@@ -551,7 +551,7 @@ def _look_up(
         work += _LABEL * (end - begin)
         for i in range(begin, end):
             more = 0
-            for g in range(goals):  # by what last beat one, most often
+            for g in range(goals):  # first the goals that most often excluded a solution
                 more |= bars[At(g)] - labels[At(i * width + goal_parts[At(g)])]
             if more > 0:
                 continue

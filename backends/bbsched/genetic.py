@@ -28,10 +28,10 @@ _SCRAMBLE: Final = 0x9E3779B9
 class Genetic:
     """Approximates the front with a population of solutions that evolves."""
 
-    generations: int = 500  # how many there are (the paper's `G`)
-    population: int = 20  # how many solutions live at a time (`P`)
-    mutation: float = 0.0005  # the probability with which a gene of a child flips (`p_m`)
-    seed: int = 0  # of all that is drawn; the same seed gives the same front
+    generations: int = 500  # number of generations (the paper's `G`)
+    population: int = 20  # number of solutions in a generation (`P`)
+    mutation: float = 0.0005  # probability that a gene of a child flips (`p_m`)
+    seed: int = 0  # equal seeds yield equal fronts
 
     def __post_init__(self) -> None:
         if self.generations < 0 or self.population < 1 or not 0 <= self.mutation <= 1:

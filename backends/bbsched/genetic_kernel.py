@@ -39,7 +39,7 @@ def _settle(
     uses: Any, width: int, limited: int, kinds: int, losses: int, jobs: int, start: Any, limits: Any,
     goal_parts: Any, goals: int, free: Any, steps: Any, genes: Any, row: int, since: int, usage: Any, values: Any,
 ) -> None:  # fmt: skip
-    """Leave out jobs that do not fit beside those before them, going round from one of them on, and value the rest."""
+    """Remove jobs that do not fit with earlier ones, in cyclic order from one of them on, and evaluate the rest."""
     for k in range(width):
         usage[k] = start[k]
     for i in range(jobs):
@@ -66,7 +66,7 @@ def _settle(
 
 @kernel
 def _is_beaten(genes: Any, jobs: int, values: Any, goals: int, row: int, other: int) -> bool:
-    """Whether another is nowhere worse, and better somewhere or, if equal, nearer the front or the same, and before."""
+    """Whether another is nowhere worse, and better somewhere or, if equal, nearer the front, or as near but earlier."""
     is_better = False
     for g in range(goals):
         if values[other * goals + g] < values[row * goals + g]:
@@ -88,7 +88,7 @@ def evolve(
     population: int, generations: int, mutation: int, state: Any,
     genes: Any, values: Any, ages: Any, old_genes: Any, old_values: Any, old_ages: Any, order: Any, usage: Any,
 ) -> int:  # fmt: skip
-    """Let a population evolve; return how many of its chromosomes, which come first, are Pareto solutions."""
+    """Let a population evolve; return the number of Pareto solutions among its chromosomes, which come first."""
     for row in range(population):
         for i in range(jobs):
             genes[row * jobs + i] = _draw(state) & 1
@@ -130,7 +130,7 @@ def select(
     genes: Any, jobs: int, values: Any, goals: int, ages: Any, count: int, population: int,
     old_genes: Any, old_values: Any, old_ages: Any, order: Any,
 ) -> int:  # fmt: skip
-    """Keep the Pareto solutions (Set 1), then others (Set 2), of each the newer first; return how many of Set 1."""
+    """Keep Pareto solutions (Set 1), then others (Set 2), newer ones first in each; return the size of Set 1."""
     for i in range(count * jobs):
         old_genes[i] = genes[i]
     for i in range(count * goals):
@@ -144,7 +144,7 @@ def select(
             if other != i and _is_beaten(old_genes, jobs, old_values, goals, i, other):
                 is_best = False
                 break
-        # in order of set, age and place
+        # in order of set, age and position
         place = i
         rank = old_ages[i] if is_best else old_ages[i] + (1 << 40)
         while place > 0 and ages[order[place - 1]] > rank:

@@ -1,4 +1,4 @@
-"""The methods that the paper compares: each selects jobs of a window that start now (Sections 3.2.4, 4.3 and 5)."""
+"""The methods compared in the paper: each selects jobs of a window to start now (Sections 3.2.4, 4.3 and 5)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Method(Protocol):
     """A way to select jobs."""
 
     def select(self, window: Window, free: Free) -> Selection:
-        """Select jobs of a window that fit together into what is free; those that are forced among them."""
+        """Select jobs of a window that fit together into the free resources, including the forced ones."""
         ...
 
 
 class Solver(Protocol):
-    """A way to find a front, or something near it."""
+    """A way to find a front, or an approximation."""
 
     def solve(self, problem: WindowProblem) -> Front:
         """Find the front of a problem."""
@@ -38,7 +38,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The naive method: takes jobs in order until one does not fit, as Slurm does. The rest is left to backfilling."""
+    """The naive method: takes jobs in order until one does not fit, as in Slurm. The rest is left to backfilling."""
 
     def select(self, window: Window, free: Free) -> Selection:
         """Select jobs of a window."""
@@ -78,7 +78,7 @@ class BinPacking:
                 return _selection(problem, chosen)
             worth = values(system, free, used[None, :])[0]
             taken = worth[:resources].copy()
-            taken[resources - len(volumes) :] -= worth[resources:]  # the nodes of jobs go with all that they have
+            taken[resources - len(volumes) :] -= worth[resources:]  # a job's nodes include all their resources
             score = asked @ ((np.array([sum(free.nodes), *free.shared, *volumes]) - taken) / totals)
             job = int(np.where(fits, score, -np.inf).argmax())
             chosen.append(job)
@@ -87,10 +87,10 @@ class BinPacking:
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """Uses one resource as well as can be, and takes the others for mere limits."""
+    """Uses one resource as well as possible, with all others as constraints only."""
 
-    objective: str = NODES  # what is to be used well
-    # what finds the best; of several solutions that are as good, that with the jobs nearest the front
+    objective: str = NODES  # the resource to use well
+    # finds the optimum; of several equal ones, that with the jobs nearest the front
     solver: Solver = field(default_factory=Exact)
 
     def select(self, window: Window, free: Free) -> Selection:
@@ -103,7 +103,7 @@ class Weighted:
     """Maximises a weighted sum of objectives, as shares of the machine."""
 
     weights: Mapping[str, int] | None = None  # whole numbers for some objectives; all weigh the same if not given
-    # what finds the front, on which the best lies; of several, it is the one with the jobs nearest the front
+    # finds the front, which contains the optimum; of several, that with the jobs nearest the front
     solver: Solver = field(default_factory=Exact)
 
     def __post_init__(self) -> None:
@@ -136,8 +136,8 @@ class BBSched:
     what it loses in nodes; of several, the one that gains most.
     """
 
-    solver: Solver = field(default_factory=Exact)  # what finds the front: `Exact`, or the paper's `Genetic`
-    # as many as there are objectives if not given, which gives the paper's 2 for two and 4 for four
+    solver: Solver = field(default_factory=Exact)  # finds the front: `Exact`, or the paper's `Genetic`
+    # number of objectives if not given, which yields the paper's 2 for two and 4 for four
     factor: int | None = None
 
     def select(self, window: Window, free: Free) -> Selection:
@@ -146,7 +146,7 @@ class BBSched:
         return _chosen(front, self.prefer(window.system, front))
 
     def prefer(self, system: System, front: Front) -> int:
-        """Choose a solution of a front of all objectives: give its place (Section 3.2.4)."""
+        """Return the index of the preferred solution in a front of all objectives (Section 3.2.4)."""
         factor = len(system.objectives) if self.factor is None else self.factor
         scale = _scale(system)
         worth = [[value * by for value, by in zip(row, scale, strict=True)] for row in front.objectives.tolist()]
@@ -195,7 +195,7 @@ METHODS: Final[Mapping[str, Callable[[System, Solver], Method]]] = {
 
 
 SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic": Genetic}
-"""What finds fronts, by name."""
+"""Solvers by name."""
 
 
 def load_solver(name: str) -> Solver:
@@ -220,7 +220,7 @@ def _named(name: str, known: Mapping[str, _T], what: str) -> _T:
 
 
 def _scale(system: System) -> list[int]:
-    """Give whole numbers by which objectives are multiplied to be compared as shares of the machine, exactly."""
+    """Return whole-number factors for comparing objectives exactly as shares of the machine."""
     whole = math.lcm(*system.totals)
     return [whole // total for total in system.totals]
 

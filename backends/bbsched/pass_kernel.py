@@ -55,7 +55,7 @@ def shadow(
 
 @kernel
 def place(needs: Any, row: int, kinds: int, free: Any, taken: Any, out: int) -> None:
-    """Say how many nodes of each kind or better a job takes that gets the least kind that will do, and then better."""
+    """Compute a job's nodes of each kind or better, if it gets the lowest sufficient kind first, then better ones."""
     kind = kinds - 1
     while kind > 0 and needs[At(row + kind)] == 0:
         kind -= 1
@@ -74,8 +74,9 @@ def backfill(
 ) -> int:  # fmt: skip
     """Start jobs, in order, that fit now, and either end by a time or take only what is spare then.
 
-    `free`, `then`: what is free now, and what the job that starts then leaves spare; started jobs reduce both.
-    `started`, `taken`: receive the started jobs, and what each takes from each pool.
+    `free`, `then`: resources that are free now, and those left spare by the job that starts then; started jobs reduce
+    both.
+    `started`, `taken`: receive the started jobs, and their amounts from each pool.
     """
     count = 0
     for i in range(many):

@@ -1,4 +1,4 @@
-"""Which jobs of a window may start now, and the value of a selection (Sections 3.2.1 and 5).
+"""The jobs of a window that may start now, and the value of a selection (Sections 3.2.1 and 5).
 
 A selection is described by the sums of what its jobs use, its *usage*. A row of `Window.uses` is one job's:
 
@@ -71,7 +71,7 @@ class Window:
         self.uses: Integers = np.concatenate([needs, asked[:, 1:alone], volumes, wasted], axis=1)
 
     def _refuse_impossible(self, asked: Integers, needs: Integers) -> None:
-        """Refuse what the empty machine could not run."""
+        """Refuse requests that exceed the empty machine."""
         system = self.system
         alone = 1 + len(system.shared)
         for job in np.flatnonzero(self.kind == len(system.kinds))[:1]:
@@ -98,7 +98,7 @@ class Window:
 
     @classmethod
     def of_needs(cls, system: System, needs: Integers, forced: NDArray[np.bool_]) -> Window:
-        """Make a window of rows of `needs`, unchecked: a scheduler does this many times a second."""
+        """Make a window from rows of `needs`, unchecked, because a scheduler does this many times per second."""
         window = object.__new__(cls)
         kinds, volumes = len(system.kinds), len(system.kinds) + len(system.shared)
         window.system, window.forced = system, forced
@@ -112,15 +112,15 @@ class Window:
 
     @property
     def needs(self) -> Integers:
-        """Uses, but for what is wasted: what jobs take of a machine's pools, see `System.pools`."""
+        """Usage without waste: what jobs take from the pools of a machine, see `System.pools`."""
         return self.uses[:, : self.uses.shape[1] - len(self.system.per_node)]
 
     def limits(self, free: Free) -> Integers:
-        """Say how much of each constrained part of a usage there may be: nodes from each kind on, what is shared."""
+        """Return the upper bound of each constrained part of a usage: nodes from each kind on, and shared resources."""
         return np.array([*np.cumsum(free.nodes[::-1])[::-1], *free.shared], dtype=np.int64)
 
     def placed(self, free: Free, jobs: Sequence[int]) -> Integers:
-        """Return how many nodes of each kind the jobs get, a row for each job.
+        """Return the number of nodes of each kind that the jobs get, a row for each job.
 
         A job gets nodes of the lowest sufficient kind, while there are any, and then better ones; jobs that need the
         best nodes come first, so that others do not take these. That minimizes waste.
@@ -152,12 +152,12 @@ class Front:
     first.
     """
 
-    chosen: NDArray[np.bool_]  # whether each job of the window is selected, a row for each solution
-    # what each solution is worth, as `System.objectives` has it; what is wasted is a loss, and negative
+    chosen: NDArray[np.bool_]  # selected jobs of the window, a row for each solution
+    # values of each solution, in the order of `System.objectives`; waste is a loss, and negative
     objectives: Integers
-    is_exact: bool  # they are all there are, and none can be bettered
+    is_exact: bool  # whether the front is complete and optimal
     solver: str
-    work: int = 0  # how much was looked at, in the solver's own measure
+    work: int = 0  # amount of search, in the solver's own unit
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -165,12 +165,12 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a method chose."""
+    """The choice of a method."""
 
-    jobs: tuple[int, ...]  # places in the window, in order
+    jobs: tuple[int, ...]  # indices in the window, in order
     objectives: tuple[int, ...]
-    is_exact: bool = True  # it is what the method is after, and not the best that was found
-    solver: str = ""  # what found it; empty if nothing was searched for
+    is_exact: bool = True  # whether it is the method's optimum, not merely the best found
+    solver: str = ""  # solver that found it; empty if nothing was searched
 
 
 class WindowProblem:
@@ -210,14 +210,14 @@ class WindowProblem:
 
     @property
     def has_room_for_all(self) -> bool:
-        """All jobs fit together, and nothing speaks against any: so no other selection is as good."""
+        """Whether all jobs fit together without any disadvantage: then no other selection is as good."""
         limited = len(self.limits)
         used = self.start[:limited] + self.uses[:, :limited].sum(axis=0)
         return bool((used <= self.limits).all() and (self.goal_parts < self.losses).all())
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """The kernels' first arguments: the jobs, how usages are laid out, what they are for, and what is free."""
+        """First arguments of the kernels: jobs, layout of usages, objectives, and free resources."""
         steps = np.diff(self.window.system.each, axis=0).T
         return (
             seen(self.uses.ravel()), self.uses.shape[1], len(self.limits), self.kinds, self.losses, len(self.jobs),
@@ -226,7 +226,7 @@ class WindowProblem:
         )  # fmt: skip
 
     def front(self, picked: NDArray[np.bool_], solver: str, *, is_exact: bool, work: int) -> Front:
-        """Give a front of solutions, of which a row for each says which of `jobs` are picked."""
+        """Make a front of solutions; `picked` has a row of selected `jobs` for each."""
         chosen = np.zeros((len(picked), len(self.window)), dtype=np.bool_)
         chosen[:, self.forced] = True
         chosen[:, self.jobs] = picked
@@ -236,7 +236,7 @@ class WindowProblem:
 
 
 def values(system: System, free: Free, usage: Integers) -> Integers:
-    """Work out every objective from usages, a row for each."""
+    """Compute all objectives from usages, a row for each."""
     kinds = len(system.kinds)
     found = np.concatenate([usage[:, :1], usage[:, kinds:]], axis=1)
     if system.per_node:
@@ -248,7 +248,7 @@ def values(system: System, free: Free, usage: Integers) -> Integers:
 
 
 def _columns(system: System, demands: Mapping[str, ArrayLike]) -> Integers:
-    """Check demands, and lay them side by side in the order of the machine's resources."""
+    """Check demands, and arrange them as columns in the order of the machine's resources."""
     columns: list[NDArray[Any]] = []
     length = max((np.size(column) for column in demands.values()), default=0)
     if not length:

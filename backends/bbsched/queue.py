@@ -1,4 +1,4 @@
-"""BBSched as the scheduler of a simulated machine: a queue in which jobs ask for burst buffer, too."""
+"""BBSched as the scheduler of a simulated machine whose jobs also request burst buffer."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class WindowedQueue:
     window: int = 20
     starvation_bound: int = 50
     gb_per_core: int = 4  # burst buffer for each core of the machine
-    share: float = 0.5  # of the background's jobs, which ask for some
-    seed: int = 0  # of who asks, and for how much
+    share: float = 0.5  # share of the background jobs that request some
+    seed: int = 0  # of the choice of these jobs, and their amounts
 
     def __post_init__(self) -> None:
-        self._scheduler(System(1, {BUFFER: 1}))  # now is the time to refuse it
+        self._scheduler(System(1, {BUFFER: 1}))  # to refuse invalid settings now
         if self.gb_per_core < 1 or not 0 <= self.share <= 1 or self.seed < 0:
             raise InputError(
                 f"{self.gb_per_core} GB a core, for {self.share} of the jobs, drawn by {self.seed}",
@@ -47,7 +47,7 @@ class WindowedQueue:
             )
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> GeneralCore:
-        """Make one."""
+        """Make a core."""
         whole_gb = capacity * self.gb_per_core
         system = System(capacity, {BUFFER: whole_gb})
         return GeneralCore(
@@ -56,7 +56,7 @@ class WindowedQueue:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say that logs do not tell who asks for burst buffer."""
+        """Note that logs do not contain requests for burst buffer."""
         note = (
             f"made up, as logs do not tell: a burst buffer of {self.gb_per_core:,} GB a core, for which "
             f"{100 * self.share:g} % of the jobs ask in proportion to their cores"
@@ -93,6 +93,6 @@ def bbsched(
     Parameters
     ----------
     method, solver, order, window, starvation_bound, gb_per_core, share, seed
-        As for `WindowedQueue`.
+        See `WindowedQueue`.
     """
     return WindowedQueue(method, solver, order, window, starvation_bound, gb_per_core, share, seed)

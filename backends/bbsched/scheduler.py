@@ -40,7 +40,7 @@ _ROOM = 1024
 
 
 def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> Load:
-    """Make the load of a machine, for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
+    """Make the load of a machine for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
 
     `demands`: each job's further requests, in the order of the table; see `Window`.
     """
@@ -99,7 +99,7 @@ class WindowScheduler:
         if len(view.demand) > len(self._passed_over):
             self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
         starves = self._passed_over[queue] >= self.starvation_bound
-        if starves[self.window :].any():  # others have overtaken it, as under WFP
+        if starves[self.window :].any():  # other jobs have overtaken it, as under WFP
             order = np.argsort(~starves, kind="stable")
             queue, starves = queue[order], starves[order]
         front = queue[: self.window]
@@ -117,14 +117,14 @@ class WindowScheduler:
         now.backfill(np.concatenate([front[now.left], queue[self.window :]]), head)
 
     def _fitting(self, view: QueueView, queue: Integers) -> tuple[bool, bool]:
-        """Say whether any job fits, and whether all start whatever the method: most passes need no more than that."""
+        """Return whether any job fits, and whether all start with any method: enough for most passes."""
         system, free, demand = self.system, view.free, view.demand
         limited = len(system.kinds) + len(system.shared)
         some = k.fitting(seen(queue), len(queue), seen(demand.ravel()), demand.shape[1], limited, seen(free.copy()))
-        return some > 0, some == len(queue) and not system.per_node  # of several kinds of nodes one has to choose
+        return some > 0, some == len(queue) and not system.per_node  # several kinds of nodes require a choice
 
     def _sorted(self, view: QueueView) -> Integers:
-        """Put the queue into the machine's own order."""
+        """Sort the queue in the machine's own order."""
         queue: Integers = view.queue
         if self.order == "wfp" and len(queue) > 1:
             wait = (view.now - view.submit[queue]) / view.request[queue]
@@ -133,7 +133,7 @@ class WindowScheduler:
 
 
 class _Pass:
-    """What is done within one pass."""
+    """A scheduling pass."""
 
     def __init__(
         self, scheduler: WindowScheduler, view: QueueView, front: Integers, is_starving: NDArray[np.bool_]
@@ -146,7 +146,7 @@ class _Pass:
         self.free: Integers = view.free.copy()
 
     def start_the_starving(self) -> int:
-        """Start the starving jobs, in order; give the first that does not fit together with those before it, or -1."""
+        """Start the starving jobs, in order; return the first that does not fit with those before it, or -1."""
         if not self._is_starving.any():
             return -1
         view, front, limited = self._view, self._front, self._limited
@@ -157,14 +157,14 @@ class _Pass:
             if (needs <= room).all():
                 room -= needs
                 must.append(place)
-            elif (needs <= whole).all():  # else some of the machine is away
+            elif (needs <= whole).all():  # otherwise part of the machine is unavailable
                 head = int(front[place])
                 break
         self._start(must)
         return head
 
     def select(self, eligible: NDArray[np.bool_], spare: Integers | None = None) -> None:
-        """Start what the method selects of the eligible jobs, of what is free, or of what is spare of it."""
+        """Start jobs selected by the method among eligible ones, within the free, or the spare, resources."""
         places = np.flatnonzero(eligible)
         needs = self._view.demand[self._front[places]]
         may = self.free if spare is None else np.minimum(self.free, spare)
@@ -178,7 +178,7 @@ class _Pass:
         self._start(places[list(selection.jobs)].tolist(), spare)
 
     def _start(self, places: list[int], spare: Integers | None = None) -> None:
-        """Start jobs of the window, on the least kinds of nodes that are free, or spare of them."""
+        """Start jobs of the window, on the lowest kinds of free nodes, or of spare ones."""
         if not places:
             return
         amounts: Integers = self._view.demand[self._front[places]]
@@ -196,7 +196,7 @@ class _Pass:
         self.free -= taken
 
     def reserve(self, head: int) -> tuple[int, Integers]:
-        """Find the time at which a job can start, and what is spare beside it then."""
+        """Return the start of a job, and the resources that are spare at that time."""
         view = self._view
         then, needs, running = self.free.copy(), np.ascontiguousarray(view.demand[head]), view.running
         begin = k.shadow(
@@ -206,11 +206,12 @@ class _Pass:
         return (int(begin), then - needs) if begin >= 0 else (LATEST_S, then)
 
     def backfill(self, rest: Integers, head: int) -> None:
-        """Let jobs start that do not delay the one with the reservation: the first that does not fit, if none has."""
+        """Start jobs that do not delay the one with the reservation: by default the first that does not fit."""
         view, demand, limited = self._view, self._view.demand, self._limited
         if head < 0:
             whole = list(self._scheduler.system.pools.values())
-            if (view.capacity[:limited] < whole[:limited]).any():  # who asks for what is away holds nobody up
+            # jobs that request unavailable resources delay no others
+            if (view.capacity[:limited] < whole[:limited]).any():
                 rest = rest[np.all(demand[rest, :limited] <= view.capacity[:limited], axis=1)]
             for index in range(len(rest)):
                 job = int(rest[index])

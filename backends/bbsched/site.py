@@ -1,4 +1,4 @@
-"""A simulated site whose scheduler looks after burst buffer as well."""
+"""A simulated site whose scheduler also allocates burst buffer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from asa.backends.simulated import SchedulerSite
 class BBSchedSite(SchedulerSite):
     """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with BBSched as the scheduler.
 
-    It has a burst buffer, for which background jobs ask, and the client's may (`JobSpec.burst_buffer_bytes`).
+    It has a burst buffer, which background jobs and the client's jobs may request (`JobSpec.burst_buffer_bytes`).
 
     Parameters
     ----------
     system, settings
-        As for `SchedulerSite`; the scheduler's are those of `asa.backends.bbsched.queue.bbsched`.
+        See `SchedulerSite`; settings of the scheduler: see `asa.backends.bbsched.queue.bbsched`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A machine as BBSched sees it: nodes, of one or more kinds, and other resources.
+"""The model of a machine in BBSched: nodes, of one or more kinds, and other resources.
 
 A resource is *shared*, like a burst buffer, or belongs to nodes, like a local SSD. All amounts are whole numbers:
 nodes, and units of resources, such as GB.
@@ -20,29 +20,29 @@ from asa.errors import InputError, UnknownNameError, near
 Integers = NDArray[np.int64]
 
 NODES: Final = "nodes"
-"""What nodes are called among resources."""
+"""Name of nodes among resources."""
 LARGEST: Final = 1 << 40
-"""More of anything than is understood: quotients must be exact enough as floats."""
+"""Amounts must be below this, so that quotients are exact enough as floats."""
 _INTEGER: Final = (int, np.integer)
 
 
 class JobKind(NamedTuple):
-    """So many nodes that are alike, and what each of them has."""
+    """Number of equal nodes, and resources of each."""
 
     nodes: int
-    each: Mapping[str, int] = {}  # what each has, by the resource's name
+    each: Mapping[str, int] = {}  # resources of each node, by name
 
 
 class Free(NamedTuple):
-    """What is not in use: nodes of each kind, and of each shared resource."""
+    """Free nodes of each kind, and free amount of each shared resource."""
 
     nodes: tuple[int, ...]
-    shared: tuple[int, ...] = ()  # of each shared resource, in the order of `System.shared`
+    shared: tuple[int, ...] = ()  # amount of each shared resource, in the order of `System.shared`
 
 
 @dataclass(frozen=True)
 class System:
-    """A machine as BBSched sees it.
+    """The model of a machine in BBSched.
 
     Examples
     --------
@@ -53,9 +53,9 @@ class System:
     Free(nodes=(50, 50), shared=(100,))
     """
 
-    # how many nodes it has; or the kinds of its nodes, each with at least as much of everything as the one before
+    # number of nodes; or their kinds, each with at least as much of all resources as the previous kind
     nodes: int | Sequence[JobKind]
-    shared: Mapping[str, int] = field(default_factory=dict)  # how much there is of each resource that all nodes share
+    shared: Mapping[str, int] = field(default_factory=dict)  # amount of each resource shared by all nodes
 
     def __post_init__(self) -> None:
         for name, amount in ((NODES, sum(kind.nodes for kind in self.kinds)), *self.shared.items()):
@@ -90,33 +90,33 @@ class System:
 
     @cached_property
     def per_node(self) -> tuple[str, ...]:
-        """The resources that each node has for itself."""
+        """The resources of single nodes."""
         return tuple(dict.fromkeys(name for kind in self.kinds for name in kind.each))
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """What a job can ask for: nodes, what is shared, what it wants of each node."""
+        """The resources of requests: nodes, shared resources, and resources of each node."""
         return (NODES, *self.shared, *self.per_node)
 
     @cached_property
     def objectives(self) -> tuple[str, ...]:
-        """What is to be used well, and what little of is to be wasted."""
+        """The objectives: resources to use well, and waste to minimize."""
         return (*self.resources, *(f"wasted {name}" for name in self.per_node))
 
     @cached_property
     def totals(self) -> tuple[int, ...]:
-        """What the whole machine has, for each objective: what its shares are shares of."""
+        """Total amount in the machine for each objective, for computing shares."""
         per_node = [sum(kind.nodes * kind.each.get(name, 0) for kind in self.kinds) for name in self.per_node]
         return (sum(kind.nodes for kind in self.kinds), *self.shared.values(), *per_node, *per_node)
 
     @cached_property
     def each(self) -> Integers:
-        """What a node has, a row for each kind."""
+        """Resources of a node, a row for each kind."""
         return np.array([[kind.each.get(name, 0) for name in self.per_node] for kind in self.kinds], dtype=np.int64)
 
     @property
     def whole(self) -> Free:
-        """What is free when nothing runs."""
+        """The free resources when nothing runs."""
         return Free(tuple(kind.nodes for kind in self.kinds), tuple(self.shared.values()))
 
     @cached_property
@@ -131,7 +131,7 @@ class System:
         return {NODES: sum(counts), **at_least, **self.shared, **dict(zip(self.per_node, volumes, strict=True))}
 
     def left(self, pools: Integers, spare: Integers | None = None) -> Free:
-        """Return what is free, from what is left in each of `pools`.
+        """Return the free resources, from the remaining amount of each of `pools`.
 
         `spare`: upper bounds of what may be taken. Nodes of a kind also count for lower kinds: so the best are
         allocated first, as many as all bounds allow.
@@ -148,7 +148,7 @@ class System:
         return Free(tuple(counts), tuple(shared.tolist()))
 
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
-        """Return what is free.
+        """Return the free resources.
 
         Raises `InputError`: a number is below 0 or above what there is, or there are not as many as kinds of
         nodes.
@@ -174,7 +174,7 @@ class System:
         return Free(counts, tuple(left.values()))
 
     def objective(self, name: str) -> int:
-        """Find the place of an objective."""
+        """Return the index of an objective."""
         if name not in self.objectives:
             raise UnknownNameError(
                 f"nothing called {name!r} can be used well",

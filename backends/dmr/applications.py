@@ -25,7 +25,7 @@ from asa.dmr.protocol import Wish
 from .policy import sizes_from
 
 UNLIMITED_S = 365 * 86400.0
-"""What Slurm's backfilling takes a job for that asks for no time."""
+"""Walltime that Slurm's backfilling assumes for a job without a request."""
 
 
 class ApplicationKind(StrEnum):
@@ -39,22 +39,22 @@ class ApplicationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a job runs."""
+    """The application of a job."""
 
     name: str
-    iterations: int  # after each is a reconfiguration point
-    serial_s: float  # seconds for all iterations: the first on any number of nodes, the second over it
+    iterations: int  # a reconfiguration point follows each
+    serial_s: float  # seconds for all iterations: a constant part, and a part to be divided by the nodes
     parallel_s: float
-    wish: Wish  # the bounds that it checks with
-    period_s: float = 0.0  # for so long after a check, or after its start, further ones are ignored
-    data_gb: float = 1.0  # what is redistributed when it is resized; 1 GB, as in section 7.3
+    wish: Wish  # bounds in its checks
+    period_s: float = 0.0  # further checks within this time after a check, or after the start, are ignored
+    data_gb: float = 1.0  # data redistributed in a resize; 1 GB, as in section 7.3
 
     def iteration_s(self, nodes: int) -> float:
-        """Seconds that an iteration takes on so many nodes."""
+        """Return the seconds of an iteration on this number of nodes."""
         return self.run_s(nodes) / self.iterations
 
     def run_s(self, nodes: int) -> float:
-        """Return the seconds that all of it takes on so many nodes.
+        """Return the seconds of the whole run on this number of nodes.
 
         Examples
         --------
@@ -82,7 +82,7 @@ def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: 
 
 
 def sleep(seconds: float, nodes: int) -> Application:
-    """Flexible Sleep, which scales linearly, of so many seconds on so many nodes."""
+    """Flexible Sleep, which scales linearly, with its duration on this number of nodes."""
     return Application("FS", 25, 0.0, seconds * nodes, Wish(1, 20))
 
 
@@ -94,19 +94,19 @@ N_BODY = amdahl("N-body", 25, Wish(1, 16, preferred=1), 1000.0)
 
 @dataclass(frozen=True, slots=True)
 class MalleableJob:
-    """A job as it is submitted."""
+    """A submitted job."""
 
-    id: int  # its number; of two with the same priority the lower one is first
+    id: int  # its number; the lower one of two with the same priority is first
     submit_s: float
     application: Application
-    # how many it asks for. A moldable job starts on what is free of these and the sizes below, if that is enough.
+    # requested nodes. A moldable job starts on the free ones of these and the sizes below, if they suffice.
     nodes: int
-    kind: ApplicationKind = ApplicationKind.MALLEABLE  # who decides on its size
-    phases: tuple[tuple[int, Wish], ...] = ()  # of an evolving job: from which iteration on it has which wish
-    limit_s: float = UNLIMITED_S  # time that it asks for
+    kind: ApplicationKind = ApplicationKind.MALLEABLE  # decider on its size
+    phases: tuple[tuple[int, Wish], ...] = ()  # for an evolving job: first iteration of each phase, and its wish
+    limit_s: float = UNLIMITED_S  # requested time
 
     def wish(self, iteration: int) -> Wish | None:
-        """Give what it checks with after so many iterations; None if it never asks."""
+        """Return the wish of its check after an iteration; None if it never checks."""
         if self.kind is ApplicationKind.RIGID or self.kind is ApplicationKind.MOLDABLE:
             return None
         if not self.phases:
@@ -114,7 +114,7 @@ class MalleableJob:
         return next((wish for since, wish in reversed(self.phases) if iteration >= since), self.application.wish)
 
     def starts_on(self) -> tuple[int, ...]:
-        """Give the sizes that it can start on, the largest first."""
+        """Return the sizes with which it can start, the largest first."""
         if self.kind is not ApplicationKind.MOLDABLE:
             return (self.nodes,)
         others = sizes_from(self.application.wish, self.nodes)

@@ -45,45 +45,45 @@ from .policy import PolicyAnswer, decide, sizes_from, unpromised
 Integers = NDArray[np.int64]
 
 _WEEK_S = 7 * 86400
-_ROUNDING = 1e-6  # of seconds that were divided and multiplied
+_ROUNDING = 1e-6  # tolerance in seconds, for times that were divided and multiplied
 
 
 class _What(IntEnum):
-    """What is due; in this order within a second."""
+    """Kind of an event; in this order within a second."""
 
     ACKNOWLEDGED = 0
-    """The processes that leave have finished."""
+    """The leaving processes have finished."""
     STOPPED = 1
-    """What is to be read again has been written."""
+    """The data to be read again have been written."""
     TIMED_OUT = 2
-    """A resizer job has waited for long enough."""
+    """A resizer job has waited until its time-out."""
     CHECK = 3
 
 
 @dataclass(slots=True)
 class _Run:
-    """A running job whose run time is not the log's, or may come to be another."""
+    """A running job whose run time may differ from the log's."""
 
     job: MalleableJob
     run: int  # seconds, in the log
     request: int
-    asked: int  # cores that it asked for
-    cores: int  # that it computes on
-    slower: float = 1.0  # than in the log
-    since: float = 0.0  # it computes from then on
-    left: float = 1.0  # share of its work
-    limit: float = 1.0  # share of its request
+    asked: int  # requested cores
+    cores: int  # cores that it computes on
+    slower: float = 1.0  # factor of its run time relative to the log
+    since: float = 0.0  # time from which it computes
+    left: float = 1.0  # remaining share of its work
+    limit: float = 1.0  # remaining share of its request
     end: int = NEVER
-    expected: int = NEVER  # by its request
-    checked: int = UNSTARTED  # since when checks are ignored for a period
+    expected: int = NEVER  # expected end by its request
+    checked: int = UNSTARTED  # time since which checks are ignored for a period
     allocated_since: int = UNSTARTED
-    due: int = 0  # number of what is due for it, if anything is
-    answer: PolicyAnswer | None = None  # of the check before
-    gives: float = inf  # the most that it would give to let another start, as far as that is sure
-    takes: float = 0  # the least that it would take
+    due: int = 0  # number of its pending event, if any
+    answer: PolicyAnswer | None = None  # answer to the previous check
+    gives: float = inf  # upper bound of the cores that it would give to let another job start, as far as known
+    takes: float = 0  # lower bound of the cores that it would take
 
     def compute(self, now: int) -> None:
-        """Account for what was computed up to now."""
+        """Account for the work up to now."""
         if now > self.since:
             self.left = max(self.left - (now - self.since) / (self.run * self.slower), 0.0)
             self.limit -= (now - self.since) / (self.request * self.slower)
@@ -91,7 +91,7 @@ class _Run:
 
     @property
     def iterations(self) -> int:
-        """How many are done, if it is computed up to now."""
+        """Number of done iterations, once the work is accounted for."""
         return int(self.job.application.iterations * (1.0 - self.left) + _ROUNDING)
 
 
@@ -133,25 +133,25 @@ class DmrCore(InPython):
         self.end: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self._jobs, self._costs = jobs, costs or Costs()
         self._asynchronous, self._requeues = asynchronous, requeues
-        self._older_s = size / 1000.0 * _WEEK_S / capacity  # that a core makes a job
+        self._older_s = size / 1000.0 * _WEEK_S / capacity  # seconds of age that equal the weight of one core
         columns = (table.submit, table.run, table.request, table.cores)
         self._submits, self._lasts, self._requests, self._widths = (column.tolist() for column in columns)
         self._next = 0
         self._clients: list[tuple[int, int]] = []  # cores and request
         self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request with it
         self._options: dict[int, list[tuple[int, int]]] = {}  # of queued jobs with several sizes, from large to small
-        self._unpromised: tuple[int, list[int], list[int]] | None = None  # see `_open`, once asked for
+        self._unpromised: tuple[int, list[int], list[int]] | None = None  # see `_open`; None until needed
         self._allocated: dict[int, int] = {}
-        self._releases: list[tuple[int, int]] = []  # expected ends of those that run, sorted
-        self._ends: list[tuple[int, int, int]] = []  # heap of end, order, job; some outdated
+        self._releases: list[tuple[int, int]] = []  # expected ends of running jobs, sorted
+        self._ends: list[tuple[int, int, int]] = []  # heap of end, order, job; some are outdated
         self._runs: dict[int, _Run] = {}
         self._stopped: dict[int, _Run] = {}
-        self._resizers: list[Resizer] = []  # that wait
-        self._events: list[tuple[int, _What, int, int]] = []  # heap of time, what is due, row, number; some outdated
-        self._leaving: dict[int, tuple[int, int]] = {}  # who gives back when how many, of those that run
-        self._answered: dict[int, int] = {}  # who is to give back how many at the next check
-        self._dormant: dict[int, None] = {}  # who was answered that there is nothing to do
-        self._spans: list[tuple[int, int, int, int]] = []  # that those in `_runs` held
+        self._resizers: list[Resizer] = []  # waiting resizer jobs
+        self._events: list[tuple[int, _What, int, int]] = []  # heap of time, event, row, number; some are outdated
+        self._leaving: dict[int, tuple[int, int]] = {}  # by running job, the time and the cores of its pending shrink
+        self._answered: dict[int, int] = {}  # by job, the cores to give back at the next check
+        self._dormant: dict[int, None] = {}  # jobs that were answered to do nothing
+        self._spans: list[tuple[int, int, int, int]] = []  # periods of constant width of jobs in `_runs`
         self._order = 0
         self._due = self._changed = False
 
@@ -175,7 +175,7 @@ class DmrCore(InPython):
 
     @property
     def spans(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """Rows, and since when until when they held how many cores: in the order of rows, as far as that is over."""
+        """Rows, and begin, end and cores of their past periods of constant width, in the order of rows."""
         resized = np.array(self._spans, dtype=np.int64).reshape(-1, 4)
         is_plain = self.end != UNSTARTED
         is_plain[resized[:, 0]] = False
@@ -228,7 +228,7 @@ class DmrCore(InPython):
     # ------------------------------------------------------------------ the queue
 
     def _enter(self, job: int, since: int) -> None:
-        """Let a job wait in its place."""
+        """Insert a job into the queue."""
         sizes = self._sizes(job)
         if len(sizes) > 1:
             self._options[job] = sizes
@@ -237,7 +237,7 @@ class DmrCore(InPython):
         self._stir()
 
     def _sizes(self, job: int) -> list[tuple[int, int]]:
-        """Give the sizes that a job can start with, from large to small, and for how long it asks with each."""
+        """Return the possible sizes of a job at its start, from large to small, and its request with each."""
         if job >= len(self._submits):
             return [self._clients[job - len(self._submits)]]
         if (run := self._stopped.get(job)) is not None:
@@ -250,17 +250,17 @@ class DmrCore(InPython):
         return [(size, _whole(request * (run_s(size) / run_s(cores)))) for size in described.starts_on()]
 
     def _stir(self) -> None:
-        """Have everything looked at again."""
+        """Let everything be checked again."""
         self._due = True
         self._promise()
 
     def _promise(self) -> None:
-        """Ask those jobs again whose answer depends on what was promised to others."""
+        """Let jobs check again whose answers depend on promises to others."""
         self._unpromised = None
         self._changed = True
 
     def _promote(self, place: int) -> None:
-        """Let a job stand first, behind those that do already."""
+        """Move a job to the head, after jobs that were moved there before."""
         rank, _, job, need, lasts = self._queue[place]
         if rank > -inf:
             del self._queue[place]
@@ -294,7 +294,7 @@ class DmrCore(InPython):
         self._due = False
 
     def _move_resizers(self) -> tuple[int, int]:
-        """Do the expansions that can be done; give the reservation of the first that cannot, NEVER if there is none."""
+        """Do all possible expansions; return the reservation of the first impossible one, NEVER if there is none."""
         shadow, extra = NEVER, 0
         for resizer in self._resizers.copy():
             if resizer.nodes <= self.free:
@@ -305,7 +305,7 @@ class DmrCore(InPython):
         return shadow, extra
 
     def _reserve(self, need: int) -> tuple[int, int]:
-        """Find when so many cores are free by the expected ends, and how many are left over then."""
+        """Return the time at which enough cores are free by the expected ends, and the cores left over then."""
         free, shadow = self.free, self.now + 1
         for expected, cores in self._expected():
             if free >= need and expected > shadow:
@@ -315,7 +315,7 @@ class DmrCore(InPython):
         return shadow, free - need
 
     def _expected(self) -> Iterable[tuple[int, int]]:
-        """Say when how many cores are expected to come back, in order."""
+        """Yield times and numbers of cores that are expected to become free, in order."""
         allocated, leaving = self._allocated, self._leaving
         if not leaving:
             return ((expected, allocated[job]) for expected, job in self._releases)
@@ -323,7 +323,7 @@ class DmrCore(InPython):
         return sorted([*stay, *leaving.values()])
 
     def _begin(self, job: int, size: int, lasts: int) -> None:
-        """Start a job, which has left the queue."""
+        """Start a job that was removed from the queue."""
         self.free -= size
         self._allocated[job] = size
         if job >= len(self._submits):
@@ -350,7 +350,7 @@ class DmrCore(InPython):
             self._watch(job, run)
 
     def _take_away(self, row: int, run: _Run) -> None:
-        """Let a job go that may be resized, as it ended or stopped."""
+        """Remove a resizable job that ended or stopped."""
         self._note_span(row, run)
         del self._runs[row]
         self._dormant.pop(row, None)
@@ -359,10 +359,10 @@ class DmrCore(InPython):
         self._cancel_resizer(row)
         self.give_back(row, run.expected)
 
-    # ------------------------------------------------------------------ what a job does that may be resized
+    # ------------------------------------------------------------------ resizable jobs
 
     def _slower(self, run: _Run, cores: int) -> float:
-        """Say how many times as long as in the log it takes on so many cores."""
+        """Return the factor of its run time on this number of cores, relative to the log."""
         application = run.job.application
         slower = application.run_s(cores) / application.run_s(run.asked)
         if run.job.kind is not ApplicationKind.MOLDABLE:
@@ -370,7 +370,7 @@ class DmrCore(InPython):
         return slower
 
     def _foresee(self, row: int, run: _Run) -> None:
-        """Work out when a running job ends, and when it is expected to."""
+        """Compute the end of a running job, and its expected end."""
         del self._releases[bisect_left(self._releases, (run.expected, row))]
         run.end = _whole(run.since + run.run * run.slower * run.left)
         run.expected = max(_whole(run.since + run.request * run.slower * run.limit), run.end)
@@ -378,12 +378,12 @@ class DmrCore(InPython):
         self.push_end(row, run.end)
 
     def _go_on(self, row: int, run: _Run, cores: int, pause_s: float) -> None:
-        """Let a job go on with so many cores, after a pause."""
+        """Continue a job with this number of cores, after a pause."""
         run.compute(self.now)
         run.since += pause_s
         run.cores, run.slower = cores, self._slower(run, cores)
         self._foresee(row, run)
-        self._due = True  # what is reserved may move
+        self._due = True  # reservations may change
 
     def _note_span(self, row: int, run: _Run) -> None:
         if self.now > run.allocated_since:
@@ -391,26 +391,26 @@ class DmrCore(InPython):
             run.allocated_since = self.now
 
     def _resize(self, row: int, run: _Run, cores: int) -> None:
-        """Change what a job holds."""
+        """Change the cores of a job."""
         self._note_span(row, run)
         self.free += self._allocated[row] - cores
         self._allocated[row] = cores
         self._stir()
 
     def _at(self, time: int, what: _What, row: int, run: _Run) -> None:
-        """Have something happen to a job, in place of what else was due for it."""
+        """Schedule an event for a job, which replaces its pending one."""
         self._order += 1
         run.due = self._order
         heappush(self._events, (time, what, row, self._order))
 
     def _watch(self, row: int, run: _Run, since: float = 0.0) -> None:
-        """Wait for the next check, not before a time, and when the job computes."""
+        """Schedule the next check, not before a time, while the job computes."""
         period = int(run.job.application.period_s)
         periods = max(-(-(_whole(max(since, run.since)) - run.checked) // period), 1)
         self._at(run.checked + periods * period, _What.CHECK, row, run)
 
     def _happen(self) -> None:
-        """Do what is due first."""
+        """Process the first due event."""
         _, what, row, number = heappop(self._events)
         run = self._runs.get(row)
         if run is None or run.due != number:
@@ -467,10 +467,10 @@ class DmrCore(InPython):
         return PolicyAnswer(answer.action, answer.nodes, places[answer.promotes])
 
     def _open(self) -> tuple[int, list[int], list[int]]:
-        """Give the free cores, and the places and least sizes of those that wait, of which nothing was promised."""
+        """Return the free cores, and the indices and minimum sizes of waiting jobs, without promises."""
         if self._unpromised is None:
             queued = [need for _, _, _, need, _ in self._queue]
-            promoted = bisect_left(self._queue, (-inf, inf))  # behind all of that rank
+            promoted = bisect_left(self._queue, (-inf, inf))  # after all of that rank
             coming = sum(cores for _, cores in self._leaving.values()) + sum(self._answered.values())
             coming -= sum(resizer.nodes for resizer in self._resizers)
             free, places = unpromised(self.free, coming, queued, promoted)
@@ -478,7 +478,7 @@ class DmrCore(InPython):
         return self._unpromised
 
     def _rest(self, row: int, run: _Run) -> None:
-        """Let a job be that has nothing to do, until something has changed, or it wishes for something else."""
+        """Suspend the checks of a job with nothing to do, until something changes or its wish does."""
         self._dormant[row] = None
         wish = run.job.wish(run.iterations)
         run.gives, run.takes = inf, 0
@@ -494,7 +494,7 @@ class DmrCore(InPython):
                 break
 
     def _wake(self) -> None:
-        """Let those check again that have something to do now."""
+        """Let jobs check again that now have something to do."""
         self._changed = False
         if not self._dormant:
             return
@@ -505,7 +505,7 @@ class DmrCore(InPython):
         for row in tuple(self._dormant):
             run = self._runs[row]
             if run.gives < lacks and (fits or run.takes > free):
-                continue  # section 4.3, seen at a glance
+                continue  # section 4.3, by bounds alone
             if self._ask(row, run).action is not Action.NONE:
                 del self._dormant[row]
                 self._watch(row, run, self.now)
@@ -539,7 +539,7 @@ class DmrCore(InPython):
         self._stir()
 
     def _join(self, row: int, more: int) -> None:
-        """Move the cores of a resizer job, which can run."""
+        """Transfer the cores of a resizer job that can run."""
         run = self._runs[row]
         run.since = min(run.since, float(self.now))  # it need not wait for the time-out
         cores = run.cores + more
@@ -549,7 +549,7 @@ class DmrCore(InPython):
         self._watch(row, run)
 
     def _stop(self, row: int, run: _Run, cores: int) -> None:
-        """Write everything, to go on with so many cores when the queue gives them."""
+        """Let a job write its data, to continue with this number of cores when the queue provides them."""
         write_s = self._resize_s(run, cores) - self._read_s(run)
         self._go_on(row, run, cores, write_s)
         self._leaving[row] = self.now + _whole(write_s), self._allocated[row]
@@ -566,7 +566,7 @@ class DmrCore(InPython):
         assert checkpoints is not None, "only then is anything queued again"
         return checkpoints.restart_s + run.job.application.data_gb / checkpoints.disk_gb_s
 
-    # ------------------------------------------------------------------ the client's jobs, and what becomes of any
+    # ------------------------------------------------------------------ the client's jobs, and ends of all jobs
 
     def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
         del qos, partition
@@ -583,7 +583,7 @@ class DmrCore(InPython):
         self._stir()
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
-        del expected_end  # as it was
+        del expected_end  # unchanged
         more = cores - self._allocated[index]
         if more > self.free:
             return False

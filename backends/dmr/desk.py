@@ -21,21 +21,21 @@ from asa.core.peers import stranger_at_socket
 from asa.dmr.protocol import MAX_BYTES
 from asa.errors import InputError
 
-_LONGEST_PATH = 107  # that a Unix socket can have
-_HEAR_S = 10.0  # who connects says something by then
+_LONGEST_PATH = 107  # upper bound of the path of a Unix socket
+_HEAR_S = 10.0  # time for a client to send its request
 _LOOK_S = 0.05
 _PROBE_S = 1.0
 
 
 class Clerk(Protocol):
-    """Who answers."""
+    """The answering part of a manager."""
 
     def reply(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer what was said. It may take its time."""
+        """Answer a message. It may block."""
         ...
 
     def unheard(self, message: Mapping[str, Any]) -> None:
-        """Take back what was answered: nobody was there any more to hear it."""
+        """Undo an answer that nobody received."""
         ...
 
 
@@ -64,7 +64,7 @@ class ManagerDesk:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -98,7 +98,7 @@ class _Visit(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Hear one line, and answer it with one; of this user or root, for what is asked is done with its rights."""
+        """Read a line, and answer with one; only for this user or root, as its rights are used for requests."""
         if stranger_at_socket(self.connection):
             return
         try:
@@ -106,7 +106,7 @@ class _Visit(socketserver.StreamRequestHandler):
             if not isinstance(message, dict):
                 return
             answer = json.dumps(self.server.clerk.reply(message)).encode()
-        except (OSError, ValueError):  # it went, or cannot be understood
+        except (OSError, ValueError):  # the client is gone, or its message is invalid
             return
         try:
             self.wfile.write(answer + b"\n")

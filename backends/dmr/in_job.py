@@ -23,7 +23,7 @@ _WHOLE = "whole nodes are given back here"
 
 
 class JobManager:
-    """Answers the program of one job, and lets the batch system take back what that leaves; fits `desk.Clerk`.
+    """Answers the program of one job, and returns unused nodes to the batch system; implements `desk.Clerk`.
 
     `backend`: the batch system. If it is not `asa.backend.Shrinking` all answers are to go on.
     `partition`: where the job runs: only pending jobs of it count. All pending jobs, if not given.
@@ -59,10 +59,10 @@ class JobManager:
             return self._answer(request).message()
 
     def unheard(self, message: Mapping[str, Any]) -> None:
-        """Take nothing back, as nothing is done before the program acknowledges; see `desk.Clerk`."""
+        """Do nothing, as nothing is done before the program acknowledges; see `desk.Clerk`."""
 
     def _answer(self, request: DmrRequest) -> Reply:
-        """Answer a program of which it is known what it has: it may grow into what was refused."""
+        """Answer a program with a known size: it may grow into refused nodes."""
         wish = request.wish
         wanted = request.to if wish is None else min(wish.maximum, self._allocated)
         if self._refusal and wanted == self._allocated > request.processes:
@@ -101,13 +101,13 @@ class JobManager:
         return Reply(Action.SHRINK, answer.nodes, why)
 
     def _may_keep(self, processes: int) -> bool:
-        """Whether so many processes fill whole nodes, and the others what the batch system takes back."""
+        """Whether these processes fill whole nodes, and the others are nodes that the batch system takes back."""
         site = self._backend.capabilities
         kept, given = processes * self._cores, (self._allocated - processes) * self._cores
         return kept % max(site.cores_per_node, 1) == 0 and given % site.shrink_by == 0
 
     def _give_back(self, processes: int) -> None:
-        """Have the batch system take back what the program has left; one that refuses is not asked again."""
+        """Return nodes that the program has left to the batch system; after a refusal it is not asked again."""
         if self._refusal or not isinstance(self._backend, Shrinking):
             return
         if not self._may_keep(processes):

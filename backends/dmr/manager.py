@@ -39,9 +39,9 @@ from .desk import ManagerDesk
 from .mechanics import Ledger, Resizer
 
 SOCKET = "socket"
-"""What its socket is called, in its folder."""
+"""Name of the socket in its folder."""
 
-_GRACE_S = 2.0  # who is told to end has so many seconds for it
+_GRACE_S = 2.0  # time for processes to end after a signal
 _LOOK_S = 0.02
 
 
@@ -52,21 +52,21 @@ class ManagedJob:
     number: int
     name: str
     nodes: int
-    output: Path  # file of what it writes
+    output: Path  # file of its output
     submit_s: float
     state: JobState = JobState.PENDING
     start_s: float | None = None
     end_s: float | None = None
-    exit_code: int | None = None  # of its process; negative for a signal
-    reason: str = ""  # why it could not be started
-    sizes: list[tuple[float, int]] = field(default_factory=list)  # from when on it held how many nodes
+    exit_code: int | None = None  # exit code of its process; negative for a signal
+    reason: str = ""  # reason if it could not be started
+    sizes: list[tuple[float, int]] = field(default_factory=list)  # times of its changes of size, and numbers of nodes
 
 
 @dataclass(slots=True)
 class _RunningProgram:
     job: ManagedJob
     process: subprocess.Popen[bytes]
-    target: int | None = None  # to which it was told to shrink
+    target: int | None = None  # target size of a shrink
     is_cancelled: bool = False
 
 
@@ -74,7 +74,7 @@ class LocalManager:
     """Runs jobs on some nodes of this machine, and resizes those that ask; a context manager, which ends all of them.
 
     `grows`: whether a running job can get more nodes. Some batch systems can only take nodes back.
-    `folder`: for its socket and jobs' output. A temporary one, if not given.
+    `folder`: folder of its socket and of jobs' output; a temporary one, if not given.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class LocalManager:
         self._tell = tell or (lambda _: None)
         self._changed = threading.Condition()
         self._jobs: dict[int, ManagedJob] = {}
-        self._orders: dict[int, tuple[list[str], dict[str, str], str]] = {}  # of jobs that wait, in their order
+        self._orders: dict[int, tuple[list[str], dict[str, str], str]] = {}  # for waiting jobs, in their order
         self._promoted: list[int] = []
         self._resizers: dict[int, Resizer] = {}
         self._running: dict[int, _RunningProgram] = {}
@@ -127,12 +127,12 @@ class LocalManager:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """Number of nodes."""
         return self._ledger.nodes
 
     @property
     def free(self) -> int:
-        """How many are idle."""
+        """Number of idle nodes."""
         with self._changed:
             return self._ledger.free
 
@@ -170,7 +170,7 @@ class LocalManager:
         return number
 
     def cancel(self, number: int) -> None:
-        """Cancel a job; of one that has ended, do nothing."""
+        """Cancel a job; an ended one is ignored."""
         with self._changed:
             if self._orders.pop(number, None) is not None:
                 self._end(self._jobs[number], JobState.CANCELLED)
@@ -179,19 +179,19 @@ class LocalManager:
                 tell_session(running.process.pid, signal.SIGTERM)
 
     def job(self, number: int) -> ManagedJob:
-        """Tell how a job stands now."""
+        """Return the present state of a job."""
         with self._changed:
             job = self._jobs[number]
             return replace(job, sizes=list(job.sizes))
 
     def wait(self, number: int, timeout_s: float | None = None) -> ManagedJob:
-        """Wait for a job's end, or for so long, and tell how it stands then."""
+        """Wait for a job's end, or until the timeout, and return its state."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs[number].state.is_final, timeout_s)
             return self.job(number)
 
     def close(self) -> None:
-        """End all jobs, and answer nobody any more."""
+        """End all jobs, and stop answering."""
         with self._changed:
             self._is_closed = True
             for number in [*self._orders, *self._running]:
@@ -211,7 +211,7 @@ class LocalManager:
     # ------------------------------------------------------------------ programs
 
     def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a program, or who submits a job; see `Clerk`."""
+        """Answer a program, or the submitter of a job; see `Clerk`."""
         if message.get("what") == "submit":
             return self._take_in(message)
         request = DmrRequest.heard(message)
@@ -227,7 +227,7 @@ class LocalManager:
             return self._answer(running, request).message()
 
     def _answer(self, running: _RunningProgram, request: DmrRequest) -> Reply:
-        """Answer a program whose number of processes is known."""
+        """Answer a program with a known number of processes."""
         if request.what == "expand":
             return self._expand(running, request.to, request.wait_s)
         if request.wish is None:
@@ -239,9 +239,9 @@ class LocalManager:
         return answer
 
     def unheard(self, message: Mapping[str, Any]) -> None:
-        """Take back what a program did not hear; see `Clerk`."""
+        """Undo an answer that a program did not receive; see `Clerk`."""
         if message.get("what") == "submit":
-            return  # the job was wanted, whoever has gone
+            return  # the job was submitted on purpose, even if the client is gone
         request = DmrRequest.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
@@ -267,7 +267,7 @@ class LocalManager:
         return self._ledger.allocated[running.job.number]
 
     def _settle(self, running: _RunningProgram, processes: int) -> None:
-        """Take back the nodes that a program has no process on."""
+        """Take back nodes without processes of the program."""
         running.target = None
         if processes < self._allocated(running):
             self._ledger.lower(running.job.number, processes)
@@ -280,7 +280,7 @@ class LocalManager:
         job.sizes.append((self._clock(), allocated))
 
     def _decide(self, running: _RunningProgram, wish: Wish) -> Reply:
-        """Ask the policy, with the nodes and the queue that nothing was promised of, nor to."""
+        """Ask the policy, with the nodes and jobs that have no part in earlier promises."""
         allocated = self._allocated(running)
         coming = sum(self._allocated(one) - one.target for one in self._running.values() if one.target is not None)
         coming -= sum(resizer.nodes for resizer in self._resizers.values())
@@ -299,7 +299,7 @@ class LocalManager:
         return Reply(answer.action, answer.nodes, _why(answer, allocated, wish, promoted, waiting))
 
     def _expand(self, running: _RunningProgram, nodes: int, wait_s: float) -> Reply:
-        """Give a job more nodes by a resizer job, which is waited for."""
+        """Expand a job by a resizer job, and wait for it."""
         number, allocated = running.job.number, self._allocated(running)
         if not self._grows or not allocated < nodes <= self.nodes:
             return Reply(Action.NONE, allocated, f"job {number} of {allocated} nodes cannot be given {nodes} here")
@@ -317,7 +317,7 @@ class LocalManager:
     # ------------------------------------------------------------------ jobs
 
     def _schedule(self) -> None:
-        """Start and expand whatever may, in its order."""
+        """Start and expand all jobs that may, in order."""
         for number, resizer in list(self._resizers.items()):
             if resizer.nodes > self._ledger.free:
                 break
@@ -332,7 +332,7 @@ class LocalManager:
         self._changed.notify_all()
 
     def _queue(self) -> list[ManagedJob]:
-        """Give the jobs that wait, in their order."""
+        """Return the waiting jobs, in order."""
         others = [number for number in self._orders if number not in self._promoted]
         return [self._jobs[number] for number in (*self._promoted, *others)]
 
@@ -343,7 +343,7 @@ class LocalManager:
         variables = {ADDRESS: str(self.address), JOB: str(job.number), PROCESSES: str(job.nodes)}
         try:
             with job.output.open("wb") as output:
-                process = subprocess.Popen(  # noqa: S603 - what the user wants run
+                process = subprocess.Popen(  # noqa: S603 - the user's own command
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -366,7 +366,7 @@ class LocalManager:
         watcher.start()
 
     def _watch(self, running: _RunningProgram) -> None:
-        """Wait for a job's end; what it left running ends too. Its number is not given away before."""
+        """Wait for a job's end, and end its remaining processes. Its process id is not reused before."""
         job, process = running.job, running.process
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         _end_rest(process.pid)
@@ -391,7 +391,7 @@ class LocalManager:
 
 
 def _end_rest(session: int) -> None:
-    """End what a job's first process left running, which may yet tidy up."""
+    """End processes left by a job's first process, with time to clean up."""
     deadline_s = time.monotonic() + _GRACE_S
     tell_session(session, signal.SIGTERM)
     while _has_others(session) and time.monotonic() < deadline_s:
@@ -412,7 +412,7 @@ def _has_others(session: int) -> bool:
 def _why(
     answer: policy.PolicyAnswer, allocated: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
 ) -> str:
-    """Say in words what an answer is for."""
+    """Describe the reason of an answer."""
     if answer.action is Action.NONE:
         return "nothing is gained by a change"
     if allocated < wish.minimum or allocated > wish.maximum:

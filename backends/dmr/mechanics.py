@@ -59,15 +59,15 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Resizer:
-    """A job that gets nodes for another one, with the highest priority."""
+    """A job that obtains nodes for another one, with the highest priority."""
 
     job: int  # the running job that it depends on
-    nodes: int  # how many are to be added
+    nodes: int  # number of nodes to add
     until_s: float
 
 
 class Ledger:
-    """Who has how many nodes. Each method is one update that the resource manager makes."""
+    """The nodes of each job. Each method is one update by the resource manager."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
@@ -83,12 +83,12 @@ class Ledger:
         self.allocated[job] = nodes
 
     def detach(self, job: int) -> None:
-        """Set a job's number of nodes to 0; they are still nobody else's."""
+        """Set a job's number of nodes to 0; no other job gets them yet."""
         self.detached += self.allocated[job]
         self.allocated[job] = 0
 
     def attach(self, job: int, nodes: int) -> None:
-        """Raise a job's number of nodes by nodes that are detached."""
+        """Increase a job's nodes by detached ones."""
         assert nodes <= self.detached, f"job {job} gets {nodes} nodes of {self.detached}"
         self.detached -= nodes
         self.allocated[job] += nodes
@@ -104,7 +104,7 @@ class Ledger:
         self.free += self.allocated.pop(job)
 
     def expand(self, resizer: Resizer, number: int) -> None:
-        """Do all of section 3's steps for a resizer job that can run, under a number of its own."""
+        """Do all steps of section 3 for a resizer job that can run, under its own number."""
         self.allocate(number, resizer.nodes)
         self.detach(number)
         self.end(number)

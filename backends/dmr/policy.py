@@ -35,7 +35,7 @@ _ROUNDING = 1e-9
 
 
 def sizes_from(wish: Wish, nodes: int) -> tuple[int, ...]:
-    """Return the sizes to which a job of so many nodes can be resized, in order, without its own.
+    """Return the sizes to which a job of this number of nodes can be resized, in order, without its own.
 
     Examples
     --------
@@ -63,11 +63,11 @@ def _sizes(least: int, most: int, factor: int, nodes: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """What the resource manager answers."""
+    """An answer of the resource manager."""
 
     action: Action
-    nodes: int  # how many the job has then
-    # place in the queue of the job that gets the highest priority, as it can start on what a shrink gives back
+    nodes: int  # the job's number of nodes afterwards
+    # index in the queue of the job that gets the highest priority, because a shrink lets it start
     promotes: int | None = None
 
 
@@ -107,7 +107,7 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Polic
 
 
 def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int, queued: Sequence[int]) -> int:
-    """Find the size of section 4.3."""
+    """Return the size by section 4.3."""
     if smaller:
         most = free + nodes - smaller[0]
         for need in queued:
@@ -119,7 +119,7 @@ def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int
 
 
 def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> tuple[int, list[int]]:
-    """Return what a decision may use: nodes and queued jobs without promises by earlier answers.
+    """Return the nodes and queued jobs available to a decision: those without promises by earlier answers.
 
     A shrink takes a while. Until then its beneficiary is still pending, and no other job must shrink for it.
 
@@ -144,7 +144,7 @@ def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> 
 
 
 def next_check(iteration_s: float, since_s: float, period_s: float) -> int:
-    """Count the iterations to the next check that is not ignored (the checking inhibitor, section 5.1).
+    """Return the number of iterations to the next check that is not ignored (the checking inhibitor, section 5.1).
 
     `since_s`: time since the last answered check, or since the start.
 

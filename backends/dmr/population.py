@@ -1,4 +1,4 @@
-"""Which jobs of a log can be resized, and how; drawn for each job, as a log does not have that.
+"""The resizable jobs of a log, and their properties, which are drawn for each job, as logs lack them.
 
 A log has a job's width, run time and request. Its kind is drawn, the same for the same row and seed, and a larger share
 only adds jobs to those of a smaller one. A malleable job may have from `Population.min_share` to `Population.max_share`
@@ -32,17 +32,17 @@ _PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who is flexible."""
+    """The distribution of resizable jobs."""
 
     malleable: float = 0.3  # shares of the jobs; the rest is rigid
     evolving: float = 0.0
     moldable: float = 0.0
-    min_share: float = 0.25  # the least and the most that a flexible job may have of the cores that it asks for
+    min_share: float = 0.25  # bounds of a flexible job's cores, as shares of its request
     max_share: float = 1.0
-    preferred_share: float = 0.0  # what a malleable job prefers, likewise; 0 for nothing
-    factor: int = 2  # sizes are the old one times or by a power of it
-    period_s: int = 15  # a running job checks once in so many seconds
-    data_gb: float = 1.0  # what is redistributed when a job is resized
+    preferred_share: float = 0.0  # preferred share of a malleable job; 0 for none
+    factor: int = 2  # new sizes are the old one times or divided by a power of this
+    period_s: int = 15  # interval between the checks of a running job
+    data_gb: float = 1.0  # data redistributed when a job is resized
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,13 +70,13 @@ class Population:
                 raise InputError(f"{value:g} cannot be", where=name, hint=f"Give {least} or more.")
 
     def of(self, table: JobTable, capacity: int) -> LogJobs:
-        """Draw the kinds of the jobs of a log, on a machine of so many cores."""
+        """Draw the kinds of the jobs of a log, on a machine with this number of cores."""
         drawn = np.random.Generator(np.random.PCG64(self.seed)).random(len(table))
         edges = np.cumsum([self.malleable, self.evolving, self.moldable])
         return LogJobs(self, table, capacity, np.searchsorted(edges, drawn, side="right"))
 
     def wish(self, cores: int, capacity: int) -> Wish:
-        """Say between which sizes a job that asks for so many cores is content."""
+        """Return the range of sizes of a job that requests this number of cores."""
         least = max(round(cores * self.min_share), 1)
         most = max(min(int(cores * self.max_share), capacity), cores)
         preferred = min(max(round(cores * self.preferred_share), least), most) if self.preferred_share else None
@@ -85,7 +85,7 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class LogJobs:
-    """The jobs of a log, and which of them are flexible; made by `Population.of`."""
+    """The jobs of a log, with the flexible ones; made by `Population.of`."""
 
     population: Population
     table: JobTable

@@ -1,4 +1,4 @@
-"""The scheduler ``dmr``: some of a log's jobs can be resized while they run."""
+"""The scheduler ``dmr``: some jobs of a log can be resized while they run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .mechanics import Checkpoints, Costs
 from .population import Population
 
 Mode = Literal["sync", "async"]
-"""Whether what is answered to a check is done at once, or at the next check (section 5.1)."""
+"""Whether an answer is carried out at once, or at the next check (section 5.1)."""
 
 Resizing = Literal["messages", "checkpoint", "queue"]
-"""How a job is resized.
+"""Method of resizing a job.
 
 ``messages``: its processes exchange their data. ``checkpoint``: it writes its data, and reads them at once with its new
 size. ``queue``: likewise, but in between it waits in the queue.
@@ -27,9 +27,9 @@ size. ``queue``: likewise, but in between it waits in the queue.
 
 @dataclass(frozen=True, slots=True)
 class Dmr:
-    """What makes such a machine."""
+    """A maker of such machines."""
 
-    population: Population = field(default_factory=Population)  # which jobs can be resized, and how
+    population: Population = field(default_factory=Population)  # the resizable jobs
     mode: Mode = "sync"
     resizing: Resizing = "messages"
     # weight, in the queue's order, of a job's share of the machine, where a week of age has 1000, as in the study; 0
@@ -45,7 +45,7 @@ class Dmr:
             raise InputError(f"a weight of {self.size:g} cannot be", where="size", hint="Give 0 or more.")
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> DmrCore:
-        """Make one."""
+        """Make a core."""
         return DmrCore(
             capacity,
             table,
@@ -59,7 +59,7 @@ class Dmr:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say that logs do not tell who is flexible."""
+        """Note that logs do not contain flexible jobs."""
         they = self.population
         shares = {"malleable": they.malleable, "evolving": they.evolving, "moldable": they.moldable}
         text = ", ".join(f"{name} are {100 * share:g} %" for name, share in shares.items() if share)
@@ -87,9 +87,9 @@ def dmr(
     Parameters
     ----------
     malleable, evolving, moldable, min_share, max_share, preferred_share, factor, period_s, data_gb, seed
-        As for `Population`.
+        See `Population`.
     mode, resizing, size
-        As for `Dmr`.
+        See `Dmr`.
     """
     population = Population(
         malleable, evolving, moldable, min_share, max_share, preferred_share, factor, period_s, data_gb, seed

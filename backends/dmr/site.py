@@ -1,4 +1,4 @@
-"""A simulated site some of whose jobs can be resized while they run."""
+"""A simulated site with some jobs that can be resized while they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DmrSite(SchedulerSite):
     Parameters
     ----------
     system, settings
-        As for `SchedulerSite`; the scheduler's are those of `asa.backends.dmr.scheduler.dmr`.
+        See `SchedulerSite`; settings of the scheduler: see `asa.backends.dmr.scheduler.dmr`.
 
     Examples
     --------

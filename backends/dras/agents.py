@@ -1,4 +1,4 @@
-"""What chooses by a network that was trained, and never learns; `asa.studies.dras.learners` has those that do."""
+"""An actor with a trained network that does not learn; learning ones are in `asa.studies.dras.learners`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Actor:
         self._rng = np.random.Generator(np.random.PCG64(seed)) if sample and shape.kind == "pg" else None
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs: say its place among them."""
+        """Return the index of the chosen job among `jobs`."""
         values = self._evaluate(self._encode(view, jobs))
         return int(values.argmax()) if self._rng is None else draw(self._rng, values)
 
@@ -49,6 +49,6 @@ class Actor:
 
 
 def draw(rng: np.random.Generator, values: Floats) -> int:
-    """Draw a place by the logarithms of likelihoods."""
+    """Draw an index by the logarithms of likelihoods."""
     likely = np.cumsum(np.exp(values - values.max(), dtype=np.float64))
     return min(int(np.searchsorted(likely, rng.random() * likely[-1], side="right")), len(values) - 1)

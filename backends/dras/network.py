@@ -25,11 +25,11 @@ Kind = Literal["pg", "dql"]
 
 JOB_ROWS: Final = 2
 SLOPE: Final = 0.01
-"""Of the leaky rectifier below 0; the paper names none, its reference (Goodfellow et al.) gives this."""
+"""Slope of the leaky rectifier below 0, from the paper's reference (Goodfellow et al.), as the paper gives none."""
 _MAX_PARAMETERS: Final = 1 << 31
-"""More parameters than are understood."""
+"""Upper bound of accepted parameters."""
 _FEW: Final = 5
-"""Picking a row out costs as much as multiplying so many that stand together."""
+"""Copying a row out costs as much as multiplying this number of adjacent rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class NetworkSize:
     # value.
     kind: Kind
     nodes: int
-    window: int = 50  # jobs among which one is chosen
+    window: int = 50  # number of jobs in a choice
     hidden: tuple[int, int] = (4000, 1000)  # neurons of the two fully connected layers
 
     def __post_init__(self) -> None:
@@ -59,12 +59,12 @@ class NetworkSize:
 
     @property
     def jobs(self) -> int:
-        """Jobs that are seen at once."""
+        """Number of jobs in the input."""
         return self.window if self.kind == "pg" else 1
 
     @property
     def rows(self) -> int:
-        """Of the input."""
+        """Rows of the input."""
         return JOB_ROWS * self.jobs + self.nodes
 
     @property
@@ -74,7 +74,7 @@ class NetworkSize:
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each array of parameters, by name."""
+        """Shape of each parameter array, by name."""
         one, two = self.hidden
         return {
             "filter": (2,),
@@ -87,7 +87,7 @@ class NetworkSize:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned parameters."""
         return sum(math.prod(shape) for shape in self.arrays.values())
 
 
@@ -123,19 +123,19 @@ class Evaluator:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take note of parameters that have changed."""
+        """Update for changed parameters."""
         sums = self._sums
         for row, weights in enumerate(self.parameters["first"]):
-            np.add(sums[row], weights, out=sums[row + 1])  # ten times as fast as numpy's own running sum
+            np.add(sums[row], weights, out=sums[row + 1])  # ten times as fast as numpy's cumulative sum
 
     def __call__(self, state: State) -> Floats:
-        """Value each of a state's jobs: logarithms of likelihoods, up to a constant, or expected rewards."""
+        """Evaluate each of a state's jobs: logarithms of likelihoods, up to a constant, or expected rewards."""
         shape, parameters = self.shape, self.parameters
         weights, bias = parameters["filter"], parameters["filter_bias"]
         jobs: Floats = (state.jobs.reshape(-1, 2) @ weights + bias).reshape(len(state.jobs), JOB_ROWS)
         values: Floats = state.groups @ weights + bias
         edges = state.edges + JOB_ROWS * shape.jobs
-        if shape.kind == "pg":  # the window's empty rows are one more group
+        if shape.kind == "pg":  # the window's empty rows are a further group
             values = np.concatenate([bias, values])
             edges = np.concatenate([[jobs.size], edges])
         of_nodes: Floats

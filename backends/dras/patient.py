@@ -1,4 +1,4 @@
-"""Passes on two levels in which no job waits much longer than in order of age.
+"""Passes on two levels with bounded waits: no job waits much longer than in order of age.
 
 They differ from DRAS: a reservation is postponed for jobs that the judge now prefers, unless its job is overdue.
 """
@@ -19,25 +19,25 @@ from .scheduler import First, Hole, Mode, TwoLevels
 from .state import Integers
 
 PATIENCE: Final = 0.4
-"""Of the longest backlog, if not said otherwise: so the longest wait came to 1.0 to 1.6 of EASY's in our trials."""
+"""Default, as a share of the longest backlog: the longest wait was then 1.0 to 1.6 times EASY's in our trials."""
 WINDOW: Final = 64
-"""Jobs that are judged together, if not said otherwise."""
+"""Default number of jobs that are judged together."""
 
 
 @runtime_checkable
 class Pupil(Judge, Protocol):
-    """A judge that learns from what waiting costs."""
+    """A judge that learns from the cost of waiting."""
 
     def elapse(self, cost: float, seconds: int, now: int) -> None:
-        """Learn that time has passed since the last pass, and what the waiting in it cost."""
+        """Learn the time since the last pass, and the cost of waiting in it."""
         ...
 
 
 class Oldest:
-    """A judge that takes the oldest."""
+    """A judge that takes the oldest job."""
 
     def choose(self, rows: Floats) -> int:
-        """Choose the first."""
+        """Choose the first job."""
         del rows
         return 0
 
@@ -103,7 +103,7 @@ class Patient(TwoLevels):
         super()._pass(view)
 
     def _look(self, view: QueueView, queue: Integers) -> None:
-        """See how much there is to do, and how long somebody may wait."""
+        """Measure the backlog, and compute the bound of waits."""
         running = view.running
         work = int(view.request[queue] @ view.demand[queue, 0])
         work += int(np.maximum(view.expected_end[running] - view.now, 0) @ view.demand[running, 0])
@@ -124,12 +124,12 @@ class Patient(TwoLevels):
         return int(offered[self._best(view, offered)])
 
     def _best(self, view: QueueView, offered: Integers) -> int:
-        """Say the place of the one to take."""
+        """Return the index of the job to take."""
         return self.judge.choose(tell(view, offered, self._outlook))
 
     @property
     def _stands(self) -> bool:
-        """Whether the reservation, if there is one, is for longer than a pass."""
+        """Whether there is a reservation that holds for longer than a pass."""
         return self.keeps or self._is_overdue
 
     def _reserve(self, view: QueueView, job: int) -> None:
@@ -149,13 +149,13 @@ class Patient(TwoLevels):
         self.selections += 1
 
     def _selected(self, view: QueueView, job: int) -> None:
-        """Count starts only: one that is reserved for at several passes is selected at each."""
+        """Count starts only: a job with a reservation for several passes is selected at each."""
 
     def _reckon(self, view: QueueView, queue: Integers) -> None:
-        """Charge for the waiting since the last pass: of all that wait now, as nothing starts between passes."""
+        """Charge for the waiting since the last pass: of all waiting jobs, as nothing starts between passes."""
         now, nodes = view.now, int(view.capacity[0])
         if self._last is not None:
-            queue = queue[view.submit[queue] < now]  # whoever comes now has not waited, nor shares a mean
+            queue = queue[view.submit[queue] < now]  # new jobs have not waited, and are not part of a mean
             waits = now - view.submit[queue]
             rates = self.cost(view.demand[queue, 0], view.request[queue], waits, nodes=nodes) if self.cost else waits
             cost = float(np.minimum(waits, now - self._last) @ rates)

@@ -1,4 +1,4 @@
-"""A network that ranks pending jobs by their properties, not by their place, for machines of any size.
+"""A network that ranks pending jobs by their properties, not by their position, for machines of any size.
 
 The paper's network has a fixed place for each job of the window and each node of the machine, so it must learn every
 situation once for each possible order, on one machine. Here a job is described by a few numbers with the same meaning
@@ -46,36 +46,36 @@ COLUMNS: Final = (
     "share of the offered jobs that fit",
     "share of the nodes that are free within an hour",
 )
-"""What a job is described by. Where there is no hole, what is said of it is 0."""
+"""The description of a job. Columns about the hole are 0 if there is none."""
 HIDDEN: Final = 32
-"""Neurons of each layer, if not said otherwise."""
+"""Default number of neurons in each layer."""
 
 _HOUR = 3600
-_SIZE, _REQUEST = 1, 2  # columns that the first ranks are made of
-_SURE = 4.0  # of the first ranks: with it, a job that is half as long is chosen two times in three
+_SIZE, _REQUEST = 1, 2  # columns of the initial ranks
+_SURE = 4.0  # factor of the initial ranks: a job that is half as long is chosen two times in three
 _BY_SIZE = 0.5
 
 
 @dataclass(slots=True)
 class JobContext:
-    """What jobs are judged by beside themselves and the machine."""
+    """The context of a judgement, besides the jobs and the machine."""
 
-    hole: Hole | None = None  # what is to be filled; None if a job is chosen to go next
+    hole: Hole | None = None  # space to fill; None if a job is chosen to start next
     queued: int = 0
-    backlog_s: float = 0.0  # how long the machine would take for all that waits and runs, if it could be used whole
-    bound_s: float = 0.0  # the wait after which a job goes next
+    backlog_s: float = 0.0  # time of the fully used machine for all waiting and running jobs
+    bound_s: float = 0.0  # wait after which a job is next
 
 
 class Judge(Protocol):
-    """What chooses by numbers."""
+    """A chooser among jobs described by numbers."""
 
     def choose(self, rows: Floats) -> int:
-        """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
+        """Return the index of the chosen job among `rows` of `COLUMNS`."""
         ...
 
 
 def tell(view: QueueView, jobs: Integers, outlook: JobContext) -> Floats:
-    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs)."""
+    """Describe jobs that may be chosen, each by a row of `COLUMNS`. O(jobs log jobs + running jobs)."""
     now, nodes, free = view.now, max(int(view.capacity[0]), 1), max(int(view.free[0]), 0)
     size, request = view.demand[jobs, 0], view.request[jobs]
     wait = np.maximum(now - view.submit[jobs], 0)
@@ -116,7 +116,7 @@ def tell(view: QueueView, jobs: Integers, outlook: JobContext) -> Floats:
 
 
 def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
-    """Give the shape of each array of parameters, by name; what values a situation is only for learning."""
+    """Return the shape of each parameter array, by name; those for the value of a situation are only for learning."""
     columns = len(COLUMNS)
     return {
         "straight": (columns, 1),
@@ -135,7 +135,7 @@ def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
 
 
 def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Floats]:
-    """Draw the parameters that learning begins with: small and light jobs rank first."""
+    """Draw the initial parameters of learning: small and short jobs rank first."""
     parameters: dict[str, Floats] = {}
     for name, size in rank_arrays(hidden).items():
         spread = 0.01 if name in ("rank", "value") else 1.0
@@ -144,12 +144,12 @@ def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Flo
             drawn[:] = 0.0
         parameters[name] = drawn.astype(np.float32)
     parameters["straight"][_REQUEST] = -_SURE
-    parameters["straight"][_SIZE] = -_SURE * _BY_SIZE * 0.25 / 0.2  # as the columns are scaled
+    parameters["straight"][_SIZE] = -_SURE * _BY_SIZE * 0.25 / 0.2  # with the scales of the columns
     return parameters
 
 
 def rank(parameters: Mapping[str, Floats], rows: Floats) -> Floats:
-    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant."""
+    """Rank jobs, the highest first: logarithms of their likelihoods in learning, up to a constant."""
     seen = np.tanh(rows @ parameters["job"] + parameters["job_bias"])
     around = seen.mean(axis=0) @ parameters["others"] + parameters["mixed_bias"]
     ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + rows @ parameters["straight"]
@@ -157,15 +157,15 @@ def rank(parameters: Mapping[str, Floats], rows: Floats) -> Floats:
 
 
 class RankJudge:
-    """Takes the job that ranks highest, and never learns. It needs no PyTorch."""
+    """Takes the job of the highest rank, and does not learn. It needs no PyTorch."""
 
     def __init__(self, parameters: Mapping[str, Floats]) -> None:
         self._parameters = {name: array.copy() for name, array in parameters.items()}
 
     def choose(self, rows: Floats) -> int:
-        """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
+        """Return the index of the chosen job among `rows` of `COLUMNS`."""
         return int(rank(self._parameters, rows).argmax())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RankJudge:
-        """Share what does not change."""
+        """Share the constant parameters."""
         return self

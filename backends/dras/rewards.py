@@ -27,15 +27,15 @@ OBJECTIVES: Final = ("waiting", "capability", "capacity")
 
 @dataclass(frozen=True, slots=True)
 class SelectedJob:
-    """A job that was selected to start or to be reserved for, and what there is afterwards."""
+    """A job selected to start or to be reserved for, and the situation after it."""
 
-    size: int  # its nodes, and for how long it has waited
+    size: int  # its nodes, and its wait
     wait_s: int
-    longest_wait_s: int  # of all that waited, it included
-    # of each job that still waits: what it asks for, and for how long it has waited. One that was reserved for waits.
+    longest_wait_s: int  # the longest wait in the queue, including its own
+    # request and wait of each waiting job; one with a reservation is waiting
     requests_s: Integers
     waits_s: Integers
-    used: int  # nodes that are not free, and all
+    used: int  # nodes in use, and all nodes
     nodes: int
 
 
@@ -43,13 +43,13 @@ class Reward(Protocol):
     """An objective, as the reward for selecting a job."""
 
     def __call__(self, selection: SelectedJob) -> float:
-        """Value a selection."""
+        """Return the value of a selection."""
         ...
 
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Return what each of some jobs adds if it starts now; for rivals that choose several jobs at once.
+        """Return the value of starting each job now; for rivals that choose several jobs at once.
 
         `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
         """
@@ -69,7 +69,7 @@ class Capability:
     used: float = 1 / 3
 
     def __call__(self, selection: SelectedJob) -> float:
-        """Value a selection."""
+        """Return the value of a selection."""
         return (
             self.wait * selection.wait_s / max(selection.longest_wait_s, 1)
             + (self.size * selection.size + self.used * selection.used) / selection.nodes
@@ -78,7 +78,7 @@ class Capability:
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Say what each of some jobs adds: its nodes count as large, and as used."""
+        """Return the value of each job: its nodes count both as size and as use."""
         del requests_s, waiting
         worth: NDArray[np.float64] = (
             self.wait * waits_s / max(longest_wait_s, 1) + (self.size + self.used) * sizes / nodes
@@ -98,22 +98,22 @@ class Capacity:
     # of -1 / request counts what each pending job adds to the mean slowdown, as in DeepRM, the source of the equation.
     # So the default is `request`; `wait` is the other reading.
     of: Literal["request", "wait"] = "request"
-    min_s: int = 60  # a shorter time counts as so much, as nothing can be divided by 0
-    unit_s: int = 3600  # in which t is counted; it only scales the reward
+    min_s: int = 60  # lower bound of the time, as divisor
+    unit_s: int = 3600  # unit of t; it only scales the reward
 
     def __post_init__(self) -> None:
         if self.of not in ("request", "wait") or min(self.min_s, self.unit_s) < 1:
             raise InputError(f"{self} cannot be", where="reward", hint="Give request or wait, and times from 1 s on.")
 
     def __call__(self, selection: SelectedJob) -> float:
-        """Value a selection."""
+        """Return the value of a selection."""
         times = selection.requests_s if self.of == "request" else selection.waits_s
         return -float(np.mean(self._inverse(times))) if len(times) else 0.0
 
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Say what each of some jobs adds: it no longer waits."""
+        """Return the value of each job, as it no longer waits."""
         del sizes, longest_wait_s, nodes
         return self._inverse(requests_s if self.of == "request" else waits_s) / waiting
 
@@ -123,12 +123,12 @@ class Capacity:
 
 
 class Cost(Protocol):
-    """An objective, as what waiting costs."""
+    """An objective in the form of a cost of waiting."""
 
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of all jobs that wait what one more second of it costs.
+        """Return the cost of one more second of waiting for each waiting job.
 
         `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
         """
@@ -137,11 +137,11 @@ class Cost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Jobs start soon, short ones above all: hours of waiting, and waiting in requests (as in the slowdown)."""
+    """Jobs start soon, short ones above all: hours of waiting, and waiting relative to requests, as in the slowdown."""
 
     hours: float = 1.0
     requests: float = 1.0
-    min_s: int = 600  # a shorter request counts as so much
+    min_s: int = 600  # lower bound of the request, as divisor
 
     def __post_init__(self) -> None:
         if min(self.hours, self.requests) < 0 or self.min_s < 1:
@@ -150,7 +150,7 @@ class Waiting:
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of all jobs that wait what one more second of it costs."""
+        """Return the cost of one more second of waiting for each waiting job."""
         del sizes, waits_s, nodes
         rates: NDArray[np.float64] = self.hours / 3600 + self.requests / np.maximum(requests_s, self.min_s)
         return rates
@@ -169,7 +169,7 @@ class Forgone:
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of all jobs that wait what one more second of it costs."""
+        """Return the cost of one more second of waiting for each waiting job."""
         longest_s = int(waits_s.max(initial=0))
         worth = self.reward.worth(sizes, requests_s, waits_s, longest_wait_s=longest_s, waiting=len(sizes), nodes=nodes)
         return worth / 3600
@@ -209,7 +209,7 @@ def read_objective(text: str, *, where: str = "objective") -> Capability | Capac
 
 
 def read_reward(text: str, *, where: str = "objective") -> Capability | Capacity:
-    """Make an objective that is a reward; see `read_objective`."""
+    """Make a reward objective from its name; see `read_objective`."""
     made = read_objective(text, where=where)
     if isinstance(made, Waiting):
         raise InputError(

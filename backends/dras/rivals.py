@@ -19,21 +19,21 @@ from .weights import Ranked, load_agent, shipped
 
 
 class Largest:
-    """Chooses the one of most nodes, the older of two (BinPacking)."""
+    """Chooses the job with the most nodes, the older of two (BinPacking)."""
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs: say its place among them."""
+        """Return the index of the chosen job among `jobs`."""
         return int(view.demand[jobs, 0].argmax())
 
 
 class AtRandom:
-    """Chooses any (Random)."""
+    """Chooses a random job (Random)."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.Generator(np.random.PCG64(seed))
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs: say its place among them."""
+        """Return the index of the chosen job among `jobs`."""
         del view
         return int(self._rng.integers(len(jobs)))
 
@@ -70,7 +70,7 @@ class Knapsack(Selecting):
 
 
 def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.intp]:
-    """Solve a 0-1 knapsack: choose those that fit and have the highest total value, the first of equals.
+    """Solve a 0-1 knapsack: choose fitting jobs with the highest total value, the first of equal choices.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.i
         return np.flatnonzero(worth >= 0)
     best = np.zeros(room + 1)
     taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)
-    for index in range(len(sizes) - 1, -1, -1):  # so that the oldest is decided on first when read back
+    for index in range(len(sizes) - 1, -1, -1):  # so that the oldest job is decided on first when read back
         size = int(sizes[index])
         if size > room:
             continue
@@ -111,12 +111,12 @@ def dras(*, weights: str = "", sample: bool = False, seed: int = 0) -> OneLevel 
     sample
         Whether to draw, rather than take the likeliest job.
     seed
-        Of the draws.
+        Seed of the draws.
 
     Raises
     ------
     InputError
-        The agent does not draw, or the file holds none.
+        The agent does not draw, or the file does not contain one.
     """
     agent = load_agent(weights) if weights else shipped()
     if not isinstance(agent, Ranked) and agent.shape.kind == "pg" and (sample or not seed):
@@ -137,7 +137,7 @@ def bin_packing(*, window: int = 0) -> OneLevel:
     Parameters
     ----------
     window
-        The oldest jobs that it looks at; 0 for all.
+        Number of oldest jobs considered; 0 for all.
     """
     return OneLevel(Largest(), window=window)
 
@@ -148,9 +148,9 @@ def random_fit(*, window: int = 0, seed: int = 0) -> OneLevel:
     Parameters
     ----------
     window
-        The oldest jobs that it looks at; 0 for all.
+        Number of oldest jobs considered; 0 for all.
     seed
-        Of the draws.
+        Seed of the draws.
     """
     return OneLevel(AtRandom(seed), window=window)
 
@@ -161,8 +161,8 @@ def knapsack(*, objective: str = "capability", window: int = 0) -> Knapsack:
     Parameters
     ----------
     objective
-        As for `read_reward`.
+        See `read_reward`.
     window
-        The oldest jobs that it looks at; 0 for all.
+        Number of oldest jobs considered; 0 for all.
     """
     return Knapsack(read_reward(objective), window=window)

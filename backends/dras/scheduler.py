@@ -16,48 +16,48 @@ from .state import Integers
 
 
 class Mode(IntEnum):
-    """How a job came to start."""
+    """Kind of a job's start."""
 
     READY = 1
-    """It was selected, and fitted."""
+    """Selected, and fitted at once."""
     RESERVED = 2
-    """It was selected, did not fit, and started at the earliest time at which it could."""
+    """Selected without fitting, and started at the earliest possible time."""
     BACKFILLED = 3
-    """It was selected beside one that was reserved for, which it did not delay."""
+    """Selected in addition to a job with a reservation, which it did not delay."""
 
 
 class Chooser(Protocol):
-    """What selects jobs."""
+    """A selector of jobs."""
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs, at least one, that are in order of age: say its place among them."""
+        """Return the index of the chosen one of `jobs`, at least one, in order of age."""
         ...
 
 
 class First:
-    """Chooses the oldest. On two levels that is EASY backfilling, which then tells how each job started."""
+    """Chooses the oldest job. On two levels that is EASY backfilling, with a record of the kind of each start."""
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs: say its place among them."""
+        """Return the index of the chosen job among `jobs`."""
         del view, jobs
         return 0
 
 
 @runtime_checkable
 class Student(Chooser, Protocol):
-    """A chooser that learns from what it is rewarded for."""
+    """A chooser that learns from rewards."""
 
     def credit(self, reward: float) -> None:
-        """Be rewarded for the last choice."""
+        """Receive the reward of the last choice."""
         ...
 
     def end_instance(self) -> None:
-        """Learn that a pass in which something was chosen is over."""
+        """Learn that a pass with choices has ended."""
         ...
 
 
 class Selecting(ABC):
-    """What the passes have in common.
+    """The common part of the passes.
 
     `window`: how many of the oldest jobs are offered to it; 0 for all.
     `reward`: the objective, if rewards are to be computed; training needs one.
@@ -93,7 +93,7 @@ class Selecting(ABC):
     def _pass(self, view: QueueView) -> None: ...
 
     def _choose(self, view: QueueView, jobs: Integers) -> int:
-        """Have one of the oldest of some jobs chosen."""
+        """Let the chooser choose among the oldest of some jobs."""
         offered = jobs[: self.window]
         return int(offered[self.chooser.choose(view, offered)])
 
@@ -102,7 +102,7 @@ class Selecting(ABC):
         self.modes[job] = mode
 
     def _selected(self, view: QueueView, job: int) -> None:
-        """Reckon what a selection is worth; it has been done."""
+        """Compute the reward of a selection that has been carried out."""
         self.selections += 1
         if self.reward is None:
             return
@@ -125,7 +125,7 @@ class Selecting(ABC):
 
 
 class OneLevel(Selecting):
-    """Starts what is selected among jobs that fit, until none fits, and never reserves for any."""
+    """Starts selected jobs among those that fit, until none fits, without reservations."""
 
     def _pass(self, view: QueueView) -> None:
         waiting = view.queue
@@ -172,19 +172,19 @@ class TwoLevels(Selecting):
             self._backfill(view, self.reserved, waiting)
 
     def _pick(self, view: QueueView, jobs: Integers, hole: Hole | None) -> int:
-        """Have one of some jobs chosen: to go next, or into the hole before the one that is reserved for."""
+        """Let one of some jobs be chosen: to start next, or to fill the hole before the reserved job."""
         del hole
         return self._choose(view, jobs)
 
     def _reserve(self, view: QueueView, job: int) -> None:
-        """Promise a job that does not fit its earliest start."""
+        """Reserve the earliest start for a job that does not fit."""
         self.reserved = job
         self.promised[job] = earliest(view, job).begin
 
     def _serve(self, view: QueueView, job: int, waiting: Integers) -> Integers:
-        """Start the job that is reserved for, if its time has come; say who else waits."""
+        """Start the job with the reservation, if its time has come; return the other waiting jobs."""
         others: Integers = waiting[waiting != job]
-        if len(others) == len(waiting):  # it is no longer in the queue, or cannot run for now
+        if len(others) == len(waiting):  # it is no longer in the queue, or cannot run at present
             self.reserved = None
         elif view.demand[job, 0] <= view.free[0]:
             self.reserved = None
@@ -205,14 +205,14 @@ class TwoLevels(Selecting):
 
 
 class Hole(NamedTuple):
-    """What is idle until the job that is reserved for starts."""
+    """The resources that are idle until the job with the reservation starts."""
 
-    begin: int  # when it will, by what running jobs ask for
-    spare: int  # nodes that it will not need then
+    begin: int  # its start by the requests of running jobs
+    spare: int  # nodes that it will not need
 
 
 def earliest(view: QueueView, job: int) -> Hole:
-    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then."""
+    """Return the start of a job that does not fit now, by the requests of running jobs, and the nodes left then."""
     running, size = view.running, int(view.demand[job, 0])
     ends = view.expected_end[running]
     free = view.free[0] + np.cumsum(view.demand[running, 0])

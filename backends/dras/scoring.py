@@ -1,4 +1,4 @@
-"""How well a set of jobs is scheduled."""
+"""Quality measures of a schedule."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError
 
-_SHORTEST_S: Final = 10  # shorter runs count as so long in the bounded slowdown
+_SHORTEST_S: Final = 10  # bounded slowdown: shorter runs count as this
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleScore:
-    """How well a set of jobs was scheduled."""
+    """Quality measures of the schedule of a set of jobs."""
 
-    reward: float  # mean over selections; 0 if none was reckoned
+    reward: float  # mean over selections; 0 if none was computed
     mean_wait_s: float
     max_wait_s: int
     slowdown: float  # mean; runs below 10 s count as 10 s
-    utilisation: float  # share of the machine that ran jobs, from the first submission to the last end
+    utilisation: float  # share of the machine in use, from the first submission to the last end
 
 
 def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArray[np.int64]:
-    """Schedule a set of jobs on an empty machine, and say when each starts."""
+    """Schedule a set of jobs on an empty machine, and return the starts."""
     core = GeneralCore(Load(table, Cluster({"cores": nodes})), scheduler, now=int(table.submit[0]) if len(table) else 0)
     core.run(NEVER - 1)
     started = core.start >= 0
@@ -43,13 +43,13 @@ def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArr
 
 
 def slowdowns(table: JobTable, waits: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Give the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s."""
+    """Return the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s."""
     bounded: NDArray[np.float64] = np.maximum(1.0, (waits + table.run) / np.maximum(table.run, _SHORTEST_S))
     return bounded
 
 
 def score(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> ScheduleScore:
-    """Schedule a set of jobs on an empty machine, and say how well that went; see `run`."""
+    """Schedule a set of jobs on an empty machine, and return quality measures; see `run`."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     span = int((start + table.run).max() - table.submit.min())

@@ -1,4 +1,4 @@
-"""A simulated site whose scheduler is a trained agent."""
+"""A simulated site with a trained agent as its scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DrasSite(SchedulerSite):
     Parameters
     ----------
     system, settings
-        As for `SchedulerSite`; the scheduler's are those of `asa.backends.dras.rivals.dras`: ``weights`` names the file
+        See `SchedulerSite`; settings of the scheduler: see `asa.backends.dras.rivals.dras`: ``weights`` names the file
         of an agent other than the package's.
     """
 

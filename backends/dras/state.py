@@ -1,4 +1,4 @@
-"""What the agent sees: jobs that it may choose, and the machine (Section III-A), as numbers of about 1.
+"""The agent's input: jobs that it may choose, and the machine (Section III-A), as numbers of about 1.
 
 A job is four numbers: its nodes as a share of the machine, its requested time, 1 or 0 for whether its quality of
 service is above 0, and its present wait. A node is two: 1 or 0 for whether it is free, and the time until it is
@@ -28,19 +28,19 @@ from asa.errors import InputError
 Integers = NDArray[np.int64]
 
 SCALE_S = 6 * 3600
-"""Scale of times, if none is given: between the short and the long requests of a large machine."""
+"""Default scale of times: between the short and the long requests of a large machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """A queue and a machine as numbers."""
 
-    jobs: NDArray[np.float32]  # a row of four for each job that may be chosen
-    edges: Integers  # where groups of nodes that are alike begin, from 0, and where the last ends
-    groups: NDArray[np.float32]  # a row of two for each group; a group may be empty
+    jobs: NDArray[np.float32]  # a row of four numbers for each job that may be chosen
+    edges: Integers  # begin of each group of equal nodes, from 0, and end of the last one
+    groups: NDArray[np.float32]  # a row of two numbers for each group; a group may be empty
 
     def rows(self, jobs: int, *, only: int | None = None) -> NDArray[np.float32]:
-        """Write it as the network's input: so many jobs, missing ones as 0, then all nodes.
+        """Return the network's input: rows for `jobs` jobs, missing ones as 0, then all nodes.
 
         `only`: the place of the single job to describe; the first ones if not given.
         """
@@ -66,7 +66,7 @@ class Encoder:
         self._fits = False
 
     def __call__(self, view: QueueView, jobs: Integers) -> State:
-        """Tell of jobs that may be chosen, and of the machine. O(jobs + running jobs)."""
+        """Encode jobs that may be chosen, and the machine. O(jobs + running jobs)."""
         if not self._fits:
             self._check(int(view.capacity[0]))
         now, running = view.now, view.running

@@ -40,40 +40,40 @@ _DAMAGED: Final = "It was changed or cut off: take another copy, or train anew."
 
 @dataclass(frozen=True)
 class Agent:
-    """A network that was trained, and what it was trained for."""
+    """A trained network, and its purpose."""
 
     shape: NetworkSize
     parameters: Mapping[str, Floats]
     scale_s: int = SCALE_S  # scale of times in its input
-    levels: Literal[1, 2] = 2  # 2 for DRAS; 1 for an agent that never reserves, as Decima-PG
-    reward: str = ""  # what it was rewarded for, in words
-    command: str = ""  # how it was trained, as a command or in words, so that it can be done again
+    levels: Literal[1, 2] = 2  # 2 for DRAS; 1 for an agent that never reserves, like Decima-PG
+    reward: str = ""  # description of its reward
+    command: str = ""  # command or description of its training, for repeating it
     # from which jobs, in words, and how many days from a log's beginning these are, including those used for selection;
     # 0 for a model's
     source: str = ""
     seen_days: int = 0
-    seen: str = ""  # digest of the jobs of these days, by which the log is known under any name; "" if not noted
+    seen: str = ""  # digest of the jobs of these days, which identifies the log under any name; "" if unknown
 
     @property
     def name(self) -> str:
-        """What it is called beside others."""
+        """Its name in comparisons."""
         return f"dras-{self.shape.kind}" if self.levels == 2 else f"decima-{self.shape.kind}"
 
     def scheduler(self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None) -> OneLevel | TwoLevels:
-        """Make a scheduler of it, which acts and never learns."""
+        """Make a scheduler with this agent, which does not learn."""
         actor = Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
         return (TwoLevels if self.levels == 2 else OneLevel)(actor, window=self.shape.window, reward=reward)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judge that was trained: an agent for machines of any size (`asa.backends.dras.ranking`)."""
+    """A trained judge: an agent for machines of any size (`asa.backends.dras.ranking`)."""
 
     parameters: Mapping[str, Floats]
     patience: float = PATIENCE
     window: int = WINDOW
     usual_s: int = 0
-    cost: str = ""  # what it was charged for, in words
+    cost: str = ""  # description of its cost
     command: str = ""
     source: str = ""
     seen_days: int = 0
@@ -81,11 +81,11 @@ class Ranked:
 
     @property
     def name(self) -> str:
-        """What it is called beside others."""
+        """Its name in comparisons."""
         return "dras-ppo"
 
     def scheduler(self, *, cost: Cost | None = None) -> Patient:
-        """Make a scheduler of it, which acts and never learns."""
+        """Make a scheduler with this judge, which does not learn."""
         judge = RankJudge(self.parameters)
         return Patient(judge, patience=self.patience, window=self.window, usual_s=self.usual_s, cost=cost)
 
@@ -126,7 +126,7 @@ class _RankedHeader(BaseModel):
 
 
 def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
-    """Write an agent into a file, in place of what was there, all at once."""
+    """Write an agent to a file, which is replaced as a whole."""
     facts = {name: value for name, value in vars(agent).items() if name not in ("shape", "parameters")}
     header: _Header | _RankedHeader
     if isinstance(agent, Ranked):
@@ -139,7 +139,7 @@ def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
 def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
     """Read an agent from a file that `save_agent` wrote.
 
-    `nodes`: of its machine; any if not given. An agent of `ranking` suits all.
+    `nodes`: of its machine; any if not given. An agent of `ranking` is for all sizes.
     Raises `StateError`: the file cannot be read, is damaged, of another version, or its agent is for a machine of
     another size.
     """
@@ -191,7 +191,7 @@ def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping
 
 
 def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once."""
+    """Write arrays and a header for JSON to a file, which is replaced as a whole."""
     file = Path(path)
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header})
     with in_words("cannot be written", file, "Name another file.", StateError), replacing(file) as stream:
@@ -199,7 +199,7 @@ def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str,
 
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read what `write_file` wrote."""
+    """Read a file of `write_file`."""
     file = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -229,7 +229,7 @@ def _is_plain(info: zipfile.ZipInfo) -> bool:
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """Read an array, if it says of itself that it is of numbers, and as large as it is."""
+    """Read an array; its header must declare numbers, and agree with its actual size."""
     data = archive.read(name)
     stream = io.BytesIO(data)
     if np.lib.format.read_magic(stream) != (1, 0):

@@ -1,4 +1,4 @@
-"""A system's resources over time, and where a request fits: planning, mapping and booking (Section 5).
+"""A system's resources over time, and the placement of requests: planning, mapping and booking (Section 5).
 
 Usage of the whole system is a `RUSV` for each resource (sRS). Usage of each node is in arrays (nRS), for the loops of
 `node_kernel`.
@@ -31,38 +31,39 @@ Integers = NDArray[np.int64]
 
 
 class TooMuchError(InputError):
-    """A request is for more than the system has."""
+    """A request exceeds the system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request made ready for planning."""
+    """A request prepared for planning."""
 
-    totals: Mapping[str, int]  # what it needs in all, by resource (jRS); licences too
-    # what each sort of chunk needs of each resource, the sort that weighs most first, and how many of it
+    totals: Mapping[str, int]  # total requirements by resource (jRS), including licences
+    # requirements of each sort of chunk for each resource, the sort of the largest weight first; and the number of
+    # chunks
     chunks: Integers
     wanted: Integers
-    usable: Integers  # of each node and resource what this request may use
-    suits: NDArray[np.int8]  # which nodes have what a sort of chunk demands
-    order: Integers  # the nodes that suit some sort, the cheapest first
+    usable: Integers  # by node and resource, the items that this request may use
+    suits: NDArray[np.int8]  # nodes with the properties required by each sort of chunk
+    order: Integers  # nodes suitable for some sort, the cheapest first
     how: int
-    is_exclusive: bool  # whether its nodes must be its own
+    is_exclusive: bool  # whether it requires exclusive nodes
     lasts_s: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """When and where a request has its resources."""
+    """Time and nodes of a request's resources."""
 
-    start: int  # seconds; the end is the first that is not its own any more
+    start: int  # begin in seconds; the end is the first second after it
     end: int
-    nodes: Integers  # on which nodes it has how much of each resource
+    nodes: Integers  # amounts of each resource on the nodes
     amounts: Integers
     totals: Mapping[str, int]
 
     @property
     def stop(self) -> int:
-        """Its last second."""
+        """The last second of the placement."""
         return self.end - 1
 
     def __eq__(self, other: object) -> bool:
@@ -118,7 +119,7 @@ class PlannedCluster:
         self._amounts = np.zeros(nodes * room * width, dtype=np.int64)
         self._counts = np.ones(nodes, dtype=np.int64)
 
-    # ------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------ requests
 
     def prepare(self, request: ResourceRequest, lasts_s: int | None = None) -> Ask:
         """Prepare a request for planning.
@@ -160,7 +161,8 @@ class PlannedCluster:
             raise TooMuchError(f"asks for {lost} on one node, and none has that", hint=hint)
         is_scattered = request.place.arrangement is Arrangement.SCATTER
         heaviest, choosiest = np.argsort(-shares, kind="stable"), np.lexsort((-shares, suits.sum(axis=1)))
-        for order in (heaviest, choosiest):  # greed may give the only nodes of one sort to a heavier one
+        # a greedy choice may assign the only nodes for one sort to one of larger weight
+        for order in (heaviest, choosiest):
             ask = Ask(
                 dict(totals),
                 chunks[order].ravel(),
@@ -178,14 +180,14 @@ class PlannedCluster:
         raise TooMuchError("cannot be placed on its nodes, even when these are empty", hint=hint)
 
     def _with_defaults(self, chunk: Chunk) -> Chunk:
-        """Let a chunk that takes nothing of its node take a core, or whatever comes first there."""
+        """Let a chunk without requirements take a core, or the first resource of nodes if they have no cores."""
         if any(chunk.needs.values()):
             return chunk
         least = "ncpus" if "ncpus" in self.resources else self.resources[0]
         return replace(chunk, needs={least: 1})
 
     def _is_kept(self, totals: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Tell which nodes have an expensive resource that a request does not ask for."""
+        """Return the nodes with an expensive resource that a request does not need."""
         kept = np.zeros(len(self._items), dtype=np.bool_)
         for reserve in self.system.reserves:
             if totals.get(reserve.resource, 0) == 0:
@@ -193,7 +195,7 @@ class PlannedCluster:
         return kept
 
     def _usable(self, totals: Mapping[str, int]) -> Integers:
-        """Tell what of each node a request may use: what is kept back there for others it may not."""
+        """Return the items of each node that a request may use: without those reserved for other requests."""
         usable = self._items.copy()
         for reserve in self.system.reserves:
             if totals.get(reserve.resource, 0) == 0:
@@ -210,7 +212,7 @@ class PlannedCluster:
             for node in self.system.nodes
         ]
 
-    # ------------------------------------------------------------------ where it fits
+    # ------------------------------------------------------------------ placement
 
     def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, end: int) -> RUSV:
         """Find slots in which the total needs of a request are free, in the part of the system that it may use.
@@ -248,7 +250,7 @@ class PlannedCluster:
         return None
 
     def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
-        """Whether a consumer may have all that a placement holds."""
+        """Whether a consumer may have all resources of a placement."""
         return all(
             views[name].min_free_within(placement.start, placement.end) >= items
             for name, items in placement.totals.items()
@@ -295,14 +297,14 @@ class PlannedCluster:
         licences = {name: items for name, items in ask.totals.items() if name not in sums}
         return Placement(int(start), int(start) + ask.lasts_s, chosen, held.ravel(), sums | licences)
 
-    # ------------------------------------------------------------------ what is booked
+    # ------------------------------------------------------------------ booking
 
     def book(self, placement: Placement) -> None:
         """Commit a placement (Section 5.3)."""
         self._change(placement, 1)
 
     def revoke(self, placement: Placement) -> None:
-        """Undo that."""
+        """Undo the booking of a placement."""
         self._change(placement, -1)
 
     def _change(self, placement: Placement, sign: int) -> None:
@@ -321,7 +323,7 @@ class PlannedCluster:
             self._make_room()
 
     def _of_nodes_up(self, placement: Placement) -> Mapping[str, int]:
-        """Tell what a placement holds of the system: what it has on a node that is down is none of it."""
+        """Return the system resources of a placement, without those on failed nodes."""
         is_up = self._up[placement.nodes]
         if is_up.all():
             return placement.totals
@@ -337,7 +339,7 @@ class PlannedCluster:
         self._counts = old[2]
 
     def forget_before(self, now: int) -> None:
-        """Forget what was before a time, so that it costs nothing any more. O(steps)."""
+        """Discard usage before a time, so that it takes no more time and memory. O(steps)."""
         nodes, width = self._items.shape
         times, amounts, counts, room = self._state
         k.forget_before(seen(times), seen(amounts), seen(counts), room, width, nodes, now)
@@ -345,7 +347,7 @@ class PlannedCluster:
             vector.forget_before(now)
 
     def part(self, placement: Placement, name: str) -> CcsSystem:
-        """Give what a placement holds as a system of its own."""
+        """Return the resources of a placement as a separate system."""
         width = self._items.shape[1]
         nodes = [
             replace(self.system.nodes[place], resources=dict(zip(self.resources, amounts, strict=True)), admits=())
@@ -364,15 +366,15 @@ class PlannedCluster:
         return list(self._places)
 
     def names_of(self, placement: Placement) -> list[str]:
-        """Name the nodes of a placement."""
+        """Return the names of a placement's nodes."""
         return [self.system.nodes[place].name for place in placement.nodes.tolist()]
 
     def is_up(self, name: str) -> bool:
-        """Whether a node is there."""
+        """Whether a node is up."""
         return bool(self._up[self._place(name)])
 
     def set_up(self, name: str, *, up: bool) -> None:
-        """Let a node be there, or not; what is booked on it stays booked, and counts in the system while it is up."""
+        """Set a node up or down; bookings on it are kept, and count in the system while it is up."""
         place = self._place(name)
         if up == bool(self._up[place]):
             return
@@ -388,7 +390,7 @@ class PlannedCluster:
         return self._places[name]
 
     def used_on(self, name: str) -> dict[str, RUSV]:
-        """Give what is used of each resource of a node (its nRS)."""
+        """Return the usage of each resource of a node (its nRS)."""
         place, width = self._place(name), self._items.shape[1]
         base, count = place * self._room, int(self._counts[place])
         times = self._times[base : base + count]
@@ -401,13 +403,13 @@ class PlannedCluster:
 
 
 def _steps(times: Integers, items: Integers) -> tuple[Integers, Integers]:
-    """Give the steps of one of a node's resources, of which fewer differ than of all."""
+    """Return the steps of one resource of a node, without steps of other resources."""
     differ = np.concatenate(([True], items[1:] != items[:-1]))
     return times[differ], items[differ]
 
 
 def _one(chunks: Iterable[Chunk]) -> Chunk:
-    """Put chunks together that must be on one node."""
+    """Combine chunks that must be on one node."""
     needs: Counter[str] = Counter()
     properties: dict[str, str] = {}
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""OpenCCS as the scheduler of a simulated machine: a queue in which everybody knows when he will start."""
+"""OpenCCS as the scheduler of a simulated machine: every job gets a planned start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rusv import FOREVER, RUSV
 Integers = NDArray[np.int64]
 
 _FORGETS = 64
-"""What was before is forgotten when so many more jobs have come."""
+"""The past is discarded after this number of further jobs."""
 
 
 class OpenCcsCore(InPython):
@@ -47,12 +47,12 @@ class OpenCcsCore(InPython):
         self._max_looked_at = most
         self._next = 0
         self._widths, self._lasts = table.cores.copy(), table.request.copy()
-        self._starts = np.full(rows, UNSTARTED, dtype=np.int64)  # planned ones
-        self._since = table.submit.copy()  # by which those that wait are in order
+        self._starts = np.full(rows, UNSTARTED, dtype=np.int64)  # planned starts
+        self._since = table.submit.copy()  # order of waiting jobs
         self._queue: Integers = np.empty(0, dtype=np.int64)
         self._ends: list[tuple[int, int, int]] = []  # heap of (end, order of start, job)
         self._order = 0
-        self._used = RUSV(capacity)  # cores, by what runs and by what is planned
+        self._used = RUSV(capacity)  # cores of running and planned jobs
         self._is_freed = self._is_due = False
 
     def fork(self) -> OpenCcsCore:
@@ -73,12 +73,12 @@ class OpenCcsCore(InPython):
     # ------------------------------------------------------------------ the plan
 
     def planned_start(self, cores: int, lasts_s: int, since: int) -> int:
-        """Say when a job would be planned to start if it came now and may not start before a time. O(slots)."""
+        """Return the planned start of a job submitted now that may not start before `since`. O(slots)."""
         found = self._used.earliest(cores, lasts_s, max(since, self.now))
         return FOREVER if found is None else found
 
     def planned(self, index: int) -> int:
-        """Tell the planned start of a job that waits."""
+        """Return the planned start of a waiting job."""
         return int(self._starts[index])
 
     def _book(self, start: int, end: int, cores: int) -> None:
@@ -86,7 +86,7 @@ class OpenCcsCore(InPython):
             self._used.add_within(start, end, cores)
 
     def _enter(self, index: int, since: int) -> None:
-        """Plan a job that comes now, and let it wait in its place."""
+        """Plan a job submitted now, and insert it into the queue."""
         cores, lasts = int(self._widths[index]), int(self._lasts[index])
         start = self.planned_start(cores, lasts, self.now)
         self._starts[index], self._since[index] = start, since
@@ -95,7 +95,7 @@ class OpenCcsCore(InPython):
         self._queue = np.insert(self._queue, at, index)
 
     def _pass(self) -> None:
-        """Let those that wait move to earlier times, if something was freed, and start whose time has come."""
+        """Move waiting jobs to earlier times, if resources were freed, and start the jobs that are due."""
         queue = self._queue
         if self._is_freed and len(queue):
             many = len(queue) if self._max_looked_at is None else min(self._max_looked_at, len(queue))
@@ -152,7 +152,7 @@ class OpenCcsCore(InPython):
         if self._is_due:
             self._pass()
 
-    # ------------------------------------------------------------------ the client's jobs, and what becomes of any
+    # ------------------------------------------------------------------ the client's jobs, and ends of all jobs
 
     def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
         del qos, partition
@@ -197,17 +197,17 @@ class OpenCcsCore(InPython):
 
 @dataclass(frozen=True, slots=True)
 class OpenCcs:
-    """What makes such a machine."""
+    """A maker of such machines."""
 
-    most: int = 0  # so many of those that wait are looked at when something ends early; 0 for all
+    most: int = 0  # number of waiting jobs considered at an early end; 0 for all
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore:
-        """Make one."""
+        """Make a core."""
         return OpenCcsCore(capacity, table, now=now, most=self.most or None)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing is made up."""
+        """Return no notes, as nothing is invented."""
         return ()
 
 

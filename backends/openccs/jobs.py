@@ -1,4 +1,4 @@
-"""Jobs of the plan, and how they are written down."""
+"""Jobs of the plan, and their serialization."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .cluster import Placement
 from .requests import RequestKind, ResourceRequest
 
 Entry = Mapping[str, Any]
-"""A change of the plan as plain data, which JSON can hold."""
+"""A change of the plan as plain data for JSON."""
 
 
 class JobPhase(StrEnum):
-    """Where a job stands."""
+    """State of a job."""
 
     WAITING = "waiting"
-    """It was accepted, and has no start: it is in the waiting room."""
+    """Accepted without a start: it is in the waiting room."""
     PLANNED = "planned"
     RUNNING = "running"
     ENDED = "ended"
@@ -30,28 +30,28 @@ class JobPhase(StrEnum):
 class CcsJob:
     """A job in the plan."""
 
-    id: str  # its name in the plan; an element of an array is called `id[index]`
+    id: str  # name in the plan; an element of an array is called `id[index]`
     request: ResourceRequest
     user: str = ""
     group: str = ""
     submit_s: int = 0
     phase: JobPhase = JobPhase.WAITING
-    placement: Placement | None = None  # when and where it has its resources
-    why: str = ""  # why it waits or ended, if that is not its own doing
+    placement: Placement | None = None  # time and nodes of its resources
+    why: str = ""  # reason of its wait or end, if external
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work out the rank: jobs are looked at by priority, then as they came."""
+        """Compute the rank: jobs are considered by priority, then in order of submission."""
         object.__setattr__(self, "rank", (-self.request.priority << 64) + self.submit_s)
 
     @property
     def start_s(self) -> int | None:
-        """Its planned or actual start."""
+        """Planned or actual start."""
         return self.placement.start if self.placement is not None else None
 
 
 def entry_of(job: CcsJob, now: int) -> Entry:
-    """Write a job down as it is."""
+    """Serialize the state of a job."""
     placement = job.placement
     return {
         "kind": "job",
@@ -75,7 +75,7 @@ def entry_of(job: CcsJob, now: int) -> Entry:
 
 
 def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
-    """Read a job again that `entry_of` wrote."""
+    """Restore a job from an entry of `entry_of`."""
     fields = entry["placement"]
     placement = fields and Placement(
         fields["start"],

@@ -1,4 +1,4 @@
-"""The plan's journal: a file with a line for each step, of which the same plan is made after a crash."""
+"""The plan's journal: a file with a line for each step, from which the plan is restored after a crash."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def open_plan(
 
 
 def _header(system: CcsSystem) -> Entry:
-    """Say whose plan it is: entries name nodes by their places."""
+    """Describe the system of the plan, because entries name nodes by index."""
     nodes = [[node.name, sorted(node.resources.items())] for node in system.nodes]
     content = json.dumps([nodes, sorted(system.licences.items())]).encode()
     return {"kind": "plan", "version": 1, "system": system.name, "nodes": hashlib.sha256(content).hexdigest()[:16]}
 
 
 def _read(path: Path, header: Entry) -> list[Entry]:
-    """Read the whole lines; nothing of another file."""
+    """Read the complete lines; a journal of another system is refused."""
     lines, rest = read_lines(path)
     if not lines and not rest:
         return []

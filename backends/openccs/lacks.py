@@ -1,4 +1,4 @@
-"""What a job would lack, were it to start at a moment: what it runs into first, from which second, and who has it."""
+"""What a job would lack if it started at a given time: the first conflict, its second, and the jobs that cause it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW = 3
 
 
 class LackCause(StrEnum):
-    """What kind of thing can keep a job from starting."""
+    """Kind of an obstacle to a job's start."""
 
     START = "start"
     DEADLINE = "deadline"
@@ -45,9 +45,9 @@ class LackCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceHolder:
-    """A job that has what another one lacks."""
+    """A job that holds resources which another job lacks."""
 
-    job: str  # its name, and whose it is
+    job: str  # name and owner of the job
     user: str
     items: int
     until_s: int
@@ -55,20 +55,20 @@ class ResourceHolder:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a job would not have, were it to start at a moment."""
+    """A lack of a job that would start at a given time."""
 
-    cause: LackCause  # what it runs into, and of what
+    cause: LackCause  # kind and subject of the lack
     of: str
-    at_s: int  # the first second at which it lacks
+    at_s: int  # the first second of the lack
     words: str
-    needed: int = 0  # how much it needs then, and how much there would be; of chunks, how many and how many have room
+    needed: int = 0  # required and available amounts at that time; for chunks, required ones and those that fit
     free: int = 0
-    # who has it, the largest first; of chunks with the number of nodes on which they are in the way
+    # jobs that hold the resource, the largest first; for chunks with the number of nodes that they block
     holders: tuple[ResourceHolder, ...] = ()
 
 
 class World:
-    """What a job would meet if it came now: what all others hold, on a cluster of its own."""
+    """The situation that a job would meet if submitted now: all that others hold, on a separate cluster."""
 
     def __init__(self, plan: RequestPlan, job: CcsJob, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
@@ -80,7 +80,7 @@ class World:
         for other in self.jobs:
             if other.placement is not None and other.placement.end > other.placement.start:
                 self.cluster.book(other.placement)
-        # the placement in the same copy, as consumers know a job by the array of its nodes
+        # the placement in the same copy, because consumers identify a job by its array of nodes
         known = {id(plan.cluster.used): self.cluster.used}
         self.consumers, placement = deepcopy((plan.consumers, job.placement), known)
         if placement is not None and placement.end > placement.start:
@@ -91,7 +91,7 @@ class World:
         self.ask = self.prepared(job.request, plan.system)
 
     def prepared(self, request: ResourceRequest, system: CcsSystem) -> Ask | None:
-        """Make a request ready for planning; None if the system could never hold it."""
+        """Prepare a request for planning; None if the system could never satisfy it."""
         cluster = self.empty if system is self.system else PlannedCluster(system)
         try:
             return cluster.prepare(request)
@@ -99,19 +99,19 @@ class World:
             return None
 
     def clock(self, time_s: int) -> str:
-        """Write a time."""
+        """Format a time."""
         return clock(time_s, self.now)
 
     @contextmanager
     def changed(self, freed: Collection[str], *, is_up: bool = False) -> Iterator[PlannedCluster]:
-        """Let nobody hold some resources, or any at all if one has no name, and let nodes be up."""
+        """Yield the cluster without holders of some resources (all resources for an empty name), and with nodes up."""
         is_empty = "" in freed
         for cluster in (self.cluster, self.empty):
             for name in self.down:
                 cluster.set_up(name, up=is_up)
         used = dict(self.cluster.used)
         for name, vector in used.items():
-            if is_empty or name in freed:  # consumers look here, too
+            if is_empty or name in freed:  # consumers read this usage as well
                 self.cluster.used[name] = RUSV(vector.most, defect=vector.most - vector.available)
         try:
             yield self.empty if is_empty else self.cluster
@@ -122,7 +122,7 @@ class World:
 
 
 class Meeting:
-    """What a job would run into if it started at a time."""
+    """Conflicts of a job that would start at a given time."""
 
     def __init__(self, world: World, ask: Ask, at_s: int) -> None:
         self.world, self.ask, self.job = world, ask, world.job
@@ -134,7 +134,7 @@ class Meeting:
             self.bounds = world.consumers.views(*asked)
 
     def lacks(self) -> Iterator[Lack]:
-        """Find all that it would lack."""
+        """Yield all that it would lack."""
         yield from self._of_time()
         short = [lack for name in resources_of(self.ask) if (lack := self._short(name)) is not None]
         beyond = self._beyond_limits({lack.of for lack in short})
@@ -169,7 +169,7 @@ class Meeting:
             yield Lack(LackCause.DEADLINE, "", max(request.deadline_s, self.start), text)
 
     def _short(self, name: str) -> Lack | None:
-        """Say how much of a resource is not free in all, whatever the nodes."""
+        """Return the lack of a resource in total, on whichever nodes."""
         vector, needed = self.world.cluster.used[name], self.ask.totals[name]
         second = self._first_short(vector, needed)
         if second is None:
@@ -188,10 +188,10 @@ class Meeting:
         return Lack(LackCause.JOBS, name, second, text, needed, free, holders)
 
     def _beyond_limits(self, short: Collection[str]) -> Lack | None:
-        """Say which limit or pool leaves too little of what is free."""
+        """Return the limit or pool that leaves too few of the free items."""
         met: list[tuple[int, str]] = []
         for name, needed in self.ask.totals.items():
-            # what others hold is said elsewhere: with it only where all of it together is too much
+            # other jobs are reported separately: they are included only where all of them together exceed the bound
             view = self.bounds.get(name) if name in short else self.views.get(name)
             if view is not None and (found := self._first_short(view, needed)) is not None:
                 met.append((found, name))
@@ -216,7 +216,7 @@ class Meeting:
     # ------------------------------------------------------------------ on nodes
 
     def _without_room(self) -> Lack | None:
-        """Say which sort of chunks is the first to find too little room on nodes."""
+        """Return the sort of chunks that first finds too little space on nodes."""
         sorts = zip(self.ask.wanted.tolist(), *(a.reshape(len(self.ask.wanted), -1) for a in self._sorts), strict=True)
         found = (self._sort_without_room(wanted, chunk.tolist(), suits) for wanted, chunk, suits in sorts)
         return min((lack for lack in found if lack is not None), key=lambda lack: lack.at_s, default=None)
@@ -255,7 +255,7 @@ class Meeting:
         return Lack(LackCause.CHUNKS, what, second, words, wanted, free, holders)
 
     def _room(self, place: int, needs: Mapping[str, int], most: int) -> list[tuple[int, int]]:
-        """Give how many chunks have room on a node from a time on; it never grows."""
+        """Return how many chunks fit on a node from each time on; the number never grows."""
         resources = self.world.cluster.resources
         held = self.world.cluster.used_on(self.world.system.nodes[place].name)
         usable = dict(zip(resources, self.ask.usable.reshape(-1, len(resources))[place].tolist(), strict=True))
@@ -271,7 +271,7 @@ class Meeting:
         return found
 
     def _first_below(self, wanted: int, rooms: Iterable[Sequence[tuple[int, int]]]) -> int | None:
-        """Give the first second at which fewer chunks than wanted have room on all nodes together."""
+        """Return the first second at which fewer than `wanted` chunks fit on all nodes together."""
         changes: Counter[int] = Counter({self.start: 0})
         for room in rooms:
             before = 0
@@ -282,10 +282,10 @@ class Meeting:
         totals = accumulate(changes[time] for time in times)
         return next((time for time, total in zip(times, totals, strict=True) if total < wanted), None)
 
-    # ------------------------------------------------------------------ who
+    # ------------------------------------------------------------------ holders
 
     def _holders(self, second: int, items: Callable[[CcsJob], int]) -> tuple[ResourceHolder, ...]:
-        """Give who has how much at a time."""
+        """Return the holders at a time with their amounts."""
         there = [(job, job.placement.end) for job in self.world.jobs if _is_there(job, second) and job.placement]
         found = [ResourceHolder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
         return tuple(sorted(found, key=lambda holder: -holder.items))
@@ -299,7 +299,7 @@ class Meeting:
 
 
 def amount(resource: str, items: int, kinds: Mapping[str, RequestKind]) -> str:
-    """Write an amount of a resource.
+    """Format an amount of a resource.
 
     Examples
     --------
@@ -318,7 +318,7 @@ def _on_nodes(many: int) -> str:
 
 
 def resources_of(ask: Ask) -> list[str]:
-    """Name the resources of which a request needs anything."""
+    """Return the resources that a request needs."""
     return [name for name, items in ask.totals.items() if items]
 
 

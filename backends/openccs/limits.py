@@ -74,7 +74,7 @@ class Items:
         return cls(int(number) * factor if number else None, int(percent) if percent else None)
 
     def of(self, available: int) -> int | None:
-        """Tell how many these are of so many available ones; None if there is no limit."""
+        """Return the number of these out of `available` items; None if there is no limit."""
         if self.number is None and self.percent is None:
             return None
         return max(self.number or 0, available * (self.percent or 0) // 100)
@@ -90,7 +90,7 @@ _ALWAYS: Final = Validity()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a consumer may have of a resource. Each of its parts binds within its validity, and only there."""
+    """An upper bound of a consumer's use of a resource. Each of its parts binds only within its validity."""
 
     # whose it is. The name `*` is everybody of that kind, each for himself; that goes on top of his own limits.
     kind: Literal["user", "group"]
@@ -98,8 +98,8 @@ class Limit:
     # the resource. `*` is each resource without a limit for this consumer, valid or not; limits for all consumers
     # count. `jobs` are those in the plan, `arrayjobs` the jobs of one array.
     resource: str
-    items: Items = _UNLIMITED  # how many at a time
-    duration_s: int | None = None  # a request that lasts longer gets nothing
+    items: Items = _UNLIMITED  # number of items at a time
+    duration_s: int | None = None  # longer requests get nothing
     # upper bound of items times seconds of all planned and running jobs within the validity, in all its windows. A
     # request counts fully; beyond the bound it must wait until others leave.
     area: int | None = None
@@ -122,19 +122,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may use what a pool keeps free: requests that meet all that is given here."""
+    """Conditions of access to the items kept by a pool: a request must meet all given ones."""
 
-    users: tuple[str, ...] = ()  # of one of these users, of one of these groups
+    users: tuple[str, ...] = ()  # required users, or required groups
     groups: tuple[str, ...] = ()
-    at_most: Mapping[str, int] = field(default_factory=dict)  # for no more in all than so many items, by resource
-    at_most_s: int = 0  # for no longer; 0 for any time
+    at_most: Mapping[str, int] = field(default_factory=dict)  # upper bounds of the total items, by resource
+    at_most_s: int = 0  # upper bound of the duration; 0 for any
 
     def __post_init__(self) -> None:
         if not (self.users or self.groups or self.at_most or self.at_most_s):
             raise InputError("lets everybody in", where="access", hint="Give users, groups, items or a duration.")
 
     def admits(self, ask: Ask, user: str, group: str) -> bool:
-        """Say whether a request meets it."""
+        """Return whether a request meets the conditions."""
         return (
             (not self.users or user in self.users)
             and (not self.groups or group in self.groups)
@@ -151,18 +151,18 @@ class FreePool:
     """
 
     name: str
-    resource: str  # how much of what; all of it if unlimited
+    resource: str  # resource and items; all of them if unlimited
     items: Items
     validity: Validity = _ALWAYS
-    # for whom: requests that meet any of these. For nobody if there is none, as for maintenance.
+    # requests that meet any of these may use them; empty if none may, as for maintenance
     access: tuple[Access, ...] = ()
 
     def binds(self, ask: Ask, user: str, group: str) -> bool:
-        """Say whether a request has to leave it free."""
+        """Return whether a request must leave the pool free."""
         return ask.totals.get(self.resource, 0) > 0 and not any(one.admits(ask, user, group) for one in self.access)
 
     def keeps(self, available: int) -> int:
-        """Tell how many items it keeps free of so many available ones."""
+        """Return the number of items kept free out of `available`."""
         items = self.items.of(available)
         return available if items is None else items
 
@@ -171,14 +171,14 @@ class FreePool:
 
 
 def _span(since: int, lasts_s: int) -> tuple[int, int]:
-    """Say from when to when cron strings are unrolled: the same times for many requests, so that it is done once."""
+    """Return the time span for expanding cron strings: the same for many requests, so that it is done once."""
     start = since - since % _DAY_S
     return start, start + _DAY_S + HORIZON_S + (lasts_s // _STRIDE_S + 1) * _STRIDE_S
 
 
 @lru_cache(maxsize=256)
 def _within(validity: Validity, items: int, since: int, until: int) -> RUSV:
-    """Give a vector that holds so many items whenever something is valid, and from `until` on if it is cron's."""
+    """Return a vector with this number of items in a validity, and, for cron strings, also from `until` on."""
     if items <= 0:
         return RUSV(0)
     cron = validity.cron
@@ -196,30 +196,30 @@ def _within(validity: Validity, items: int, since: int, until: int) -> RUSV:
 
 @lru_cache(maxsize=256)
 def _limited(available: int, held: _Held, since: int, until: int) -> RUSV:
-    """Give a vector of what limits leave free of so many items: the least of them at each time."""
+    """Return a vector of the items that limits allow out of `available`: the lowest at each time."""
     whole = RUSV(available, stores=Stores.FREE)
     return reduce(and_, (whole - _within(validity, available - items, since, until) for validity, items in held))
 
 
 @lru_cache(maxsize=256)
 def _kept(held: _Held, since: int, until: int) -> RUSV:
-    """Give a vector of what pools keep free, taken for used."""
+    """Return a vector of the items that pools keep free, counted as used."""
     return reduce(add, (_within(validity, items, since, until) for validity, items in held))
 
 
-# ---------------------------------------------------------------------- of one consumer
+# ---------------------------------------------------------------------- a single consumer
 
 
 @dataclass(slots=True, eq=False)
 class _Bound:
-    """A limit on one resource of one consumer, and the area that his jobs hold within it."""
+    """A limit on one resource of one consumer, and the area already used by the consumer's jobs."""
 
     limit: Limit
     resource: str
     area: int = 0
 
     def left(self, available: int, lasts_s: int, area: int) -> int | None:
-        """Tell how many items a request may have, nothing if it is too long or large; None if it may have all."""
+        """Return the items allowed for a request, 0 if it is too long or large; None if it may have all."""
         limit = self.limit
         is_long = limit.duration_s is not None and lasts_s > limit.duration_s
         is_large = limit.area is not None and self.area + area > limit.area
@@ -227,7 +227,7 @@ class _Bound:
 
 
 class _Account:
-    """A consumer's limits, and what he uses (usdRS)."""
+    """Limits and usage of a consumer (usdRS)."""
 
     def __init__(self, who: str, bounds: Mapping[str, tuple[_Bound, ...]], sizes: Mapping[str, int]) -> None:
         self.who = who
@@ -237,7 +237,8 @@ class _Account:
         self.used = {name: RUSV(sizes[name]) for name in sizes if name in counted}
         self._areas = [bound for bound in every if bound.limit.area is not None]
         self._has_jobs = bool(self._areas) or _JOBS in bounds
-        self._jobs: dict[_Key, list[tuple[int, NDArray[np.int64]]]] = {}  # starts and nodes of those that end alike
+        # starts and nodes of the jobs with the same end
+        self._jobs: dict[_Key, list[tuple[int, NDArray[np.int64]]]] = {}
         self._ends: list[_Key] = []
         self.jobs = 0
 
@@ -247,7 +248,7 @@ class _Account:
             start, needs = placement.start, self._needs(placement)
             self._count(start, placement.end, needs, 1)
             begun = self._taken(start, needs, placement)
-            if begun is not None:  # a job that is extended
+            if begun is not None:  # an extended job
                 self.jobs -= 1
                 start = begun
             key = placement.end, needs
@@ -265,7 +266,7 @@ class _Account:
                 self._count(begun, placement.end, needs, -1)
 
     def _taken(self, end: int, needs: tuple[int, ...], placement: Placement) -> int | None:
-        """Take out the job of a placement that ends then, and tell when it began."""
+        """Remove the job of a placement with this end, and return its begin."""
         jobs = self._jobs.get((end, needs), [])
         place = next((at for at, (_, nodes) in enumerate(jobs) if nodes is placement.nodes), None)
         return None if place is None else jobs.pop(place)[0]
@@ -292,7 +293,7 @@ class _Account:
                 self._count(start, *key, -1)
 
 
-# ---------------------------------------------------------------------- of all
+# ---------------------------------------------------------------------- all consumers
 
 
 class Consumers:
@@ -343,7 +344,7 @@ class Consumers:
                 raise InputError(f"there is no resource {name!r}", where=where, hint=hint)
 
     def _of(self, user: str, group: str) -> tuple[_Account, ...]:
-        """Give the accounts of a user and of a group, of those that have limits."""
+        """Return the accounts of a user and of a group that have limits."""
         found = self._found.get((user, group))
         if found is None:
             accounts = (self._account("user", user), self._account("group", group))
@@ -364,10 +365,10 @@ class Consumers:
             self._accounts[kind, name] = _Account(f"{kind} {name!r}", bounds, sizes)
         return self._accounts[kind, name]
 
-    # ------------------------------------------------------------------ what requests see
+    # ------------------------------------------------------------------ views of requests
 
     def never(self, ask: Ask, user: str, group: str, elements: int = 0) -> str:
-        """Say why a request can never be accepted, by what is always valid."""
+        """Return why a request can never be accepted, by limits that are always valid."""
         wanted = dict(ask.totals) | {_JOBS: 1, _ARRAY_JOBS: elements}
         for account in self._of(user, group):
             for name, items in wanted.items():
@@ -393,7 +394,7 @@ class Consumers:
         if not (self._limits or self._pools):
             return views
         span = _span(since, ask.lasts_s)
-        more_s = min(ask.lasts_s, stop - since + 1) if stop else ask.lasts_s  # less if it is to be extended
+        more_s = min(ask.lasts_s, stop - since + 1) if stop else ask.lasts_s  # less for a request to be extended
         pools = [pool for pool in self._pools if pool.binds(ask, user, group)]
         accounts = self._of(user, group)
         is_new = more_s == ask.lasts_s
@@ -408,7 +409,7 @@ class Consumers:
                     for bound in account.bounds.get(name, ())
                     if (left := bound.left(available, ask.lasts_s, items * more_s)) is not None
                 ]
-                if is_new and not index:  # without one resource it has no room
+                if is_new and not index:  # without free items of one resource the request does not fit
                     jobs = account.bounds.get(_JOBS, ())
                     held += [(bound.limit.validity, 0) for bound in jobs if _is_full(bound, account)]
                 if held:
@@ -447,7 +448,7 @@ class Consumers:
     def _explain_limit(
         self, account: _Account, bound: _Bound, items: int, lasts_s: int, windows: Sequence[tuple[int, int]]
     ) -> Iterable[tuple[bool, str]]:
-        """Say what each part of a limit lets a request, and whether that is too little."""
+        """Describe what each part of a limit allows a request, and whether that is too little."""
         limit, name = bound.limit, bound.resource
         about = f"the limit of {account.who} on {name}"
         if name == _JOBS:
@@ -468,16 +469,16 @@ class Consumers:
             own_area = items * lasts_s
             yield bound.area + own_area > limit.area, f"{text}, and the request asks for {_hours(own_area)}"
 
-    # ------------------------------------------------------------------ what they use
+    # ------------------------------------------------------------------ usage
 
     def book(self, user: str, group: str, placement: Placement) -> None:
-        """Note what a job of a user and a group has, or by what it is extended."""
+        """Record the resources of a job of a user and a group, or of its extension."""
         if self._limits:
             for account in self._of(user, group):
                 account.book(placement)
 
     def revoke(self, user: str, group: str, placement: Placement) -> None:
-        """Note that a job no longer uses resources, at all or from a time on.
+        """Record that a job no longer uses resources, entirely or from a time on.
 
         `placement`: begins later than the booked one if the job has run until then, and only its rest is given back.
         Jobs are identified by their array of nodes, which `dataclasses.replace` keeps.
@@ -487,7 +488,7 @@ class Consumers:
                 account.revoke(placement)
 
     def forget_before(self, now: int) -> None:
-        """Forget what was before a time: jobs that have ended by then count no more. O(what is forgotten + slots)."""
+        """Discard the past: jobs that ended by `now` no longer count. O(discarded entries + slots)."""
         for account in self._accounts.values():
             account.forget_before(now)
 
@@ -498,7 +499,7 @@ def _is_always(validity: Validity) -> bool:
 
 
 def _why_never(bound: _Bound, items: int, lasts_s: int, size: int) -> str:
-    """Say what of a request is more than a limit lets it even when its consumer has nothing else."""
+    """Return the part of a request that exceeds a limit even if its consumer uses nothing else."""
     limit, name = bound.limit, bound.resource
     most = limit.items.of(size)
     if most is not None and items > most:

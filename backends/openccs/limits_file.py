@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
-    """Read limits and pools from a TOML file, as the module describes it.
+    """Read limits and pools from a TOML file in the format of this module's description.
 
     Raises `InputError`: it cannot be read, or something in it is invalid; the error names the place.
     """
@@ -51,7 +51,7 @@ def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ..
 
 
 class _LimitsTable:
-    """A table of the file, which knows where it stands."""
+    """A table of the file, with its position for error messages."""
 
     def __init__(self, values: object, where: str, known: Sequence[str]) -> None:
         if not isinstance(values, dict):
@@ -67,16 +67,16 @@ class _LimitsTable:
         return key in self.values
 
     def tables(self, key: str, known: Sequence[str]) -> list[_LimitsTable]:
-        """Give the tables of an array."""
+        """Return the tables of an array."""
         entries = self.read(key, _list) or []
         return [_LimitsTable(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(entries, 1)]
 
     def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
-        """Convert a value, if it is there; what is wrong with it is reported with its place."""
+        """Convert a value, if present; errors name its position."""
         return self.need(key, convert) if key in self else None
 
     def need(self, key: str, convert: Callable[[Any], _T]) -> _T:
-        """Convert a value that has to be there."""
+        """Convert a required value."""
         if key not in self:
             raise InputError(f"has no {key}", where=self.where, hint=f"Give it {key} = ...")
         try:
@@ -86,7 +86,7 @@ class _LimitsTable:
             raise
 
     def build(self, make: Callable[..., _T], **values: Any) -> _T:
-        """Make what the table is of."""
+        """Construct the object described by the table."""
         try:
             return make(**values)
         except InputError as error:

@@ -1,4 +1,4 @@
-"""The loops over the nodes: usage of each node over time (nRS), and where a job's chunks fit (Section 5.2).
+"""The loops over the nodes: usage of each node over time (nRS), and the placement of a job's chunks (Section 5.2).
 
 A node's vectors have common times: one list of steps for each node, each with the used items of every resource. All
 nodes are in two flat arrays with space for `room` steps a node. The first step of a node begins at `BEGIN`.
@@ -14,7 +14,7 @@ from .rusv_kernel import FOREVER, earliest, last_at
 
 FREE, SCATTER = 0, 1
 BLOCK = 32
-"""Nodes of which the soonest change is kept."""
+"""Number of nodes for which the next change is stored together."""
 
 
 @kernel
@@ -92,7 +92,7 @@ def book(
 
 @kernel
 def forget_before(times: Any, used: Any, counts: Any, room: int, width: int, nodes: int, now: int) -> None:
-    """Forget the steps that had ended by a time."""
+    """Remove the steps that ended by a time."""
     for node in range(nodes):
         base = node * room
         past = last_at(times, counts[node], now, base)
@@ -109,7 +109,7 @@ def forget_before(times: Any, used: Any, counts: Any, room: int, width: int, nod
 def _fitting(
     chunks: Any, chunk: int, usable: Any, to_peaks: Any, node: int, width: int, how: int, is_exclusive: bool, most: int
 ) -> int:  # fmt: skip
-    """Say how many of a chunk a node has room for beside what is used of it."""
+    """Return the number of chunks that fit on a node in addition to its usage."""
     many = most
     for r in range(width):
         peak = to_peaks[node * width + r]
@@ -126,7 +126,7 @@ def _has_room(
     chunks: Any, kinds: int, usable: Any, suits: Any, to_peaks: Any, node: int, nodes: int, width: int,
     is_exclusive: bool,
 ) -> bool:  # fmt: skip
-    """Say whether a node has room for one chunk of any sort."""
+    """Return whether a chunk of any sort fits on a node."""
     for chunk in range(kinds):
         if suits[chunk * nodes + node]:
             fits = True
@@ -276,7 +276,7 @@ def find_destination(
                 to_peaks, to_placed,
             ):  # fmt: skip
                 return start
-            for c in range(candidates):  # placing changed them
+            for c in range(candidates):  # they were changed by the placement
                 _look(
                     times, used, counts, room, width, nodes, order[c], start, start + lasts,
                     chunks, kinds, usable, suits, is_exclusive, to_peaks,

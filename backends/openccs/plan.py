@@ -1,4 +1,4 @@
-"""The plan: every accepted request with its start, through all that happens to it (Sections 2 and 5.4)."""
+"""The plan: every accepted request with its start, through all later events (Sections 2 and 5.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 def _one_step(method: Callable[Concatenate[RequestPlan, _P], _R]) -> Callable[Concatenate[RequestPlan, _P], _R]:
-    """Write all that a method changes as one entry."""
+    """Write all changes of a method as one entry."""
 
     @wraps(method)
     def wrapped(self: RequestPlan, /, *args: _P.args, **named: _P.kwargs) -> _R:
@@ -91,10 +91,10 @@ class RequestPlan:
         self._entries: list[Entry] = []
         self._depth = 0
         self._is_broken = False
-        self._names: set[str] = set()  # of requests
+        self._names: set[str] = set()  # names of requests
         self._number = 0
 
-    # ------------------------------------------------------------------ requests come
+    # ------------------------------------------------------------------ submission
 
     @_one_step
     def submit(
@@ -127,7 +127,7 @@ class RequestPlan:
                 raise RefusedError(f"there is no room for it {when}", where=f"job {one!r}", hint=hint)
             planned.append(self._put(job, ask, placement, now))
             if placement is not None:
-                since = placement.start  # elements are alike: what had no room for one has none for the next
+                since = placement.start  # elements are equal: a start without space for one has none for the next
         return planned
 
     def _next_name(self) -> str:
@@ -149,7 +149,7 @@ class RequestPlan:
         return ask
 
     def _find(self, job: CcsJob, ask: Ask, since: int, end: int = FOREVER) -> Placement | None:
-        """Find a place for a job by its kind: at its start, before its deadline, or as soon as can be."""
+        """Find a placement of a job by its kind: at its start, before its deadline, or as soon as possible."""
         request = job.request
         if request.start_s is not None:
             if request.start_s < since:
@@ -164,12 +164,12 @@ class RequestPlan:
         found = self.cluster.find(ask, since, end, views)
         if found is None or not ask.is_exclusive:
             return found
-        whole = replace(ask, totals=found.totals)  # nodes of its own are more than it asks for: of an area, too
+        whole = replace(ask, totals=found.totals)  # exclusive nodes are more than requested, for an area as well
         views = self.consumers.views(whole, job.user, job.group, found.start, found.stop)
         return found if self.cluster.may_have(found, views) else None
 
     def _put(self, job: CcsJob, ask: Ask, placement: Placement | None, now: int, why: str = "") -> CcsJob:
-        """Let a job have a place, or none."""
+        """Set or remove the placement of a job."""
         phase = JobPhase.WAITING if placement is None else JobPhase.PLANNED
         if placement is None and not why:
             why = "there is no time at which it can have what it asks for"
@@ -195,15 +195,15 @@ class RequestPlan:
             raise StateError("could not tell of what came last, and may not go on", where="plan", hint=hint)
 
     def _tell(self) -> None:
-        """Tell of a whole step at once: a part of it might be a plan in which two jobs have one place."""
+        """Report a whole step at once: a part of it might be a plan in which two jobs share one placement."""
         entries, self._entries = self._entries, []
         if self._on_entry is not None and entries:
-            self._is_broken = True  # unless it comes back
+            self._is_broken = True  # unless the report returns
             self._on_entry(entries[0] if len(entries) == 1 else {"kind": "step", "entries": entries})
             self._is_broken = False
 
     def _forget(self, job: CcsJob) -> None:
-        """Take a job out as if it had never come."""
+        """Remove a job as if it had never been submitted."""
         self._free(job)
         del self.jobs[job.id], self._asks[job.id]
         self._note(kind="forgotten", id=job.id)
@@ -217,7 +217,7 @@ class RequestPlan:
         self.consumers.revoke(job.user, job.group, placement)
 
     def _free(self, job: CcsJob, since: int | None = None) -> None:
-        """Free what a job has, from a time on."""
+        """Free the resources of a job from a time on."""
         placement = job.placement
         if placement is not None and (since is None or since < placement.end):
             self._revoke(job, placement if since is None else replace(placement, start=max(since, placement.start)))
@@ -251,7 +251,7 @@ class RequestPlan:
         return inside
 
     def _reserved_elsewhere(self, name: str, now: int) -> bool:
-        """Let a reservation that has not begun have other nodes at its time; tell whether there are any."""
+        """Move a reservation that has not begun to other nodes at its time; return whether that was possible."""
         job, ask, before = self.jobs[name], self._asks[name], self.jobs[name].placement
         if before is None or job.phase is not JobPhase.PLANNED:
             return False
@@ -267,7 +267,7 @@ class RequestPlan:
 
     @_one_step
     def move_to(self, system: CcsSystem, *, now: int) -> None:
-        """Plan all that has not ended anew on another system; what cannot be there has ended."""
+        """Plan all unended jobs anew on another system; those that do not fit there end."""
         self.furnish(system)
         for job in self.in_order(job for job in self.jobs.values() if job.phase is not JobPhase.ENDED):
             moved = replace(job, placement=None)
@@ -280,7 +280,7 @@ class RequestPlan:
                 self._put(moved, ask, self._find(moved, ask, now), now)
 
     def furnish(self, system: CcsSystem) -> None:
-        """Begin with another system, on which nothing is booked."""
+        """Start with another system, without bookings."""
         self.system, self.cluster = system, PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used)
 
@@ -292,17 +292,17 @@ class RequestPlan:
 
         return note
 
-    # ------------------------------------------------------------------ they run, and leave
+    # ------------------------------------------------------------------ starts and ends
 
     def due(self, now: int) -> list[CcsJob]:
-        """Give the jobs whose planned start has come, in order."""
+        """Return the jobs whose planned start has come, in order."""
         planned = (job for job in self.jobs.values() if job.phase is JobPhase.PLANNED)
         ready = [job for job in planned if job.placement is not None and job.placement.start <= now]
         return sorted(ready, key=lambda job: (job.start_s, job.rank))
 
     @_one_step
     def begin(self, name: str, *, now: int) -> CcsJob:
-        """Let a planned job have its resources, when its start has come."""
+        """Start a planned job whose start has come."""
         job = self._job(name, JobPhase.PLANNED)
         if job.start_s is not None and job.start_s > now:
             why = f"is to start at {job.start_s}, and it is {now}"
@@ -313,7 +313,7 @@ class RequestPlan:
 
     @_one_step
     def end(self, name: str, *, now: int, why: str = "") -> None:
-        """Let a job leave the plan: it has ended, perhaps early, or is wanted no more."""
+        """Remove a job from the plan: it has ended, perhaps early, or was cancelled."""
         job = self._job(name, JobPhase.WAITING, JobPhase.PLANNED, JobPhase.RUNNING)
         self._free(job, now)
         self.consumers.forget_before(now)
@@ -347,7 +347,7 @@ class RequestPlan:
         return list(moved.values())
 
     def in_order(self, jobs: Iterable[CcsJob]) -> list[CcsJob]:
-        """Sort jobs by priority, then as they came."""
+        """Sort jobs by priority, then in order of submission."""
         return sorted(jobs, key=attrgetter("rank"))
 
     def _moved(self, job: CcsJob, now: int) -> CcsJob | None:
@@ -365,7 +365,7 @@ class RequestPlan:
             return None
         return self._put(job, ask, placement, now)
 
-    # ------------------------------------------------------------------ what is not as planned
+    # ------------------------------------------------------------------ deviations from the plan
 
     @_one_step
     def fail(self, node: str, *, now: int) -> list[CcsJob]:
@@ -394,13 +394,13 @@ class RequestPlan:
         return [self._again(job, now, f"node {node} went away") for job in self.in_order(met)]
 
     def _again(self, job: CcsJob, now: int, why: str) -> CcsJob:
-        """Plan a job anew that holds nothing."""
+        """Plan a job without resources anew."""
         ask = self._asks[job.id]
         return self._put(job, ask, self._find(job, ask, now), now, why)
 
     @_one_step
     def recover(self, node: str, *, now: int) -> list[CcsJob]:
-        """Let a node come back; waiting jobs are planned, and others may start earlier. Returns those that moved."""
+        """Set a node up; waiting jobs are planned, and others may start earlier. Returns the moved jobs."""
         self.cluster.set_up(node, up=True)
         for inside in self.reservations.values():
             if node in inside.cluster.names:
@@ -410,7 +410,7 @@ class RequestPlan:
 
     @_one_step
     def forget_before(self, now: int) -> None:
-        """Forget what was: ended jobs, and what was used before a time."""
+        """Discard the past: ended jobs, and usage before a time."""
         self._forget_ended()
         self.cluster.forget_before(now)
         self.consumers.forget_before(now)
@@ -425,7 +425,7 @@ class RequestPlan:
             raise InputError(f"is {job.phase}, not {is_to}", where=f"job {name!r}", hint="See its phase first.")
         return job
 
-    # ------------------------------------------------------------------ after a crash
+    # ------------------------------------------------------------------ recovery after a crash
 
     @classmethod
     def reload(
@@ -437,7 +437,7 @@ class RequestPlan:
         *,
         on_entry: Callable[[Entry], None] | None = None,
     ) -> RequestPlan:
-        """Make the plan again from what its entries say: the same jobs at the same times on the same nodes."""
+        """Restore the plan from its entries: the same jobs at the same times on the same nodes."""
         plan = cls(system, limits, pools)
         past = None
         for entry in entries:
@@ -450,7 +450,7 @@ class RequestPlan:
         return plan
 
     def settle(self) -> None:
-        """Book what all jobs of the entries have."""
+        """Book the resources of all jobs in the entries."""
         for job in self.jobs.values():
             if job.placement is not None and job.placement.end > job.placement.start:
                 self._book(job, job.placement)
@@ -461,7 +461,7 @@ class RequestPlan:
             inside.settle()
 
     def take_in(self, entry: Entry) -> None:
-        """Take in an entry; nothing is booked before all entries were taken in."""
+        """Read an entry; resources are booked only after all entries were read."""
         kinds: Mapping[str, Callable[[Entry], None]] = {
             "step": self._take_step,
             "job": self._take_job,

@@ -14,7 +14,7 @@ A request is a list of parts, separated by commas:
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
 A chunk is ``name=value[:name=value...]``. A time is ISO 8601 or a number of seconds since 1970; without a zone it is
-UTC, and a date alone is its first second. Anything not understood is an error that points at it.
+UTC, and a date alone is its first second. Any other text is an error that points at it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
 LARGEST: Final = (1 << 60) - 1
-"""No amount, and no sum of a job's amounts, may be larger."""
+"""Upper bound of any amount, and of the sum of a job's amounts."""
 LATEST_S: Final = 253_402_300_799
-"""The last second of the year 9999: no time may be later, and no walltime longer."""
+"""The last second of the year 9999: upper bound of times and walltimes."""
 
 _BLANK: Final = " \t\r\n"
 _SEPARATORS: Final = ",:+="
@@ -107,42 +107,42 @@ class Piece:
 
     @classmethod
     def of(cls, text: str, error: type[PointedError]) -> Self:
-        """Take a whole text."""
+        """Make a piece of a whole text."""
         return cls(text, 0, len(text), error)
 
     @property
     def text(self) -> str:
-        """What is written there."""
+        """The text of the piece."""
         return self.whole[self.start : self.stop]
 
     @property
     def quoted(self) -> str:
-        """The same for a message, which it does not fill."""
+        """The text in quotes for a message, shortened if long."""
         return repr(self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 3] + "...")
 
     def cut(self, start: int, stop: int | None = None) -> Piece:
-        """Take a piece of this piece, without the space around it."""
+        """Return a part of this piece, without surrounding space."""
         inner = self.whole[self.start + start : self.stop if stop is None else self.start + stop]
         bare = inner.strip(_BLANK)
         begin = self.start + start + (len(inner) - len(inner.lstrip(_BLANK)) if bare else 0)
         return Piece(self.whole, begin, begin + len(bare), self.error)
 
     def split(self, separator: str) -> list[Piece]:
-        """Take it apart wherever a character stands."""
+        """Split it at each occurrence of a character."""
         ends = [*(match.start() for match in re.finditer(re.escape(separator), self.text)), self.stop - self.start]
         return [self.cut(start, stop) for start, stop in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
 
     def halves(self, separator: str) -> tuple[Piece, Piece | None]:
-        """Take what is before a character's first place and what is behind it; None if it is nowhere."""
+        """Return the parts before and after the first occurrence of a character; None if there is none."""
         at = self.text.find(separator)
         return (self.cut(0), None) if at < 0 else (self.cut(0, at), self.cut(at + 1))
 
     def refuse(self, message: str, hint: str | None = None) -> PointedError:
-        """Build the error that points at its beginning."""
+        """Return an error that points at its beginning."""
         return self.error(message, hint=hint, text=self.whole, position=self.start)
 
     def whole_number(self, *, least: int = 1) -> int:
-        """Read it as a whole number from so many up to `LARGEST`."""
+        """Parse it as a whole number from `least` to `LARGEST`."""
         if not self.text:
             raise self.refuse("a number is missing here")
         if not _WHOLE.fullmatch(self.text):
@@ -195,18 +195,18 @@ def iso(seconds: int) -> str:
 
 
 class RequestKind(StrEnum):
-    """What a resource is: what its values look like, and what becomes of it."""
+    """Kind of a resource: the type of its values, and whether it is consumed."""
 
     COUNT = "count"
-    """A whole number, of which a job takes its part."""
+    """A whole number; a job consumes the requested amount."""
     SIZE = "size"
-    """Bytes, likewise; with a unit k, m, g, t or p, of powers of 1024, perhaps with a b behind it."""
+    """A consumed number of bytes; with a unit k, m, g, t or p, of powers of 1024, optionally followed by b."""
     PROPERTY = "property"
-    """Text that must equal what a node says of itself; nothing is taken. Job-wide it is one licence of that name."""
+    """Text that must equal a node's property; nothing is consumed. Job-wide it is one licence of that name."""
     FLAG = "flag"
     """A property that is true or false."""
     SETTING = "setting"
-    """A whole number that is passed to the job; no node need have it and nothing is taken."""
+    """A whole number that is passed to the job; nodes need not have it, and nothing is consumed."""
 
 
 STANDARD_KINDS: Final[Mapping[str, RequestKind]] = MappingProxyType(
@@ -223,7 +223,7 @@ STANDARD_KINDS: Final[Mapping[str, RequestKind]] = MappingProxyType(
         "sw": RequestKind.PROPERTY,
     }
 )
-"""The resources of the paper's examples. A job's threads take nothing beside its cores, so they are a setting."""
+"""The resources of the paper's examples. A job's threads consume nothing besides its cores, so they are a setting."""
 
 
 class Size(int):
@@ -244,14 +244,14 @@ class Size(int):
 
 
 class Arrangement(StrEnum):
-    """How a job's chunks are spread over nodes."""
+    """Distribution of a job's chunks over nodes."""
 
     FREE = "free"
-    """Anyhow."""
+    """Without a rule."""
     PACK = "pack"
-    """All on one node."""
+    """All chunks on one node."""
     SCATTER = "scatter"
-    """No two on one node."""
+    """Each chunk on a node of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class PlacementRule:
     """
 
     arrangement: Arrangement = Arrangement.FREE
-    exclusive: bool = False  # whether no other job may use their nodes meanwhile
+    exclusive: bool = False  # whether no other job may use their nodes at the same time
 
     def __str__(self) -> str:
         return f"{self.arrangement}:excl" if self.exclusive else str(self.arrangement)
@@ -273,7 +273,7 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What must be on one node, and how often.
+    """Resources that must be on one node, and the number of such sets.
 
     Examples
     --------
@@ -282,10 +282,10 @@ class Chunk:
     """
 
     count: int
-    needs: Mapping[str, int] = field(default_factory=dict)  # amounts that each takes, by resource; sizes in bytes
-    # what the node must say of itself; flags are `"true"` or `"false"`
+    needs: Mapping[str, int] = field(default_factory=dict)  # amounts taken by each, by resource; sizes in bytes
+    # required properties of the node; flags are `"true"` or `"false"`
     properties: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, int] = field(default_factory=dict)  # numbers that are passed to the job
+    settings: Mapping[str, int] = field(default_factory=dict)  # numbers passed to the job
 
     def __str__(self) -> str:
         items = (*self.needs.items(), *self.properties.items(), *self.settings.items())
@@ -295,7 +295,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest:
-    """What a job asks for (the paper's ``reqRS``). As text it is in the language that `parse` reads.
+    """The resources requested by a job (the paper's ``reqRS``). Its text form is the language of `parse`.
 
     Examples
     --------
@@ -310,15 +310,15 @@ class ResourceRequest:
     rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl
     """
 
-    chunks: tuple[Chunk, ...]  # what it needs on nodes
-    # what it needs once, on no node: amounts, and the names of licences; by resource
+    chunks: tuple[Chunk, ...]  # requirements on nodes
+    # requirements for the job as a whole, not on a node: amounts, and names of licences; by resource
     job_wide: Mapping[str, int | str] = field(default_factory=dict)
-    # how its chunks are placed
+    # placement of its chunks
     place: PlacementRule = PlacementRule()  # frozen
-    walltime_s: int | None = None  # how long it may run
-    start_s: int | None = None  # when it must begin, or must have ended, in seconds since 1970; at most one of them
+    walltime_s: int | None = None  # upper bound of its run time
+    start_s: int | None = None  # required begin, or required end, in seconds since 1970; at most one of them
     deadline_s: int | None = None
-    array: range | None = None  # the indices of a job array
+    array: range | None = None  # indices of a job array
     priority: int = 0
 
     @classmethod
@@ -371,7 +371,7 @@ class ResourceRequest:
         )
 
     def job_set(self) -> dict[str, int]:
-        """Sum a request (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.
+        """Sum up a request (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.
 
         Examples
         --------
@@ -389,7 +389,7 @@ class ResourceRequest:
 
     @property
     def licences(self) -> dict[str, int]:
-        """How many licences of each name it needs: one for each job-wide property."""
+        """Number of required licences by name: one for each job-wide property."""
         return dict(Counter(value for value in self.job_wide.values() if isinstance(value, str)))
 
     def __str__(self) -> str:
@@ -512,7 +512,7 @@ def _walltime(piece: Piece) -> int:
         seconds = parse_duration(piece.text)
     except InputError as error:
         raise piece.refuse(error.message.replace(repr(piece.text), piece.quoted), error.hint) from error
-    whole = math.ceil(round(seconds, 3))  # 1.1 h is 3960 s, not a hair more
+    whole = math.ceil(round(seconds, 3))  # 1.1 h is 3960 s, without a rounding error that adds a second
     if not 1 <= whole <= LATEST_S:
         raise piece.refuse("is no time at all" if whole < 1 else "is longer than can be counted")
     return whole

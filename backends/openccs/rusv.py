@@ -26,7 +26,7 @@ Steps = tuple[Items, Items]
 
 
 class Stores(StrEnum):
-    """Which items the slots of a vector count."""
+    """The items counted by the slots of a vector."""
 
     USED = "used"
     FREE = "free"
@@ -85,13 +85,13 @@ class RUSV:
 
     @property
     def empty(self) -> int:
-        """What is stored nowhere: the items of a time at which all are free."""
+        """Value of times that are not stored: the items when all are free."""
         return 0 if self.stores is Stores.USED else self.available
 
-    # ------------------------------------------------------------------ what is stored
+    # ------------------------------------------------------------------ stored values
 
     def __iter__(self) -> Iterator[UsageSlot]:
-        """Give the slots in order of time; one without a beginning starts at the least number there is."""
+        """Yield the slots in order of time; one without a beginning starts at the smallest number."""
         times, items = self.steps
         stops = [*(time - 1 for time in times[1:].tolist()), 0]
         for start, stop, held in zip(times.tolist(), stops, items.tolist(), strict=True):
@@ -103,19 +103,19 @@ class RUSV:
 
     @property
     def steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Times, and the items from each of them until the next."""
+        """Times, and the items from each time until the next."""
         return self._times[: self._count], self._items[: self._count]
 
     def at(self, time: int) -> int:
-        """Tell the items that are used, or free, at a time. O(log n)."""
+        """Return the used, or free, items at a time. O(log n)."""
         return int(self._items[k.last_at(seen(self._times), self._count, time)])
 
     def free_at(self, time: int) -> int:
-        """Tell how many items are free at a time. O(log n)."""
+        """Return the free items at a time. O(log n)."""
         return self.available - self.at(time) if self.stores is Stores.USED else self.at(time)
 
     def min_free_within(self, start: int, end: int) -> int:
-        """Tell how many items are free all the time from start to before an end. O(log n + slots between)."""
+        """Return the items that are free throughout the time from start to before end. O(log n + slots between)."""
         sign = 1 if self.stores is Stores.USED else -1
         found = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))
         return self.available - found if sign > 0 else -found
@@ -137,7 +137,7 @@ class RUSV:
         broken = f"{self.available} of " if self.available != self.most else ""
         return f"RUSV({broken}{self.most}{of}, [{', '.join(words)}])"
 
-    # ------------------------------------------------------------------ one slot
+    # ------------------------------------------------------------------ single slots
 
     def increment(self, slot: UsageSlot) -> None:
         """Add a slot's items, 0 or more, within its interval (the paper's circled plus)."""
@@ -149,7 +149,7 @@ class RUSV:
         self.add_within(slot.start, end, slot.items)
 
     def add_within(self, start: int, end: int, items: int) -> None:
-        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""
+        """Add items, or remove them if negative, from start to before end; `FOREVER` for no end."""
         if end <= start:
             raise InputError(f"nothing is from {start} to before {end}", where="RUSV", hint="Give a later end.")
         self._make_room(self._count + 2)
@@ -163,7 +163,7 @@ class RUSV:
             self._times, self._items = more
 
     def set_defect(self, defect: int) -> None:
-        """Let so many items be defective from now on, at all times. O(n).
+        """Set the number of defective items from now on, at all times. O(n).
 
         A vector of free items forgets free ones beyond the rest: a repair does not bring them back.
         """
@@ -179,7 +179,7 @@ class RUSV:
             self._times[: self._count], self._items[: self._count] = times[changes], kept[changes]
 
     def forget_before(self, time: int) -> None:
-        """Let what holds at a time hold at all times before. O(n)."""
+        """Extend the value at a time to all times before. O(n)."""
         past = k.last_at(seen(self._times), self._count, time)
         if past:
             self._times, self._items = self._times[past:], self._items[past:]
@@ -187,7 +187,7 @@ class RUSV:
             self._count -= past
 
     def copy(self) -> Self:
-        """Make another that holds the same."""
+        """Make an equal vector."""
         times, items = self.steps
         return self._of((times.copy(), items.copy()), self.stores, self.available)
 
@@ -195,7 +195,7 @@ class RUSV:
         most = max(self.most, available)
         return type(self)(most, defect=most - available, stores=stores, steps=steps)
 
-    # ------------------------------------------------------------------ two vectors
+    # ------------------------------------------------------------------ pairs of vectors
 
     def __add__(self, other: RUSV) -> Self:
         """Increment by each slot of another."""
@@ -206,7 +206,7 @@ class RUSV:
         return self._combined(other, k.SUBTRACT, self.stores, self.available)
 
     def __and__(self, other: RUSV) -> Self:
-        """Give what is free in both at the same time: the intersection of two vectors of free items."""
+        """Return the items free in both at the same time: the intersection of two vectors of free items."""
         if self.stores is not Stores.FREE or other.stores is not Stores.FREE:
             raise InputError("an intersection is of free items", where="RUSV", hint="Take `free_slots` of each first.")
         return self._combined(other, k.LEAST, Stores.FREE, min(self.available, other.available))
@@ -233,10 +233,10 @@ class RUSV:
         )  # fmt: skip
         return self._of((made[:count], kept[:count]), stores, available)
 
-    # ------------------------------------------------------------------ where there is room
+    # ------------------------------------------------------------------ free space
 
     def free_slots(self, items: int, lasts_s: int, since: int, end: int) -> Self:
-        """Find the slots with at least so many free items for at least so long, from since on (getFreeSlots).
+        """Find the slots with at least `items` free items for at least `lasts_s`, from `since` on (getFreeSlots).
 
         Returns a vector of free items, which is 0 outside of these slots.
 
@@ -251,7 +251,7 @@ class RUSV:
         return self._of((times[:count], kept[:count]), Stores.FREE, self.available)
 
     def earliest(self, items: int, lasts_s: int, since: int, end: int = FOREVER) -> int | None:
-        """Tell when so many items are first free for so long, from since to before an end; None if never. O(n)."""
+        """Return the first time when items are free for a duration, from since to before end; None if never. O(n)."""
         sign, limit = self._in_terms_of_use(items)
         arguments = (sign, limit, max(lasts_s, 1), since, end)
         found = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
@@ -298,12 +298,12 @@ def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: i
 
 
 def _end(stop: int) -> int:
-    """Give the first second after a closed interval."""
+    """Return the first second after a closed interval."""
     return stop + 1 if stop else k.FOREVER
 
 
 def _bounds(stores: Stores, available: int) -> tuple[int, int]:
-    """Give the least and the most that a slot holds."""
+    """Return the lowest and the highest value of a slot."""
     return (0, _NO_LIMIT) if stores is Stores.USED else (-_NO_LIMIT, available)
 
 

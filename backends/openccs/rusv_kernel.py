@@ -12,13 +12,13 @@ from asa.core.compiled import kernel
 
 BEGIN = -(1 << 60)
 FOREVER = 1 << 60
-_ENDLESS = 1 << 60  # more items than there are of anything
+_ENDLESS = 1 << 60  # more than the items of any resource
 ADD, SUBTRACT, LEAST, MAX_USED = 0, 1, 2, 3
 
 
 @kernel
 def last_at(times: Any, count: int, time: int, base: int = 0) -> int:
-    """Find the last of so many steps, the first of which is at a base, that begins no later than a time. O(log n)."""
+    """Return the last of `count` steps from `base` on that begins no later than a time. O(log n)."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) >> 1
@@ -31,7 +31,7 @@ def last_at(times: Any, count: int, time: int, base: int = 0) -> int:
 
 @kernel
 def _split(times: Any, items: Any, count: int, place: int, time: int) -> int:
-    """Let a step begin at a time in the step at a place."""
+    """Split the step at `place`, so that a step begins at `time`."""
     if times[place] == time:
         return count
     for i in range(count, place + 1, -1):
@@ -44,7 +44,7 @@ def _split(times: Any, items: Any, count: int, place: int, time: int) -> int:
 
 @kernel
 def _close(times: Any, items: Any, count: int, first: int, last: int) -> int:
-    """Join the steps from one place to another with those before them that are equal."""
+    """Merge the steps between two positions with equal ones before them."""
     kept = first
     for i in range(first, last + 1):
         if kept > 0 and items[i] == items[kept - 1]:
@@ -62,7 +62,7 @@ def _close(times: Any, items: Any, count: int, first: int, last: int) -> int:
 
 @kernel
 def change(times: Any, items: Any, count: int, start: int, end: int, by: int, least: int, most: int) -> int:
-    """Add items within ``[start, end)``, and keep the sums within bounds. O(n) to move what comes later."""
+    """Add items within ``[start, end)``, and keep the sums within bounds. O(n), for moving later steps."""
     place = last_at(times, count, start)
     more = _split(times, items, count, place, start)
     first = place + (times[place] != start)
@@ -118,7 +118,7 @@ def combine(
 
 @kernel
 def within(times: Any, items: Any, count: int, start: int, end: int, sign: int) -> int:
-    """Give the most of ``sign * items`` within ``[start, end)``. O(log n + k)."""
+    """Return the maximum of ``sign * items`` within ``[start, end)``. O(log n + k)."""
     i = last_at(times, count, start)
     found: int = sign * items[i]
     i += 1
@@ -171,7 +171,7 @@ def fitting(
     times: Any, items: Any, count: int, sign: int, limit: int, whole: int, lasts: int, since: int, until: int,
     to_times: Any, to_items: Any,
 ) -> int:  # fmt: skip
-    """Write what is free wherever ``sign * items`` is at most a limit for so long in ``[since, until)``.
+    """Write the free items wherever ``sign * items`` is at most a limit for the duration in ``[since, until)``.
 
     It is 0 elsewhere. Free are ``whole - items`` in a vector of used items, else the items themselves. O(n).
     """
@@ -205,7 +205,7 @@ def repeat(
     times: Any, items: Any, count: int, nothing: int, period: int, value: int, since: int, until: int, empty: int,
     to_times: Any, to_items: Any,
 ) -> int:  # fmt: skip
-    """Write a vector with so many items wherever the template of one period, from 0 on, stores any.
+    """Write a vector with these items wherever the template of one period, from 0 on, stores any.
 
     O(slots written).
     """

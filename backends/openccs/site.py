@@ -1,4 +1,4 @@
-"""A simulated site whose scheduler plans."""
+"""A simulated site with a planning scheduler."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from asa.backends.simulated import SimulatedSite
 class OpenCcsSite(SimulatedSite):
     """A centre or a log as in `asa.backends.simulated.SimulatedSite`, with OpenCCS as the scheduler.
 
-    Background jobs and the client's are in one plan, and each job gets a promised start when it comes
+    Background jobs and the client's are in one plan, and each job gets a promised start at submission
     (`asa.backend.Planning`).
 
     Parameters
     ----------
     settings
-        Those of `SimulatedSite`.
+        See `SimulatedSite`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is planned: nodes of several kinds, licences, and what is kept back of them for those who need it most."""
+"""The planned resources: nodes of several kinds, licences, and reserves for jobs that need expensive resources."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from asa.units import parse_duration, parse_memory
 from .requests import STANDARD_KINDS, RequestKind
 
 _GIB = 1 << 30
-_MAX_ITEMS = 1 << 50  # of a resource
+_MAX_ITEMS = 1 << 50  # upper bound for a resource
 _NAME = re.compile(r"[^\s,:+=]+")
 _WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A reason for which a node takes a job (node specific limits, Section 5.4)."""
+    """A condition under which a node accepts a job (node specific limits, Section 5.4)."""
 
-    at_least: Mapping[str, int] = field(default_factory=dict)  # what one of its chunks asks for, at least
-    at_most_s: int = 0  # how long it lasts, at most; 0 for any time
+    at_least: Mapping[str, int] = field(default_factory=dict)  # minimum requirements of one of its chunks
+    at_most_s: int = 0  # upper bound of its duration; 0 for any
 
     def admits(self, needs: Mapping[str, int], lasts_s: int) -> bool:
-        """Say whether it holds for a chunk and its job's duration."""
+        """Return whether it holds for a chunk and the duration of its job."""
         is_large = all(needs.get(name, 0) >= items for name, items in self.at_least.items())
         return is_large and (not self.at_most_s or lasts_s <= self.at_most_s)
 
@@ -41,10 +41,11 @@ class Node:
     """A computer."""
 
     name: str
-    resources: Mapping[str, int]  # how many items of each consumable resource it has; memory in bytes
-    properties: Mapping[str, str] = field(default_factory=dict)  # what it is like: its architecture, its network
-    priority: int = 0  # nodes of a higher one are more expensive, and used after others
-    admits: tuple[Admission, ...] = ()  # it takes jobs for one of these reasons only; any job if there are none
+    resources: Mapping[str, int]  # items of each consumable resource; memory in bytes
+    properties: Mapping[str, str] = field(default_factory=dict)  # such as its architecture and network
+    priority: int = 0  # nodes of higher priority are more expensive, and used after others
+    # conditions of which one must hold for a job; any job is accepted if there are none
+    admits: tuple[Admission, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Reserve:
     """
 
     resource: str
-    keeps: Mapping[str, int]  # how much of other resources is kept on such a node, by name
+    keeps: Mapping[str, int]  # amounts of other resources kept on such a node, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ class CcsSystem:
 
     name: str
     nodes: tuple[Node, ...]
-    licences: Mapping[str, int] = field(default_factory=dict)  # items of resources that belong to no node
+    licences: Mapping[str, int] = field(default_factory=dict)  # items of resources without nodes
     reserves: tuple[Reserve, ...] = ()
-    walltime_s: int = 3600  # how long a request lasts that does not say so
-    sizes: frozenset[str] = frozenset({"mem", "vmem"})  # the resources that are counted in bytes
+    walltime_s: int = 3600  # default duration of a request
+    sizes: frozenset[str] = frozenset({"mem", "vmem"})  # resources counted in bytes
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
@@ -77,7 +78,7 @@ class CcsSystem:
             raise InputError(why, where=f"system {self.name!r}", hint="Correct its description.")
 
     def _wrong(self) -> str:
-        """Say what of it means nothing."""
+        """Return the error of an invalid system."""
         resources = {name for node in self.nodes for name in node.resources}
         counted, properties = resources | set(self.licences), set(self.properties)
         kept = [name for reserve in self.reserves for name in (reserve.resource, *reserve.keeps)]
@@ -105,17 +106,17 @@ class CcsSystem:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The consumable resources of nodes, in the order in which they first come."""
+        """The consumable resources of nodes, in order of first appearance."""
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.resources))
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that some node has."""
+        """The properties of any node."""
         return frozenset(name for node in self.nodes for name in node.properties)
 
     @property
     def kinds(self) -> Mapping[str, RequestKind]:
-        """What each resource is that requests can name."""
+        """Kind of each resource of requests."""
         counted = [*self.resources, *self.licences]
         own = {name: RequestKind.SIZE if name in self.sizes else RequestKind.COUNT for name in counted}
         return dict(STANDARD_KINDS) | dict.fromkeys(self.properties, RequestKind.PROPERTY) | own
@@ -143,10 +144,10 @@ class CcsSystem:
 
 
 def oculus() -> CcsSystem:
-    """Give a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs, 8 Xeon Phis; 64 GB, 256 GB and 1 TB.
+    """Return a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs, 8 Xeon Phis; 64 GB, 256 GB and 1 TB.
 
-    The paper does not say how many nodes have how much memory. Jobs without a GPU leave two cores of its node to those
-    with one, and the four nodes of 1 TB take only large or short jobs.
+    The paper does not give the numbers of nodes by memory. Jobs without a GPU leave two cores of its node to those with
+    one, and the four nodes of 1 TB take only large or short jobs.
     """
     ib = {"arch": "linux", "net": "IB"}
     large = (
@@ -210,7 +211,7 @@ def load_system(path: str | Path) -> CcsSystem:
 
 
 class _SystemReader:
-    """Reads the parts of a system, and remembers which resources were given as sizes."""
+    """Reads the parts of a system, and collects the resources that were given as sizes."""
 
     def __init__(self) -> None:
         self.sizes: set[str] = set()

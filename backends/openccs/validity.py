@@ -1,4 +1,4 @@
-"""When something holds: always, until an end, from a start to an end, or again and again, as a cron string says."""
+"""Times at which something is valid: always, until an end, between two times, or repeatedly by a cron string."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Cron:
     [(31, 35), (103, 107)]
     """
 
-    minutes: frozenset[int]  # which count; days of the month
+    minutes: frozenset[int]  # matching minutes; and days of the month
     hours: frozenset[int]
     days: frozenset[int]
     months: frozenset[int]
-    weekdays: frozenset[int]  # which days of the week count, from 0 for Sunday
-    either: bool  # whether one of the two days suffices
+    weekdays: frozenset[int]  # matching days of the week, from 0 for Sunday
+    either: bool  # whether one of the two kinds of days suffices
     text: str = field(compare=False)
 
     @classmethod
@@ -126,13 +126,13 @@ class Cron:
         return tuple(_joined((60 * minute, 60 * minute + 60) for minute in minutes))
 
     def _matches(self, day: int) -> bool:
-        """Whether the day counts that is so many after the first one of 1970."""
+        """Whether a day matches, given as days since the first of 1970."""
         then = date.fromordinal(1 + (_EPOCH - 1 + day) % _CYCLE_DAYS)
         of_month, of_week = then.day in self.days, then.isoweekday() % 7 in self.weekdays
         return then.month in self.months and (of_month or of_week if self.either else of_month and of_week)
 
     def matching(self, since_s: int, until_s: int) -> Iterator[tuple[int, int]]:
-        """Give what matches from the hour, day or week on in which a time is to that in which another is."""
+        """Yield the matches from the hour, day or week of `since_s` to that of `until_s`."""
         period = self.period
         step = period or _DAY_S
         windows = self.template() if period else self._day
@@ -160,9 +160,9 @@ class Validity:
     [(0, 6), (20, 30), (44, 48)]
     """
 
-    start_s: int | None = None  # from when on, in seconds since 1970; None for ever before
-    end_s: int | None = None  # the first second at which it is no longer; None for ever
-    cron: Cron | None = None  # when, again and again, if it has neither a start nor an end
+    start_s: int | None = None  # begin in seconds since 1970; None if it has none
+    end_s: int | None = None  # the first second at which it is no longer valid; None if it has no end
+    cron: Cron | None = None  # the repeated times, if it has neither a begin nor an end
 
     def __post_init__(self) -> None:
         if self.cron is not None and not (self.start_s is None and self.end_s is None):
@@ -222,7 +222,7 @@ class Validity:
 
 
 def _side(piece: Piece, *, days: int = 0) -> int:
-    """Read a time; if it is a date alone, so many days are added."""
+    """Parse a time; if it is a date alone, add `days`."""
     dotted = _DOTTED.fullmatch(piece.text)
     if dotted is None:
         seconds = moment(piece)
@@ -277,7 +277,7 @@ def _number(piece: Piece, what: str, low: int, high: int, names: Mapping[str, in
 
 
 def _joined(windows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Join what touches."""
+    """Merge adjacent windows."""
     held: tuple[int, int] | None = None
     for start, end in windows:
         if held is not None and held[1] == start:

@@ -1,8 +1,8 @@
-"""Why a job is not planned earlier, the question of Section 2: which constraints bind, what is missing, who holds it.
+"""Reasons why a job is not planned earlier, the question of Section 2: binding constraints, lacks, and their holders.
 
-Each constraint in turn is removed on a copy of the plan, and the job's place is searched again; those without which it
-would start sooner bind. For a time at which it "would fit in", the answer says what is missing first, from which second
-on, and which jobs hold it.
+Each constraint in turn is removed on a copy of the plan, and a placement of the job is searched again; a constraint
+binds if the job would start sooner without it. For a time at which it "would fit in", the answer says what is missing
+first, from which second on, and which jobs hold it.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from .words import clock, names
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Something that a job's start depends on."""
+    """A condition of a job's start."""
 
-    cause: LackCause  # what it is, and of what: a resource, a property
+    cause: LackCause  # kind of the constraint, and its subject: a resource, a property
     of: str
     words: str
-    start_s: int | None = None  # when the job would start without it, if that is sooner
+    start_s: int | None = None  # start of the job without the constraint, if sooner
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What would be if a job started then."""
+    """The effect of starting a job at a given time."""
 
     at_s: int
-    lacks: tuple[Lack, ...]  # what it would lack, the first first; nothing if it would fit in
+    lacks: tuple[Lack, ...]  # what it would lack, in order of time; empty if it would fit in
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job is not planned earlier."""
+    """The reasons why a job is not planned earlier."""
 
     job: CcsJob
     is_refused: bool  # it is not in the plan
-    nodes: str  # where it is, in short
-    now_s: int  # the time, and the earliest at which it could have started
+    nodes: str  # short form of the names of its nodes
+    now_s: int  # current time; and the earliest time at which it could have started
     since_s: int
-    # when it could start as things are, if that is sooner than it is planned: room has come up since
+    # possible start in the present state, if sooner than planned, because resources became free since
     free_s: int | None
-    constraints: tuple[Constraint, ...]  # what its start depends on
-    together: tuple[Constraint, ...]  # if none of them alone binds, those that do together
-    moment: Moment | None  # what it would lack at the time asked about; None if it could never run
+    constraints: tuple[Constraint, ...]  # constraints of its start
+    together: tuple[Constraint, ...]  # if none of them binds alone, those that bind together
+    moment: Moment | None  # lacks at the requested time; None if it could never run
 
     @property
     def is_at_once(self) -> bool:
-        """Whether it starts as early as it can."""
+        """Whether it starts as early as possible."""
         return self.job.start_s is not None and self.job.start_s <= self.since_s
 
     def sentences(self) -> list[str]:
-        """Say it in words."""
+        """Describe the reasons in sentences."""
         return [self._stands(), *self._lacks(), *self._binds()]
 
     def _stands(self) -> str:
@@ -99,14 +99,14 @@ class Why:
 
 
 def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None) -> Why:
-    """Say why a job is not planned earlier; the plan stays as it is.
+    """Return the reasons why a job is not planned earlier; the plan is not changed.
 
     `at`: a time at which the job seems to fit; if not given, the earliest at which it could have started.
 
     Notes
     -----
-    On another cluster the other jobs are booked again. Then a place for the job is searched once for each condition of
-    its start, without that one.
+    Books the other jobs on another cluster. Then searches a placement of the job once for each condition of its start,
+    without that condition.
 
     Examples
     --------
@@ -155,12 +155,12 @@ def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None
 
 
 class _Alternatives(World):
-    """What a job's start depends on in its world, and when it would start without some of that."""
+    """The constraints of a job's start, and its start without some of them."""
 
-    # ------------------------------------------------------------------ what its start depends on
+    # ------------------------------------------------------------------ constraints of its start
 
     def constraints(self) -> Iterator[Constraint]:
-        """Give what the job's start depends on."""
+        """Yield the constraints of the job's start."""
         request = self.job.request
         if request.start_s is not None:
             yield Constraint(LackCause.START, "", f"it asks to start at {self.clock(request.start_s)}")
@@ -221,7 +221,7 @@ class _Alternatives(World):
             )
 
     def fewest_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-        """Find few constraints without which the job would start sooner, and not without fewer of them."""
+        """Find few constraints without which together the job would start sooner, such that all of them are needed."""
         whole = Constraint(LackCause.JOBS, "", "all that other jobs hold")
         kept = [*(one for one in constraints if one.cause is not LackCause.JOBS), whole]
         for one in list(kept):
@@ -231,10 +231,10 @@ class _Alternatives(World):
         start_s = self.start_without(kept)
         return tuple(replace(one, start_s=start_s) for one in kept) if start_s is not None else ()
 
-    # ------------------------------------------------------------------ without some of it
+    # ------------------------------------------------------------------ without some of them
 
     def start_without(self, gone: Collection[Constraint]) -> int | None:
-        """Tell when the job would start if some constraints were not there; None if no sooner than it does."""
+        """Return the start of the job without some constraints; None if it is not sooner."""
         job, causes = self.job, {one.cause for one in gone}
         request = self._request_without(gone)
         ask = self._ask_without(gone, request)
@@ -254,7 +254,7 @@ class _Alternatives(World):
         return placement.start if placement is not None else None
 
     def _window(self, request: ResourceRequest, lasts_s: int) -> tuple[int, int] | None:
-        """Give the first second in which it may run, and the first in which it may not, if it is to start sooner."""
+        """Return the first second in which it may run, and the first in which it may not, for a sooner start."""
         since, end = self.since_s, self.until_s
         if request.start_s is not None:
             if request.start_s < since:
@@ -295,7 +295,7 @@ class _Alternatives(World):
         if ask is None or not columns:
             return ask
         chunks = ask.chunks.reshape(len(ask.wanted), -1).copy()
-        chunks[:, columns] = 0  # what nobody holds has room on every node that suits
+        chunks[:, columns] = 0  # chunks of resources held by no job fit on every suitable node
         return replace(ask, chunks=chunks.ravel())
 
 

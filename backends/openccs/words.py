@@ -1,4 +1,4 @@
-"""How times and the names of nodes are written."""
+"""Formatting of times and of names of nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from .requests import iso
 
 IN_1973_S = 100_000_000
-"""Who counts from the beginning of his plan does not come so far."""
+"""Times below this count from the beginning of a plan, not from 1970."""
 _DAY_S = 86_400
 
 
 def clock(time_s: int, now_s: int) -> str:
-    """Write a time: UTC, without its date if that is today's; or the time elapsed since 0.
+    """Format a time: UTC, without the date if that is today's; or the time elapsed since 0.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def clock(time_s: int, now_s: int) -> str:
 
 
 def names(of: Sequence[str]) -> str:
-    """Write names of nodes in short.
+    """Abbreviate names of nodes.
 
     Examples
     --------
