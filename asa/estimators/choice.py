@@ -16,14 +16,14 @@ BLIND, SEEING = "asa", "asa-queue"
 
 @dataclass(frozen=True, slots=True)
 class EstimatorChoice:
-    """An estimator, and why it was chosen."""
+    """An estimator, and the reason for its choice."""
 
     name: str
-    why: str  # a clause
+    why: str  # reason for the choice, as a clause
 
 
 def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
-    """Choose an estimator by the events that a look at the queue returned.
+    """Choose an estimator by the events that a check of the queue returned.
 
     If jobs of other users are visible, simulating the queue is more accurate from the first job on, even if few waits
     were learned.

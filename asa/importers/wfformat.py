@@ -72,12 +72,12 @@ class _Task:
 def import_wfformat(
     path: Path, *, by: Grouping = "category", cores: int | None = None, commands: bool = True, name: str = ""
 ) -> Imported:
-    """Make a workflow of a WfFormat instance.
+    """Make a workflow from a WfFormat instance.
 
-    `by`: which tasks become one stage. ``level``: all tasks whose longest path from the beginning of the graph has the
-    same length. ``category``: tasks of a level whose names differ only by a number; if all names differ by more, tasks
-    of a level with the same program. ``chains``: as ``category``, after each chain of tasks without branches was joined
-    into one task.
+    `by`: rule that combines tasks into stages. ``level``: all tasks whose longest path from the beginning of the graph
+    has the same length. ``category``: tasks of a level whose names differ only by a number; if all names differ by
+    more, tasks of a level with the same program. ``chains``: as ``category``, after each chain of tasks without
+    branches was joined into one task.
     `cores`: upper bound of a stage's cores; tasks that do not fit at the same time run in turn. The expected run time
     is that of the tasks if each core takes the next one, the longest first, as soon as it is free.
     `commands`: whether stages run the tasks' commands, if all tasks have one. Else the workflow is a model for

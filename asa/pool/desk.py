@@ -29,7 +29,7 @@ logger = logging.getLogger("asa.pool")
 
 _PAUSE_S = 1.0  # upper bound of a wait for changes; the batch system reports them sooner
 _OUTLOOK_S = 15.0  # between requests for expected starts, which are not reported as changes
-_IDLE_S = 10.0  # between looks at the queue of all users while the pool has no job
+_IDLE_S = 10.0  # between queries of the queue of all users while the pool has no job
 _CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end: time for cancellations, and the pause between tries
 _FEW_WAITS = 10
 _HISTORY = 2000  # past jobs of all users to learn from at the beginning

@@ -105,7 +105,7 @@ def completed(workflow: Workflow, result: RunResult, where: str) -> RunMetrics:
 def measured(
     workflow: Workflow, result: RunResult, where: str, *, age_accrues: bool = True
 ) -> tuple[RunMetrics, Timeline]:
-    """Return the metrics of a run, and what its jobs did.
+    """Return the metrics of a run, and the timeline of its jobs.
 
     `age_accrues`: whether a job at its site gains priority while a dependency holds it.
     """

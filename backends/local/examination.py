@@ -32,7 +32,7 @@ _KILLS_PROCESSES = re.compile(r"(?im)^[ \t]*+KillUserProcesses[ \t]*+=[ \t]*+(ye
 
 
 def examine(settings: LocalSettings, connect: Callable[[Path], Backend], *, probe: bool) -> Examination:
-    """Examine this machine, and whether its queue, as `connect` opens it, can work."""
+    """Examine this machine; with `probe`, also test its queue, which `connect` opens."""
     findings = [*_cores(settings), _load(settings), _memory(), *_spool(settings), *_logout()]
     if probe and all(finding.verdict != "bad" for finding in findings):
         findings.append(_probe(connect))

@@ -195,7 +195,7 @@ def batch_script(
 
     `calls`: a file of `asa.job` with the shell functions that the lines before steps call. They may set `kept` to the
     cores that are left after the job gave others back, and `seen` to arguments of `env` for later steps.
-    `pauses_s`: seconds between looks for awaited completion markers; the last value is repeated. Fractions require a
+    `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Fractions require a
     `sleep` that accepts them.
 
     Examples

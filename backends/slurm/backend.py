@@ -61,7 +61,7 @@ class SlurmBackend:
     `poll_s`: lower bound of the seconds between two looks, except before a job with dependencies is submitted.
     `max_poll_s`: upper bound while nothing happens, plus or minus a tenth.
     `settle_s`: an accepted job may be missing from Slurm's answers for so many seconds.
-    `queue_poll_s`: lower bound of the seconds between looks at the whole queue.
+    `queue_poll_s`: lower bound of the seconds between queries of the whole queue.
     `sleep`: sleeps up to so many seconds. If it returns True, `wait` returns early.
     `survey`: reads the site's abilities again, before a job that exceeds them is refused.
     """

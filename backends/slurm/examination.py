@@ -26,7 +26,7 @@ from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 _LISTED_PARTITIONS = 8
 _LOOKED_AT = 4  # own jobs of a typical run, for timing a look
 _LOOKS = 3
-_MIN_SHARE = 50  # the interval between looks is at least so many times the duration of a look
+_MIN_SHARE = 50  # lower bound of the interval between queries of the queue, in durations of a query
 _MAX_POLL_S = 60.0
 _TOKEN_SHORT_S = 600.0
 _TOKEN_LONG_S = 24 * 3600.0
@@ -79,7 +79,7 @@ def _shown(file: Path) -> str:
 
 
 def considerate_poll_s(look_s: float) -> float:
-    """Return the interval between looks at which the site spends at most a fiftieth of the time on them.
+    """Return the interval between queries at which the site spends at most a fiftieth of its time on them.
 
     Examples
     --------
@@ -442,7 +442,7 @@ class Examiner:
             "All times are Slurm's: asa learns the difference as it submits.",
         )
 
-    # ------------------------------------------------------------------ the queue, and what it costs to look at it
+    # ------------------------------------------------------------------ the queue, and the cost of querying it
 
     def _estimates(self, found: _Findings, queue: Sequence[SlurmRecord]) -> None:
         waiting = [r for r in queue if r.states[:1] == ("PENDING",) and r.reason in _WAITING]

@@ -1,4 +1,4 @@
-"""A client's record of one of its jobs: from Slurm's reports, and from markers for what Slurm forgot."""
+"""A client's record of one of its jobs: from Slurm's reports, or from markers if Slurm no longer knows the job."""
 
 from __future__ import annotations
 

@@ -511,7 +511,7 @@ class _Translation:
     def _without_submitting(
         self, options: dict[str, Directive], text: str, at: Path, words: Sequence[str], where: str
     ) -> Script:
-        """Return a driver that runs with programs which submit nothing, since its submissions are stages."""
+        """Return the driver as a job without submission: its batch commands are replaced, as its jobs are stages."""
         for program in ("sbatch", "squeue", "sacct", "scancel", "scontrol"):
             self._files[Path("instead", program)] = _NOT_RUN.encode()
             self._programs.add(Path("instead", program))

@@ -264,7 +264,7 @@ class Shade:
 
 
 def shades(rows: Sequence[Shade], span_s: float, title: str, text: str) -> str:
-    """Draw a row for each amount, the darker the larger it is. Times are in seconds from the left edge."""
+    """Draw a row for each amount, darker for larger amounts. Times are in seconds from the left edge."""
     left = min(16 + 7.2 * max((len(row.name) for row in rows), default=4), 210.0)
     high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
     canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, text)

@@ -26,7 +26,7 @@ def push(keys: Any, count: int, key: int) -> None:
 
 @kernel
 def pop(keys: Any, last: int, place: int) -> None:
-    """Remove the key at a place, 0 for the least, from a heap of ``last + 1``.
+    """Remove the key at a position, 0 for the least one, from a heap of ``last + 1``.
 
     The hole sinks to a leaf without comparing the key that will fill it, which nearly always belongs there.
     """
