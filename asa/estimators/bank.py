@@ -285,7 +285,7 @@ class WaitBank:
         """Record that a started job of this client has ended."""
         self[own.job.system].ended(own.ticket, run_s)
 
-    # ------------------------------------------------------------------ everybody's
+    # ------------------------------------------------------------------ data of all users
 
     def follow(self, events: Iterable[QueueEvent]) -> int:
         """Learn from a site's events of the jobs of all users; return how many waits became known.
@@ -350,7 +350,7 @@ class WaitBank:
         return tuple(self._outcomes.get(system, ()))
 
     def _as_kept(self, job: QueuedJob) -> QueuedJob:
-        """Give a job's user the name that the store uses, so that stored jobs of this user are recognized."""
+        """Rename a job's user as in the store, so that stored jobs of this user are recognized."""
         if self.store is None or not job.user:
             return job
         return replace(job, user=user_in_store(job.user))

@@ -32,7 +32,7 @@ _HAND_OVER = 20  # waits that become known between the beginning of a fit and it
 _MAX_DECADES = 7.0  # upper bound of a prediction of the trees
 _SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # weights of the trees in the blends that compete
 _KEEP = 0.9995  # factor on the weight of an error with each later wait
-_AT_FIRST = 200.0  # prior: so many waits at which trees were further off than the estimator by the doubts below
+_AT_FIRST = 200.0  # prior: number of waits at which trees were worse than the estimator, by the doubts below
 _DOUBT, _DOUBT_OF_LEVELS = 0.3, 0.12  # in decades, for the point prediction; and in pinball loss, for a quantile
 _SHARPNESS = 30.0  # the weight of a blend is exp(-sharpness x its mean error in decades)
 _SHARPNESS_OF_LEVELS = 100.0  # the same for a quantile, with its mean pinball loss
@@ -183,7 +183,7 @@ class BoostedAsa:
         self._waiting.pop(ticket, None)
         self.base.withdrawn(ticket)
 
-    # ------------------------------------------------------------------ what is said
+    # ------------------------------------------------------------------ predictions
 
     def _look(self, job: QueuedJob) -> tuple[WaitForecast, WaitForecast, _Look]:
         """Return the prediction, the estimator's own prediction, and the parts of both."""
@@ -214,7 +214,7 @@ class BoostedAsa:
         moved = np.maximum((np.array(of_base.quantiles_s) + FLOOR_S) * times - FLOOR_S, 0.0)
         return WaitForecast(tuple(np.maximum.accumulate(moved).tolist()), math.pow(10.0, middle + float(shifts[-1])))
 
-    # ------------------------------------------------------------------ what is learned
+    # ------------------------------------------------------------------ learning
 
     def _remember(self, numbers: NDArray[np.float32], truth: float) -> None:
         """Keep a wait for fitting trees. If it is time, begin a fit, or start to use the trees of the last one."""

@@ -20,7 +20,7 @@ FLOOR = 1.0  # log10 of the shortest alternative
 STEP = 0.09
 CELL_EDGES = 52  # bounds between the 53 alternatives of the paper
 
-# ------------------------------------------------------------------ groups of jobs, and what is kept of each
+# ------------------------------------------------------------------ groups of jobs, and their data
 
 GROUPS = 8
 SITE, PARTITION, WIDTH, GEOMETRY, USER, USER_WIDTH, USER_GEOMETRY, LENGTH = range(GROUPS)
@@ -30,7 +30,7 @@ LAST, FAST, SLOW, STARTED, SUBMITTED, COUNT, OLDEST, YOUNGEST, WIDTH_CLASS, LENG
 QUEUED, GAP, LONG_GAP = range(11, 14)
 STATS = 14
 
-# ------------------------------------------------------------------ what is seen of a job
+# ------------------------------------------------------------------ features of a job
 
 PER_GROUP = 11
 OF_STARTS, OF_WAITING = 3, 5  # first columns of these inputs

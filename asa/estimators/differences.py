@@ -30,7 +30,7 @@ COLUMNS = 6
 # columns: waits in decades; the forecast as the mean of some quantiles
 _SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)
 _ENOUGH = 200  # number of waits needed for a fit
-_AFTER = 64  # fit again after so many further waits, or an eighth more
+_AFTER = 64  # fit again after this number of further waits, or an eighth more
 _LAGS = (1, 3, 10, 30)  # numbers of submissions between the two that are compared
 _FAR_LAGS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 _GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # bounds of the time between two waits that are compared
@@ -170,7 +170,7 @@ class Differences:
         waits_s = 10.0 ** np.maximum(usual, 0.0)
         return fades_s, np.where(waits_s <= FLOOR_S * (1.0 + 1e-9), 0.0, waits_s)
 
-    # ------------------------------------------------------------------ what is found in them
+    # ------------------------------------------------------------------ fits
 
     def _fit(self, place: int) -> _Fit | None:
         """Fit the waits of a partition; those of all partitions if it has few."""

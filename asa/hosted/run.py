@@ -165,7 +165,7 @@ class HostedRun:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Have all requests within this context seen together, so that stages that are ready can share a job."""
+        """Handle all requests within this context together, so that ready stages can share a job."""
         with self._shared.lock:
             self._shared.n_gathering += 1
         try:
@@ -176,7 +176,7 @@ class HostedRun:
             self._nudged.set()
 
     def drop(self, stages: Iterable[str], reason: str) -> None:
-        """Give back the jobs of stages that are no longer wanted, except of stages that were handed over."""
+        """Cancel the jobs of stages that are no longer needed, except of stages that were handed over."""
         if names := tuple(stages):
             self._ask(DropRequest(self.folder.plan.name, names, reason))
 
@@ -201,7 +201,7 @@ class HostedRun:
             return self._shared.jobs.get(stage, "")
 
     def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
-        """Give back what was not handed over, and wait for the end of the run; return whether it came in time."""
+        """Cancel jobs that were not handed over, and wait for the end of the run; return whether it came in time."""
         self.drop(list(self._known), f"{self.folder.plan.host} has ended")
         self._ask(CloseRequest(self.folder.plan.name))
         return self.wait(timeout_s)

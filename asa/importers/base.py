@@ -28,7 +28,7 @@ class Imported:
     workflow: Workflow
     # by stage: the file of its script, as it was given
     scripts: Mapping[str, Path] = field(default_factory=dict)
-    notes: Sequence[str] = ()  # what was left out, guessed or changed; a sentence each
+    notes: Sequence[str] = ()  # sentences on left out, guessed or changed parts
     header: Sequence[str] = ()  # comments for the top of the workflow file
     comments: Mapping[str, Sequence[str]] = field(default_factory=dict)  # comments to be put above stages, by stage
 

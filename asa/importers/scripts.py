@@ -70,7 +70,8 @@ _OTHERS: Final[Mapping[str, str]] = {
 _OF_OTHERS: Final = re.compile(r"(#\$|#COBALT|#CCS|#MSUB|#OAR|#PJM|#FLUX:)\s+-")
 
 _MOST_ROWS: Final = 1000
-_MOST_IN_TURN = 4  # if a job takes elements one after the other, its walltime is for at most so many of their walltimes
+# if a job takes elements one after the other, its walltime is the sum of at most this number of their walltimes
+_MOST_IN_TURN = 4
 
 
 def import_scripts(

@@ -84,7 +84,7 @@ class KeptRun:
         return cls(way, mark, number, time.time(), chain, umask, variables.kept(os.environ))
 
     def take_over(self) -> None:
-        """Give this process the variables and umask of the user's shell. Its variables with secrets stay."""
+        """Apply the variables and umask of the user's shell to this process. Its variables with secrets stay."""
         secrets = {name: os.environ[name] for name in variables.secrets_of(os.environ)}
         os.environ.clear()
         os.environ.update({**self.environment, **secrets})

@@ -108,7 +108,7 @@ class Allocation:
         return max(self.walltime_ends_s - now_s, 0.0)
 
     def view(self, now_s: float, margin_s: float) -> View:
-        """Return it for planning. Its workers leave so many seconds before its walltime ends."""
+        """Return its view for planning. Its workers leave `margin_s` before its walltime ends."""
         ends_s = self.walltime_ends_s
         return View(
             self.id,

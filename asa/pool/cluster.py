@@ -326,7 +326,7 @@ class AsaCluster(SpecCluster):
         self._supervision.wake()
 
     async def decide_now(self, wait_count: int = 1) -> Decision:
-        """Decide what to ask for and to give back, and do it; a removal must be decided so many times in a row."""
+        """Decide on requests and removals, and do them; a removal must be decided `wait_count` times in a row."""
         return await self._supervision.decide(wait_count)
 
     # ------------------------------------------------------------------ what users ask for
@@ -361,7 +361,7 @@ class AsaCluster(SpecCluster):
         return self.sync(self._supervision.ask, shape)
 
     def release(self, allocation: Allocation) -> None:
-        """Give back an allocation: its running tasks end and its results move first. Withdraw one that waits."""
+        """End an allocation: its running tasks end and its results move first. A pending one is withdrawn."""
         self.loop.add_callback(self._supervision.part_for_good, allocation, "it was given back")
 
     def scale(self, n: int = 0, memory: str | None = None, cores: int | None = None) -> Any:
@@ -385,7 +385,7 @@ class AsaCluster(SpecCluster):
         return NoOpAwaitable() if self.asynchronous else None
 
     async def scale_down(self, workers: Collection[str]) -> None:
-        """Give back allocations all of whose workers are named: the workers of an allocation leave together."""
+        """End allocations all of whose workers are named: the workers of an allocation leave together."""
         self._supervision.close_workers({str(worker) for worker in workers})
 
     scale_up = scale
@@ -477,7 +477,7 @@ class AsaCluster(SpecCluster):
         """Names of the workers that were asked for; the same as those in `plan`."""
         return self.plan
 
-    # ------------------------------------------------------------------ what is to be seen
+    # ------------------------------------------------------------------ views
 
     def now(self) -> float:
         """Read the batch system's clock."""

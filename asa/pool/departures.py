@@ -27,7 +27,7 @@ logger = logging.getLogger("asa.pool")
 _RETRY_S = 5.0  # before workers whose results could not be moved are asked to leave again
 _PATIENCE_S = 60.0  # for running tasks of an allocation that is given back
 _LAST_SHARE = 0.7  # of the margin before the end of a walltime, for moving results
-_KEPT_BYTES = 2**30  # an allocation with at most so many bytes of results may go: the client keeps them
+_KEPT_BYTES = 2**30  # an allocation with at most this many bytes of results may end: the client keeps them
 
 
 class Departures:
@@ -106,7 +106,7 @@ class Departures:
             self._have_leave(one, until_s - now_s, is_last=False)
 
     def _have_leave(self, one: Allocation, patience_s: float, *, is_last: bool, why: str = "") -> None:
-        """Have an allocation's workers leave, then cancel its job."""
+        """Make an allocation's workers leave, then cancel its job."""
         if one.id in self._leaving:
             return
         addresses = self._addresses(one)

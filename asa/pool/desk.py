@@ -201,7 +201,7 @@ class Desk(threading.Thread):
             return WaitBank(self._estimator, machine_cores=cores)
 
     def _look(self) -> None:
-        """Send what is due, process news, and sleep as the backend does."""
+        """Send due requests, process news, and sleep as the backend does."""
         backend, now_s = self._backend, self._backend.now()
         self._jobs.see_to_all()
         if trouble := self._jobs.clear_what_was_left():

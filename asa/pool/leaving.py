@@ -121,7 +121,7 @@ def _unbegun(dask_worker: Worker) -> set[Any] | None:
 
 
 def _tell_status(scheduler: Scheduler, addresses: Collection[str], status: Status) -> None:
-    """Give workers a new status, and the scheduler at once."""
+    """Set a new status of workers, and report it to the scheduler at once."""
     for worker in _there(scheduler, addresses):
         message = {"op": "worker-status-change", "status": status.name, "stimulus_id": (why := _why())}
         scheduler.handle_worker_status_change(status, worker, why)

@@ -201,7 +201,7 @@ class _Planning:
     useless: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
-    # ------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------ requests
 
     def keep_minimum(self) -> None:
         """Ask for cores that will be missing from the minimum, as far ahead as the price justifies."""
@@ -329,10 +329,10 @@ class _Planning:
         self.asked += [shape] * jobs
         self.views += [View("", shape, self.now_s, forecast)] * jobs
 
-    # ------------------------------------------------------------------ what is parted with
+    # ------------------------------------------------------------------ removals
 
     def keep_maximum(self) -> None:
-        """Give back the allocations that end first where their replacements have started early."""
+        """End the allocations with the earliest walltime ends where their replacements have started early."""
         running = [view for view in self.views if view.start_s is not None]
         above = sum(view.shape.cores for view in running) - self.rules.maximum
         for view in sorted(running, key=lambda view: (view.until_s or 0.0, view.id)):
@@ -355,7 +355,7 @@ class _Planning:
                 self._part(view, self.withdrawn, f"{why}, in which it could be got again: withdraw it")
 
     def give_back(self, kinds: Sequence[TaskKind]) -> None:
-        """Give back allocations that have idled for as much as getting them again costs, or are cheaper got later."""
+        """End allocations that have idled for the cost of new ones, or that are cheaper to get later."""
         idle = self._free(waiting=False)
         cores = sum(view.shape.cores for view in idle)
         rest = sum(((view.until_s or self.now_s) - self.now_s) * view.shape.cores for view in idle)

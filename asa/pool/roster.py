@@ -19,7 +19,7 @@ from .values import AllocationShape, PoolRules
 
 logger = logging.getLogger("asa.pool")
 
-_MAX_BARREN = 3  # jobs in a row that ended without a worker; after so many the pool asks for no more
+_MAX_BARREN = 3  # the pool requests no more jobs after this number in a row ended without a worker
 _LEARN = 0.5  # weight of the latest startup time in the moving average
 _GONE_S = 60.0  # after the end of a job, until the last calls of its workers have ended
 _ASKED = "asked"  # file in the pool's folder with the tokens of jobs
@@ -84,7 +84,7 @@ class Roster:
         samples = [dict(zip(names, sample, strict=True)) for sample in self._samples]
         return {"allocations": [one.record() for one in self.all()], "cores": samples}
 
-    # ------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------ requests
 
     def left_over(self) -> list[str]:
         """Return the tokens of the jobs that an earlier pool in the same folder asked for."""
@@ -122,7 +122,7 @@ class Roster:
 
     @property
     def is_barren(self) -> bool:
-        """Whether so many jobs in a row ended without a worker that asking for more is useless."""
+        """Whether too many jobs in a row ended without a worker to request more."""
         return self._barren >= _MAX_BARREN
 
     def hope_again(self) -> None:
@@ -137,7 +137,7 @@ class Roster:
             return f"{self._barren} jobs in a row ended without one; their output is in {self._logs}"
         return self._refusal if self._refused.issuperset(offered) else ""
 
-    # ------------------------------------------------------------------ what is reported
+    # ------------------------------------------------------------------ reports
 
     def hear(self, news: PoolNews) -> None:
         """Update the allocations from a report on jobs."""
@@ -180,7 +180,7 @@ class Roster:
         one.workers = set()
         logger.info("allocation %s ended: %s", one.id, one.why)
 
-    # ------------------------------------------------------------------ what is seen
+    # ------------------------------------------------------------------ views
 
     def see_workers(self, one: Allocation, workers: Collection[Any], now_s: float) -> None:
         """Update an allocation's connected workers, and whether they are busy."""

@@ -114,7 +114,7 @@ class PoolOfStages:
         return facility.advice(reason) if isinstance(facility, Advisor) else Advice(reason)
 
     def remedy(self, trouble: str) -> str:
-        """Say what can be done about a problem with the site; see `asa.backend.Troubleshooting`."""
+        """Return a remedy for a problem with the site; see `asa.backend.Troubleshooting`."""
         facility = self._opened.facility
         return facility.remedy(trouble) if isinstance(facility, Troubleshooting) else ""
 
@@ -496,7 +496,7 @@ class StagesBackend:
         posted = spec.posts[0].rpartition("/")[2].partition("@")[0] if len(spec.posts) == 1 else ""
         return self._workflow.stages.get(posted)
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ views
 
     def _job(self, job_id: str) -> _HandedOver:
         if job_id not in self._jobs:

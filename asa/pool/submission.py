@@ -61,10 +61,10 @@ class PoolJobs(Submitter):
     # tokens with a surplus job that could not be cancelled
     _doubles: list[str] = field(default_factory=list, init=False)
 
-    # ------------------------------------------------------------------ what is wanted
+    # ------------------------------------------------------------------ requests
 
     def want(self, spec: JobSpec, forecast: WaitForecast) -> None:
-        """Have a job submitted."""
+        """Request the submission of a job."""
         self._jobs.setdefault(spec.token, _AskedJob(spec, forecast))
 
     def want_no_more(self, token: str) -> None:
@@ -83,10 +83,10 @@ class PoolJobs(Submitter):
         """Cancel the jobs that an earlier pool has left."""
         self._left |= tokens
 
-    # ------------------------------------------------------------------ what is done
+    # ------------------------------------------------------------------ operations
 
     def see_to_all(self) -> None:
-        """Do what is due: send jobs, look for jobs whose submission is in doubt, cancel."""
+        """Do the due operations: send jobs, search for jobs whose submission is in doubt, cancel jobs."""
         for token, job in list(self._jobs.items()):
             if job.status is None:
                 self._see_to(token, job)
@@ -174,7 +174,7 @@ class PoolJobs(Submitter):
         """Whether the batch system has yet to accept any job."""
         return any(job.status is None for job in self._jobs.values())
 
-    # ------------------------------------------------------------------ what is found out
+    # ------------------------------------------------------------------ answers of the batch system
 
     def status_of(self, job_id: str) -> JobStatus | None:
         """Return the last status of a job; None if it is not the pool's."""

@@ -76,7 +76,7 @@ class Supervision:
     # ------------------------------------------------------------------ life
 
     def begin(self, scheduler: Scheduler, security: Security) -> None:
-        """Look after the pool from now on; dask's scheduler has started."""
+        """Supervise the pool from now on; dask's scheduler has started."""
         if self._task is None:
             self._scheduler = scheduler
             self._departures = Departures(
@@ -105,13 +105,13 @@ class Supervision:
         await self._departures.close_keeper()
 
     async def all_ended(self, within_s: float) -> None:
-        """Wait until all jobs have ended, but no longer than so many seconds."""
+        """Wait until all jobs have ended, but no longer than `within_s`."""
         ends_s = time.monotonic() + within_s
         while self._roster.live() and (left_s := ends_s - time.monotonic()) > 0:
             await self._news(left_s)
 
     def wake(self) -> None:
-        """Look soon, since something has changed."""
+        """Check the pool soon, because something has changed."""
         self._wake.set()
 
     def hear(self, news: PoolNews) -> None:
@@ -174,7 +174,7 @@ class Supervision:
     # ------------------------------------------------------------------ deciding
 
     async def decide(self, wait_count: int) -> Decision:
-        """Decide what to ask for and to give back, and do it; a removal must be decided so many times in a row."""
+        """Decide on requests and removals, and do them; a removal must be decided `wait_count` times in a row."""
         async with self._deciding:
             return await self._decide(wait_count)
 
@@ -232,7 +232,7 @@ class Supervision:
         return one
 
     def _part(self, one: Allocation, why: str) -> None:
-        """Give back an allocation, or withdraw it while it waits."""
+        """End an allocation, or withdraw it while it is pending."""
         if one.phase in (AllocationPhase.ALIVE, AllocationPhase.DRAINING):
             self._departures.give_back(one, why)
         elif one.phase is not AllocationPhase.ENDED:

@@ -140,7 +140,7 @@ class PoolRules:
     price: float = 10.0
     startup_s: float = 10.0  # seconds from the start of a job until its workers work
     margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is vacated
-    target_s: float = 5.0  # no cores are added for work that will be done within so many seconds
+    target_s: float = 5.0  # no cores are added for work that will be done within this time
     max_waiting: int | None = None  # upper bound of the jobs that wait in the queue; None for none
     is_fixed: bool = False  # the pool keeps `minimum` cores, whatever the work
 

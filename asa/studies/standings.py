@@ -62,7 +62,7 @@ class RunLike(Protocol):
 
 _R = TypeVar("_R", bound=RunLike)
 Cell = tuple[str, Hashable]
-"""A world, and what was run in it, such as a workflow and its width."""
+"""A world, and the run in it, such as a workflow and its width."""
 _RunsByCell = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
 
 

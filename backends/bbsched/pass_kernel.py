@@ -72,7 +72,7 @@ def backfill(
     jobs: Any, many: int, demand: Any, request: Any, pools: int, kinds: int, limited: int, now: int, until: int,
     free: Any, then: Any, started: Any, taken: Any,
 ) -> int:  # fmt: skip
-    """Start jobs, in order, that fit now, and either end by a time or take only what is spare then.
+    """Start jobs, in order, that fit now, and either end by a time or take only resources that are spare then.
 
     `free`, `then`: resources that are free now, and those left spare by the job that starts then; started jobs reduce
     both.

@@ -366,7 +366,7 @@ def _mounts() -> list[str]:
     return list(found)
 
 
-# ---------------------------------------------------------------------- what was made
+# ---------------------------------------------------------------------- created files
 
 
 class Leftovers:
@@ -456,7 +456,7 @@ def _is_there(path: str, below: int) -> bool:
     return True
 
 
-# ---------------------------------------------------------------------- what was read
+# ---------------------------------------------------------------------- read files
 
 
 class Readings:
@@ -519,7 +519,7 @@ def _begin(command: list[str]) -> tuple[int, str]:
 
 
 def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]:
-    """Run the driver to its end; return its exit code, whether the limit came, why it did not start, what it left."""
+    """Run the driver; return its exit code, whether it met the limit, an error at its start, and processes it left."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until a process exists to pass them on to
     child, why_not = _begin(command)

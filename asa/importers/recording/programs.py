@@ -359,7 +359,7 @@ class Programs:
                 job.is_cancelled = True
         return _said("")
 
-    # ------------------------------------------------------------------ what is not answered here
+    # ------------------------------------------------------------------ calls that are passed on
 
     def _version(self, asked: Asked) -> Answer:
         """Return the site's version of Slurm; a recent one if none is installed."""

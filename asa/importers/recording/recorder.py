@@ -304,7 +304,7 @@ def _call(stand_in: Path, desk: Path, name: str) -> str:
 
 
 def _write_own_job(keep: Path, desk: Path) -> None:
-    """Have each script that bash runs ask for the variables of its job, if it is a batch script."""
+    """Let each script that bash runs request the variables of its job, if it is a batch script."""
     before = os.environ.get("BASH_ENV", "")
     text = f"[ ! -f {shlex.quote(before)} ] || . {shlex.quote(before)}\n" if before else ""
     call = _call(keep / "stand_in.py", desk, OWN_JOB)

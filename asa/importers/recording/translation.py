@@ -150,7 +150,7 @@ class _Translation:
             self._links,
         )
 
-    # ------------------------------------------------------------------ what is said
+    # ------------------------------------------------------------------ notes
 
     def _tell_of_the_driver(self) -> None:
         done, notes = self._recording, self._notes
@@ -255,7 +255,7 @@ class _Translation:
     # ------------------------------------------------------------------ what waits for what
 
     def _befores(self, place: int, job: Submission) -> dict[int, _For]:
-        """Return the stages that a job follows, each with what it requires of it."""
+        """Return the stages that a job follows, each with the kind of dependency."""
         found: dict[int, _For] = {}
         failed: dict[int, None] = {}
         parts, any_will_do = waits_for(job.value("dependency"))
@@ -677,7 +677,7 @@ def _of_a_failure(scripts: Sequence[Script]) -> Script:
 
 
 def _following(script: Script, befores: Mapping[int, _For], *, any_will_do: bool, delay_s: float) -> Script:
-    """Return a script that follows others, with what it requires of each."""
+    """Return a script that follows others, each with a kind of dependency."""
     whats = set(befores.values())
     when: When = "always" if whats == {"always"} else "failed" if "failed" in whats else "success"
     if any_will_do and len(befores) > 1 and when != "failed":

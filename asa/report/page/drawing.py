@@ -27,7 +27,7 @@ _WIDE_LETTER = 7.4  # width of a letter of the names next to points
 _NAME = 20  # maximum number of letters of a name below a bar
 _PALETTE = 9
 _DASHES = 4
-_FEW_SHADES = 40  # up to so many rows of shades are tall enough for their names
+_FEW_SHADES = 40  # up to this number of rows of shades are tall enough for their names
 _MAX_PARTS = 12  # maximum number of parts of a stacked bar in the legend
 _NUMBERED = re.compile(r"(?<![\W_])[\W_]*+(?<!\d)\d++$")
 _REST = re.compile(r"and \d+ more")
@@ -142,7 +142,7 @@ def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
     return [index * step_s for index in range(first, math.floor(most_s / step_s + 1e-9) + 1)]
 
 
-# ---------------------------------------------------------------------- what a run's jobs did
+# ---------------------------------------------------------------------- timelines of runs
 
 
 def gantt(run: Timeline, title: str = "") -> str:
@@ -425,7 +425,7 @@ def _curve(place: int) -> str:
 class Dot:
     """A point with a name, and with intervals if these are given."""
 
-    name: str  # what is written next to it
+    name: str  # text next to it
     x: float
     y: float
     # lower and upper bound, drawn as whiskers; None if there is no interval

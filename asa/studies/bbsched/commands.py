@@ -255,7 +255,7 @@ def bench(
         print_timings(timings, of.name)
 
 
-# ---------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- parameters
 
 
 def _workload_names(text: str | None, theta: Path | None, option: str = "--workloads") -> list[str]:

@@ -19,7 +19,7 @@ def evaluate(
     jobs: int | None,
     on_progress: Callable[[str, int, int], None],
 ) -> Choices:
-    """Have every estimator choose widths on every log.
+    """Let every estimator choose widths on every log.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def choices(
     jobs: int | None = 1,
     on_progress: Callable[[str, int, int], None] = silent,
 ) -> list[ChosenWidth]:
-    """Have every estimator choose widths on every log.
+    """Let every estimator choose widths on every log.
 
     `histories`: logs with run times, whose jobs are scheduled anew by EASY backfilling.
     `times`: number of times of each log, drawn by the seed, at which each program is put into the queue.
@@ -129,7 +129,7 @@ def _choose(
     drawn: tuple[int, int],
     pair: tuple[str, str],
 ) -> list[ChosenWidth]:
-    """Have one estimator choose on one log."""
+    """Let one estimator choose on one log."""
     trace, name = pair
     history, cores = worlds[trace]
     at_s = _times(history, *drawn)
@@ -177,7 +177,7 @@ def _times(history: JobHistory, times: int, seed: int) -> NDArray[np.int64]:
 def _truth(
     history: JobHistory, cores: int, at_s: NDArray[np.int64], offered: Mapping[str, Mapping[int, int]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Put each program in each width into the queue at each time; return the seconds until it ends."""
+    """Submit each program in each width at each time; return the seconds until it ends."""
     columns = (history.submit_s, history.run_s, history.walltime_s, history.cores)
     engine = Engine(cores, JobTable(*(column.astype(np.int64) for column in columns)))
     took = {program: np.empty((len(at_s), len(by_cores))) for program, by_cores in offered.items()}

@@ -1,4 +1,4 @@
-"""The page of `asa compare`: time and cost of each strategy at each size, and what its jobs did in one run."""
+"""The page of `asa compare`: time and cost of each strategy at each size, and the jobs of one run."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class CompareRun:
     age_accrues: bool  # the rule of age
     metrics: RunMetrics | None  # None if the run failed
     reason: str = ""
-    timeline: Timeline | None = None  # what its jobs did; only for the first run of each strategy and core count
+    timeline: Timeline | None = None  # timeline of its jobs; only for the first run of each strategy and core count
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run as a flat JSON-ready record, without its timeline; values that a failed run lacks are null."""

@@ -192,7 +192,7 @@ class MalleableCluster:
                 self._start(job, size)
 
     def _reservation(self, nodes: int) -> tuple[float, int] | None:
-        """Return when so many nodes are free according to walltimes, and how many are left over; None if too late."""
+        """Return when enough nodes are free according to walltimes, and how many are left over; None if too late."""
         free = self.ledger.free
         for end_s, number in self._ends:
             if end_s > self.now_s + self._scheduling.window_s:

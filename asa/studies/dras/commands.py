@@ -368,7 +368,7 @@ def ablation(
         _print_ablation(tested, outcomes, words)
 
 
-# ---------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- parameters
 
 
 def _figure(plot: Path | None, name: str) -> Path | None:

@@ -22,7 +22,7 @@ class Learning:
     """Parameters of learning; by default the paper's."""
 
     rate: float = 0.001
-    instances: int = 10  # parameters are updated after so many passes with a choice
+    instances: int = 10  # number of passes with a choice between updates of parameters
     # initial probability of a random choice of DRAS-DQL, and its factor at each update
     epsilon: float = 1.0
     epsilon_decay: float = 0.995
@@ -126,7 +126,7 @@ class Learner(ABC):
     def _batch(self, rows: list[Floats]) -> Any:
         return pytorch().from_numpy(np.stack(rows)).to(self._device)
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ state
 
     @property
     def parameters(self) -> dict[str, Floats]:

@@ -237,7 +237,7 @@ class Proximal:
         hidden = torch.tanh(mean @ own["mean"] + most @ own["most"] + own["value_bias"])
         return ranks.masked_fill(there == 0, _NEVER), (hidden @ own["value"] + own["last_bias"])[:, 0]
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ state
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return all that is needed to continue: arrays, and JSON-ready data."""

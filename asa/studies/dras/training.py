@@ -83,7 +83,7 @@ class Config:
     synthetic: int = 82
     jobs: int = 3200
     days: int = 7  # length of a real and of a synthetic set
-    patience: int = 30  # in the last phase, stop after so many episodes without a better agent
+    patience: int = 30  # in the last phase, stop after this number of episodes without a better agent
     exams: int = 3  # number of synthetic sets for choosing the best, besides the validation set; the same for all seeds
     # parameters of learning: of the paper's agents, and of the `ppo` agent, whose network has a fixed size
     how: Learning = field(default_factory=Learning)
@@ -269,7 +269,7 @@ class Training:
             self._keep(self._folder, agent, episode)
         return episode
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ state
 
     def _keep(self, folder: Path, agent: Agent | Ranked, episode: Episode) -> None:
         """Write the state last: an episode that it lacks is repeated, with the same result."""

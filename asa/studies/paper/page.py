@@ -95,7 +95,7 @@ def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) 
 
 
 def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
-    """Build a page for each workflow, with what its jobs did at every size; see `paper_page`."""
+    """Build a page for each workflow, with the jobs at every size; see `paper_page`."""
     modes = results.campaign.modes
     pages = {}
     for workflow in WORKFLOWS:

@@ -73,7 +73,7 @@ class SchedulerCampaign:
     seed: int = 0
     estimator: str = "asa"  # its name, and the number of past jobs of all users that it learns before each run
     history: int = 2000
-    window_s: float = 43200.0  # other jobs that come up to so much later are followed
+    window_s: float = 43200.0  # other jobs submitted up to this time later are followed
 
     def plan(self) -> tuple[list[SchedulerCell], list[LeftOut]]:
         """Return all units of work, and the strategies left out because a site cannot run them."""

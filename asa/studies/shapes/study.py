@@ -100,7 +100,7 @@ class ShapeQuestion:
 
 
 def _arms(machine_cores: int) -> list[tuple[str, int]]:
-    """Return what is compared: strategies, each with a width."""
+    """Return the compared strategies, each with a width."""
     widths = _widths(machine_cores)
     return [(_REFERENCE, widest(widths)), *((_STRATEGY, width) for width in (*widths, CHOSEN))]
 

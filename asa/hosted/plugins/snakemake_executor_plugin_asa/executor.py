@@ -66,7 +66,7 @@ class Executor(RemoteExecutor):
     # ------------------------------------------------------------------ from Snakemake
 
     def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
-        """Give asa the new part of the graph, then hand over the jobs that are ready."""
+        """Pass the new part of the graph to asa, then hand over the jobs that are ready."""
         with _as_workflow_error():
             self._read_graph(jobs)
         assert self._hosted is not None
@@ -110,7 +110,7 @@ class Executor(RemoteExecutor):
             self._hosted.cancel(f"{_HOST} was told to end")
 
     def shutdown(self) -> None:
-        """Give back jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
+        """Cancel jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
         hosted, is_over = self._hosted, False
         with suppress(KeyboardInterrupt):  # a second interrupt: the next Snakemake waits for them instead
             super().shutdown()
