@@ -55,7 +55,7 @@ def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> 
 class WindowScheduler:
     """Selects from a window, and backfills; a `asa.backends.simulated.policies.PassScheduler`.
 
-    `starvation_bound`: a job that so many selections from its window have skipped must be selected.
+    `starvation_bound`: a job that this number of selections from its window have skipped must be selected.
     `decisions`, `inexact`: how often the method was called, and how often its answer was the best found rather than the
     best.
 

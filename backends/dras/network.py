@@ -179,7 +179,7 @@ def _leaky(values: Floats) -> Floats:
 def forward(parameters: Mapping[str, Any], rows: Any) -> Any:
     """Evaluate a batch of inputs with a network of PyTorch tensors.
 
-    `rows`: a tensor of inputs, each of so many rows and 2 columns.
+    `rows`: a tensor of inputs, each with rows of 2 columns.
     """
     leaky_relu = pytorch().nn.functional.leaky_relu
     hidden = (rows @ parameters["filter"] + parameters["filter_bias"]) @ parameters["first"]

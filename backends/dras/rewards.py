@@ -51,7 +51,7 @@ class Reward(Protocol):
     ) -> NDArray[np.float64]:
         """Return the value of starting each job now; for rivals that choose several jobs at once.
 
-        `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
+        `sizes`, `requests_s`, `waits_s`: for each job: nodes, request, and wait so far.
         """
         ...
 
@@ -130,7 +130,7 @@ class Cost(Protocol):
     ) -> NDArray[np.float64] | Integers:
         """Return the cost of one more second of waiting for each waiting job.
 
-        `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
+        `sizes`, `requests_s`, `waits_s`: for each job: nodes, request, and wait so far.
         """
         ...
 

@@ -45,12 +45,12 @@ JOB_VARIABLE = "ASA_JOB_ID"
 """Variable with a job's id, for the job."""
 
 _MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
-_MARKS_S = 0.5  # between looks at the markers of a running job
-_ALL_S = 10.0  # between looks at all files, in case a change was not announced
-_ELSEWHERE_S = 5.0  # between looks at jobs of another host
+_MARKS_S = 0.5  # interval between checks of a running job's markers
+_ALL_S = 10.0  # interval between checks of all files, in case a change was not announced
+_ELSEWHERE_S = 5.0  # interval between checks of jobs of another host
 # a job of a container that is gone counts as lost so long after its last sign of life, or its latest possible end
 _OVERDUE_S = 120.0
-_SERVER_S = 1.0  # between looks whether a server runs
+_SERVER_S = 1.0  # interval between checks whether a server runs
 _MAX_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that change while a job queues
@@ -150,7 +150,7 @@ class LocalBackend:
         self._all_s = self._elsewhere_s = self._asked_s = -math.inf
         self._started_s, self._start_pause_s = -math.inf, _SERVER_S
 
-    # ------------------------------------------------------------------ what is known without asking
+    # ------------------------------------------------------------------ constant facts
 
     @property
     def capabilities(self) -> Capabilities:
@@ -602,7 +602,7 @@ class LocalBackend:
         self._started_s = time.monotonic()
         start_server(self._spool, self._linger_s)
 
-    # ------------------------------------------------------------------ everybody's jobs
+    # ------------------------------------------------------------------ jobs of all users
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
         """Report what the jobs of other runs did since the last call; see `asa.backend.Backend.queue_events`."""

@@ -40,7 +40,7 @@ def _last(memory: str, partition: str) -> list[str]:
 
 
 def stand_ins_in(folder: Path) -> str:
-    """Put the stand-ins for commands of clusters into a folder of the user's own; return it.
+    """Write the stand-ins for commands of clusters to a folder of the user's own; return it.
 
     Raises `OSError`.
     """

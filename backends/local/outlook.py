@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .spool import OR_END
 
 MAX_JOBS = 200
-"""Starts are predicted for so many jobs; those behind them are predicted later."""
+"""Number of jobs whose starts are predicted; those behind them are predicted later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,9 @@ KEPT_S = 7 * 86400.0
 """A job is kept for so long after its end."""
 
 LINGER_S = 30.0
-"""A server without jobs ends after so many seconds."""
+"""A server without jobs ends after this time."""
 
-_LOOK_S = 10.0  # between looks at all files, in case a bell was missed
+_LOOK_S = 10.0  # interval between checks of all files, in case a signal was missed
 _BLIND_LOOK_S = 0.1  # if the system does not report the ends of processes
 _OUTLOOK_S = 1.0
 _RETRY_S = 1.0
@@ -101,7 +101,7 @@ class Server:
     """Serves one spool. Only one server at a time may."""
 
     spool: Spool
-    linger_s: float = LINGER_S  # it ends after so many seconds without jobs
+    linger_s: float = LINGER_S  # it ends after this time without jobs
     clock: Callable[[], float] = time.time
     # jobs by number: running; pending in the queue, in order; all pending; and of these the ones outside the queue
     running: dict[int, ServedJob] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class Server:
     # ------------------------------------------------------------------ jobs come, and are changed
 
     def _look_into(self, number: int) -> None:
-        """Take in a new job, or its user's requests for a known one."""
+        """Read a new job, or its user's requests for a known one."""
         job = self.running.get(number) or self.pending.get(number)
         if job is None and (job := self._take_in(number)) is None:
             return

@@ -194,7 +194,7 @@ class Spool:
             os.close(bell)
         return True
 
-    # ------------------------------------------------------------------ everybody
+    # ------------------------------------------------------------------ all users
 
     def numbers(self) -> list[int]:
         """Return the numbers of jobs that have not ended, in order."""

@@ -110,7 +110,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> Request:
 
 
 def _options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Give the options by their long names, and what they are for."""
+    """Return the options by their long names, and the command."""
     given, rest = dict[str, str](), list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)

@@ -92,7 +92,7 @@ _ALWAYS: Final = Validity()
 class Limit:
     """An upper bound of a consumer's use of a resource. Each of its parts binds only within its validity."""
 
-    # whose it is. The name `*` is everybody of that kind, each for himself; that goes on top of his own limits.
+    # consumer of the limit. The name `*` means each consumer of the kind separately, in addition to own limits.
     kind: Literal["user", "group"]
     name: str
     # the resource. `*` is each resource without a limit for this consumer, valid or not; limits for all consumers
@@ -116,7 +116,7 @@ class Limit:
             raise InputError("is less than nothing", where=where, hint="Give a duration or an area from 0 on.")
 
     def seconds(self, start: int, end: int) -> int:
-        """Tell for how many of the seconds from one to before another it binds."""
+        """Return the number of seconds from start to before end in which it binds."""
         return sum(until - since for since, until in self.validity.windows(start, end))
 
 

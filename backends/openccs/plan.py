@@ -103,7 +103,7 @@ class RequestPlan:
         """Plan a request, or each element of an array; one without a possible start goes to the waiting room.
 
         Returns: one, or those of the array in the order of their indices.
-        Raises `RefusedError`: it can never have what it asks for, or not at its required time.
+        Raises `RefusedError`: its requirements can never be met, or not at its required time.
         """
         if request.array is not None and len(request.array) > _MAX_ELEMENTS:
             why = f"has {len(request.array)} elements, and an array may have {_MAX_ELEMENTS}"

@@ -212,7 +212,7 @@ class RUSV:
         return self._combined(other, k.LEAST, Stores.FREE, min(self.available, other.available))
 
     def min_free(self, limit: RUSV) -> Self:
-        """Apply a limit to a vector of used items: free is what is free in both (``mf``).
+        """Apply a limit to a vector of used items: items are free if they are free in both (``mf``).
 
         At each time, the larger counts as used: what is used here, or the items that the limit excludes. The limit, of
         free items, holds at all times: where nothing of it is stored all its items are free.

@@ -261,7 +261,7 @@ def _facts(payload: Payload) -> str:
 
 
 def _for_its_user(payload: Payload) -> Iterator[str]:
-    """Yield comments for the owner, on one screen: the request of a job, what it runs, and where the rest is."""
+    """Yield comments for the owner, on one screen: the request of a job, its command, and the place of the rest."""
     if payload.asks:
         yield f"# It asks for {payload.asks}."
     yield f"# It runs, in {_on_one_line(payload.folder)}:"

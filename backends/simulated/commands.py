@@ -1,4 +1,4 @@
-"""``asa workload``: workload models, calibrated to a centre's waits or fitted to a log, and what they generate."""
+"""``asa workload``: workload models, calibrated to a centre's waits or fitted to a log, and the generation of jobs."""
 
 from __future__ import annotations
 

@@ -455,7 +455,7 @@ class Engine:
         return NEVER if job.doomed or job.unended else min(ready, NEVER)
 
     def _consider(self, job: ClientJob) -> None:
-        """Put a pending job into the queue unless something else holds it."""
+        """Insert a pending job into the queue unless something else holds it."""
         if job.state is not JobState.PENDING or job.eligible != UNSTARTED or job.held:
             return
         was_doomed = job.doomed

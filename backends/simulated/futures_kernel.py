@@ -39,7 +39,7 @@ class Requests(NamedTuple):
 
 
 class PlanInQueue(NamedTuple):
-    """Jobs of a plan, which are the last ones of the `Queue`; what is of each future is a row after the other."""
+    """Jobs of a plan, which are the last ones of the `Queue`; data of each future are in successive rows."""
 
     mode: Any
     at: Any  # earliest submission, in seconds from now

@@ -1,6 +1,6 @@
 """The inner part of the queue-simulation estimator: simulates a copy of the visible queue on the engine's core.
 
-The engine's own kernel does the scheduling. This module builds the engine's state from what is visible, in scratch
+The engine's own kernel does the scheduling. This module builds the engine's state from the visible queue, in scratch
 arrays that are made once, and runs it for each set of jobs, each order of the queue and each rule for run times.
 """
 

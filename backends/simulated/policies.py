@@ -27,7 +27,7 @@ handled by the kind of backfilling:
   outage begins or ends, a job is preempted or requeued, or a running one grows, all reservations are made anew, in
   order;
 - periodic, as in Slurm: a normal pass does not backfill. At the first multiple of the interval at or after any event,
-  after that second's pass, up to so many jobs are considered in order. Each gets a reservation as under conservative
+  after that second's pass, jobs up to the depth are considered in order. Each gets a reservation as under conservative
   backfilling, but all reservations are made anew, and begin now or at a multiple of the resolution. Jobs whose
   reservation begins now start; jobs that would start beyond the window reserve nothing.
 

@@ -162,7 +162,7 @@ class SimulatedBackend:
         BackendError
             The job cannot grow here, or has ended.
         SubmitRejectedError
-            The machine does not have so many cores.
+            The machine has fewer cores.
         """
         engine, number = self._engine, self._number(job_id)
         where = f"job {job_id!r}"

@@ -543,7 +543,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
     def ordered(column: NDArray[Any]) -> NDArray[Any]:
         return column[chosen][order]
 
-    # counted before sorting, since the order of the file is what is odd
+    # counted before sorting, since the file's order is the oddity
     oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit[chosen]) < 0))
     submit, run, asked, wait, width, status = map(ordered, (submit, run, asked, wait, width, status))
     noted = _noted_size(log.header)

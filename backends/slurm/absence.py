@@ -1,4 +1,4 @@
-"""Decides what it means if the controller does not show a job, since an answer may be empty or cut off.
+"""Interprets the absence of a job from the controller's answer, since an answer may be empty or cut off.
 
 A job has ended if its marker or accounting says so. It counts as running while accounting says so, or while it has a
 begin marker and no end marker, until its walltime is over (without a walltime, until it was not shown for a day). For a
@@ -24,7 +24,7 @@ CLOCKS_S: Final = 300.0
 """Upper bound of the difference between clocks of nodes and the controller; older markers are of an earlier job."""
 
 OVER_S: Final = 300.0
-"""A job may exceed its walltime by so much."""
+"""Upper bound of the time by which a job exceeds its walltime."""
 
 _LOOKS = 3
 _GRACE_S = 60.0

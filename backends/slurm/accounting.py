@@ -58,7 +58,7 @@ _FREE = frozenset(  # columns that may contain a |
     }
 )  # fmt: skip
 _OF_SACCT = frozenset((*_JOB, *_USER, *_LIMIT, *_WIDTHS, *_NODES, "submit", "eligible", "start", "end", "state"))
-_SURELY = 5  # a table with so many of sacct's column names is one of sacct
+_SURELY = 5  # a table with this number of sacct's column names is one of sacct
 _MAX_GREETING = 50
 _CUT_OFF = "is sacct's default output, whose columns are cut off"
 _RECORD = re.compile(r"(?:[^|]*\|){4}")

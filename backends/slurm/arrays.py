@@ -78,7 +78,7 @@ class TrackedArray(TrackedJob):
         self.kept = replace(kept, cancelled_s=self.cancelled_s, suspended_s=suspended_s)
         return self.kept != was
 
-    # ------------------------------------------------------------------ what is heard
+    # ------------------------------------------------------------------ news
 
     def hear_all(
         self, records: Sequence[SlurmRecord], folder: MarksFolder, now_s: float, clock_s: float

@@ -102,7 +102,7 @@ class Core(Protocol):
         ...
 
     def insert(self, index: int, age_since: int) -> None:
-        """Put a client's job into the queue, after jobs of the same age."""
+        """Insert a client's job into the queue, after jobs of the same age."""
         ...
 
     def remove(self, index: int) -> None:
@@ -151,7 +151,7 @@ class PlanningCore(Core, Protocol):
         ...
 
     def planned(self, index: int) -> int:
-        """Tell the planned start of a job that waits."""
+        """Return the planned start of a waiting job."""
         ...
 
 

@@ -36,22 +36,23 @@ def schedule_short(
 
 
 class _LogInPass:
-    """A log that is on its way."""
+    """A partly scheduled log."""
 
     def __init__(self, columns: list[NDArray[np.int64]], capacity: int, *, backfill: bool, patience: int) -> None:
         self.submit, self.run, self.request, self.cores = (column.tolist() for column in columns)
         self.rows = len(self.submit)
         self.submit.append(NEVER)
         self.start = [UNSTARTED] * self.rows
-        self.row, self.arrival, self.end = 0, self.submit[0], NEVER  # what is submitted next, when, and what ends when
+        # next submission and its time; and time of the next end
+        self.row, self.arrival, self.end = 0, self.submit[0], NEVER
         self.free = capacity
         self.backfill, self.patience = backfill, patience
         self.queue: list[int] = []  # in order of submission
-        self.seen = 0  # how many of it were tested against the reservation
-        # a time and a job are one number, which is sorted by time, then by job
+        self.seen = 0  # number of queued jobs already tested against the reservation
+        # a time and a job are combined to one number, sorted by time, then by job
         self._ends: list[int] = []  # a heap
         self._releases: list[int] = []  # by requested ends, sorted
-        # the reservation of the head holds until something ends: when, and how many cores are left over then
+        # a reservation of the head holds until something ends: its time, and the cores left over then
         self.is_reserved = False
         self._shadow = self._extra = 0
 
