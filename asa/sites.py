@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _GROUP = "asa.backends"
+_FINDS = "found_here"  # a method of backends that see by themselves whether they are of use on this computer
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
 _NOTIFY = "notify"
@@ -415,8 +416,11 @@ def _found_here() -> tuple[str | None, str | None, str]:
             where="--site",
             hint=f"Name one of them with --site. One called {_DEFAULT!r} is used by default.",
         )
-    for name in facilities():
-        look = getattr(_loaded(name), "found_here", None)
+    for name in plugins.names(_GROUP):
+        if not plugins.mentions(_GROUP, name, _FINDS):
+            continue  # importing all backends, only to see that they find nothing, takes seconds
+        made = _loaded(name)
+        look = getattr(made, _FINDS, None) if _is_facility(made) else None
         if look is not None and (why := look()):
             return name, None, str(why)
     return _LOCAL, None, "there is no site file, and no batch system's commands are on this computer"

@@ -38,6 +38,8 @@ HOME = Path(tempfile.mkdtemp(prefix="asa-home-"))
 os.environ["HOME"] = str(HOME)
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
+os.environ["ASA_COMPILE"] = "no"  # nothing goes on in the background once a test has ended
+
 forked.share()  # among the processes of the tests, which this one starts
 
 # Derandomised: the same examples on every machine, so that a failure is never luck.
@@ -54,6 +56,9 @@ settings.load_profile("asa")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("ASA_LATENCY_S", "2")  # for which jobs look for inputs and outputs, in place of a minute
+
+# One process runs tests of everything: none of them decides for others that kernels are plain Python.
+importlib.import_module("asa.core.compiled")
 
 # Whoever runs them in the background, or by nohup, ignores signals, and so would all that they start and send these to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -247,7 +247,8 @@ def test_a_compiler_is_not_waited_for_for_long(monkeypatch, asks):
 def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_path):
     """At a first start nothing is compiled yet; told twice to go, the client does not wait for that."""
     place.environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
-    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
+    seeing = ("--strategy", "asa", "--estimator", "asa-queue")  # which does without compiled code by no means
+    client = place.begin("run", place.flow(*CHAIN), *place.on, *seeing)
     until(lambda: any((run / "client.log").exists() for run in place.runs()), what="a client that drives the run")
     time.sleep(0.5)
     for _ in range(2):
@@ -260,7 +261,7 @@ def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_
     assert "Stopped. Submitted jobs go on" in errors
     assert "Traceback" not in errors
     assert place.status()["state"] == "detached"
-    place.asa("resume")
+    place.asa("resume", "--estimator", "asa")
     assert place.lines() == ["a", "b", "c"]
 
 

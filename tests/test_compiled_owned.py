@@ -8,7 +8,7 @@ from accounts import GROUP
 
 pytest.importorskip("numba")
 
-from asa.core import compiled
+from asa.core import compiled, compiled_files
 
 KERNEL = "def add(a, b):\n    return a + b\n"
 FIRST = "import numba, code_of_root; numba.njit(cache=True)(code_of_root.add)(1, 2)"
@@ -63,7 +63,7 @@ def test_what_numba_keeps_as_the_umask_says_is_not_loaded(accounts, place):
 def test_nothing_compiled_is_kept_where_others_can_exchange_it(accounts):
     """Nor in a folder that was there, and that others can enter."""
     shared, victim = accounts.group_folder("shared"), accounts.victim
-    place = compiled._own_folder.__wrapped__
+    place = compiled_files.own_folder.__wrapped__
     assert victim.call(place, "", env={"XDG_CACHE_HOME": str(shared)}, umask=0o002) is None
     assert victim.call(place, str(shared), umask=0o002) is None
     victim.home.chmod(0o755)
@@ -77,7 +77,7 @@ def test_nothing_compiled_is_kept_where_others_can_exchange_it(accounts):
 
 def test_nothing_compiled_is_kept_beside_its_source_where_others_can_write(accounts):
     folder, victim = accounts.group_folder(), accounts.victim
-    beside = compiled._is_ones_own.__wrapped__
+    beside = compiled_files.is_ones_own.__wrapped__
     assert not victim.call(beside, folder)
     assert not victim.call(beside, accounts.place)
     assert not victim.call(beside, folder / "gone")

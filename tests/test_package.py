@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -177,6 +178,41 @@ def test_a_quick_command_loads_nothing_that_it_does_not_need(command, folder):
     assert done.stderr.splitlines()[-1] in {"0 []", "None []"}
 
 
+COLD = (
+    "run flow.toml --backend local --dry-run",
+    "run flow.toml --backend local --dry-run --strategy asa-plan --estimator asa",
+    "plan flow.toml --backend local",
+    "predict --cores 1 --walltime 1min --backend local",
+    "walltimes flow.toml",
+    "doctor --backend local",
+    "run flow.toml --backend local",
+    "tick",
+)
+
+
+@pytest.mark.parametrize("command", COLD)
+def test_no_command_about_a_run_waits_for_a_compiler(command, folder, tmp_path):
+    """Before, the first `asa run --dry-run` compiled for half a minute; here nothing is compiled yet, either."""
+    code = (
+        f"import sys; from asa.cli import main; sys.argv = ['asa', *{command.split()}]\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(code, sorted({'numba', 'llvmlite', 'scipy', 'torch'} & set(sys.modules)), file=sys.stderr)"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] in {"0 []", "None []"}, done.stderr
+
+
+@pytest.mark.parametrize("name", plugins.names("asa.backends"))
+def test_a_backend_that_finds_itself_is_imported_to_be_asked(name):
+    """Others need not be: to import all of them takes seconds."""
+    finds = hasattr(plugins.load("asa.backends", name), "found_here")
+    assert plugins.mentions("asa.backends", name, "found_here") is (finds or name.startswith("slurm"))
+
+
 def test_a_command_builds_and_imports_no_other():
     """Whoever lists all commands has all; whoever calls one has that."""
     code = (
@@ -186,4 +222,4 @@ def test_a_command_builds_and_imports_no_other():
         "print(sorted(m for m in sys.modules if m.startswith('asa.cli.')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "['asa.cli.app', 'asa.cli.lists', 'asa.cli.terminal']"
+    assert done.stderr.splitlines()[-1] == "['asa.cli.app', 'asa.cli.compiling', 'asa.cli.lists', 'asa.cli.terminal']"

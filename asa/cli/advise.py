@@ -250,10 +250,11 @@ class _BankWaits:
     """What a bank knows of the waits on a system, at the time of the last submission in the bank."""
 
     def __init__(self, folder: Path, system: str) -> None:
-        from asa.estimators import WaitBank, WaitStore
+        from asa.estimators import WaitBank, WaitStore, readiness
         from asa.estimators.bank import max_records
 
         self._system = system
+        readiness.prefer("asa-blind", folder)
         latest = WaitStore(folder, create=False).read()
         self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None

@@ -22,8 +22,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from asa.cli.compiling import say_what_takes_long
 from asa.cli.terminal import make_usable, silence_output
-from asa.core import owned, plugins
+from asa.core import owned, plainly, plugins
 from asa.errors import AsaError, InputError
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ def _refusing(error: InputError) -> Callable[[], None]:
 def run_command() -> None:
     """Run the command line and exit."""
     make_usable()
+    plainly.on_compiling = say_what_takes_long
     logging.captureWarnings(capture=True)
     try:
         try:

@@ -128,11 +128,15 @@ class AskedRun:
 
     def chosen(self, world: Backend, strategy: str) -> Chosen:
         """Choose the estimator of waits, and report the choice if the user did not name one."""
+        from asa.cli.compiling import compile_if_lacking
+        from asa.estimators import readiness
         from asa.runner.begin import choose_estimator
 
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
+        readiness.prefer(chosen.estimator, self.bank)
         if chosen.why and not self.quiet:
             sys.stderr.write(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.\n")
+        compile_if_lacking(chosen.why, self.bank, quiet=self.quiet)
         if chosen.events and not self.quiet:
             self._tell_of_partition(world)
         return chosen
@@ -189,6 +193,7 @@ def read_asked(
     """Read and check the workflow, and find the batch system; unless quiet, print warnings and the choice made."""
     from asa.cli.revising import bank_folder
     from asa.core import plugins
+    from asa.estimators import readiness
     from asa.estimators.choice import AUTO
     from asa.runner.begin import bank_refusal, check_bank, check_text
     from asa.sites import open_facility
@@ -196,6 +201,7 @@ def read_asked(
     parameters, options = given.split(workflow, lambda tried: open_facility(backend, site, tried))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
     if forecasting.estimator != AUTO:
+        readiness.prefer(forecasting.estimator, bank_folder(forecasting.bank))
         plugins.load("asa.estimators", forecasting.estimator)
     if is_file(workflow):
         _check_file(workflow, parameters, only_look=only_look, quiet=quiet)

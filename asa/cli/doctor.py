@@ -79,6 +79,8 @@ def doctor(
     Exit codes: 0 asa can be used there, 1 it cannot.
     """
     from asa.backend import Examinable
+    from asa.cli.compiling import BEING_COMPILED
+    from asa.estimators.readiness import compile_later
     from asa.sites import open_facility
 
     opened = open_facility(backend, site, given_settings(settings))
@@ -100,6 +102,8 @@ def doctor(
         sys.stderr.write("Save this with --save NAME; then use --site NAME.\n")
     if not examination.is_usable:
         raise typer.Exit(1)
+    if opened.backend != "local" and compile_later() and output is Output.TABLE:
+        sys.stderr.write(f"What predicts waits there {BEING_COMPILED}.\n")
 
 
 def _of_owners() -> Iterator[Finding]:

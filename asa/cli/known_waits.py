@@ -65,15 +65,20 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
 
     Raises `InputError`: the bank has no jobs of it, or it is not clear which system is meant.
     """
+    from asa.cli.compiling import compile_if_lacking
     from asa.core import plainly
-    from asa.estimators import kept
+    from asa.estimators import kept, readiness
     from asa.estimators.bank import WaitBank, max_records
     from asa.estimators.store import WaitStore, default_folder
 
     folder = bank or default_folder()
     file = kept.file_of(folder, system or "", user or "")
-    # loading compiled code takes half a second, predicting without it a millisecond
-    plainly.wanted = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
+    readiness.prefer(readiness.BLIND, folder)
+    # loading compiled code takes half a second, a prediction without it a millisecond
+    is_current = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
+    plainly.wanted = plainly.wanted or is_current
+    if not is_current:
+        compile_if_lacking("", folder, quiet=False)
     from asa.estimators.contextual import ContextualAsa
 
     def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
@@ -124,7 +129,9 @@ def from_queue(
 
     Raises `InputError`: it is not clear which site is meant. Raises `UnavailableError`: the site cannot be asked.
     """
+    from asa.cli.compiling import compile_if_lacking
     from asa.cli.driving import opened as connected
+    from asa.estimators import readiness
     from asa.estimators.bank import WaitBank
     from asa.estimators.choice import choose
     from asa.estimators.kept import Digest
@@ -140,6 +147,8 @@ def from_queue(
         estimates_s = _site_estimates(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
+    readiness.prefer(chosen.name, folder)
+    compile_if_lacking(chosen.why, folder, quiet=False)
     seen = _QueueLook.of(events)
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()

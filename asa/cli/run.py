@@ -312,7 +312,8 @@ def resume(
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
-    from asa.cli.revising import changed_file, check_estimator, revise, take_bank, take_estimator
+    from asa.cli.revising import bank_folder, changed_file, check_estimator, revise, take_bank, take_estimator
+    from asa.estimators import readiness
     from asa.runner.begin import check_secrets_left
 
     folder = open_run(runs, run, to_act=True)
@@ -330,6 +331,8 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
+    kept_in = Path(folder.plan.bank) if bank is None and folder.plan.bank else bank_folder(bank)
+    readiness.prefer(estimator or folder.plan.estimator, kept_in)
     check_estimator(estimator)
     given = Given(parameters, options, either)
     if workflow is None and parameters:

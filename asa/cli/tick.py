@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _ENDED_BADLY = 1
-_SMALL_BYTES = 64_000  # size of a bank of some 600 waits, which take 0.3 s
 
 
 def tick(
@@ -48,6 +47,7 @@ def tick(
     from asa.cli.driving import reopen
     from asa.cli.live import Lines, Silent
     from asa.cli.pooled import POOL
+    from asa.estimators import readiness
     from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
 
@@ -66,7 +66,9 @@ def tick(
         raise InputError(
             f"cannot be continued by single looks: its strategy is {POOL}", where=folder.path.name, hint=hint
         )
-    plainly.wanted = _is_small(Path(folder.plan.bank)) if folder.plan.bank else True
+    if quiet:
+        plainly.on_compiling = None
+    readiness.prefer(folder.plan.estimator, Path(folder.plan.bank) if folder.plan.bank else None)
     facility = reopen(folder, {})
     if has_ended(state):
         _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
@@ -111,13 +113,6 @@ def _note(folder: RunFolder, refusal: OwnerError) -> bool:
     """Write to the run's log, if it belongs to the user, why no client continues it; return whether to print that."""
     text = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
     return bool(folder.owner) or folder.log_once(text)
-
-
-def _is_small(bank: Path) -> bool:
-    """Whether a bank is so small that learning it in plain Python is faster than loading compiled code."""
-    with suppress(OSError):
-        return sum(file.stat().st_size for file in bank.iterdir() if file.is_file()) <= _SMALL_BYTES
-    return True
 
 
 def _write_into(log: Path) -> None:

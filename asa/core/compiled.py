@@ -7,23 +7,19 @@ numbers it reads several times faster than those of an array.
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core import plainly, safe
+from asa.core import plainly
+from asa.core.compiled_files import folder_for
 from asa.core.python import folder_here
-from asa.errors import AsaError
-
-_NOBODY_ELSE = 0o077
 
 
 @contextmanager
@@ -50,9 +46,23 @@ COMPILED = False
 if not plainly.wanted:
     with suppress(ImportError), _without_settings_of_the_folder():
         from numba import config, njit
+        from numba.core import event
 
         _settings: Any = config
         COMPILED = True
+
+        class _Announcing(event.Listener):
+            """Reports once that a kernel is being compiled, not that one is loaded that was compiled before."""
+
+            def on_start(self, _event: Any) -> None:
+                report, plainly.on_compiling = plainly.on_compiling, None
+                if report is not None:
+                    report()
+
+            def on_end(self, _event: Any) -> None:
+                """Report nothing."""
+
+        event.register("numba:compile", _Announcing())  # type: ignore[no-untyped-call]
 
 if TYPE_CHECKING or not COMPILED:
 
@@ -69,9 +79,9 @@ def kernel(function: Any) -> Any:
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
-    pycache = Path(function.__code__.co_filename).parent / "__pycache__"
+    source = Path(function.__code__.co_filename)
     named = _settings.CACHE_DIR
-    path = "" if not named and _is_ones_own(pycache) else _own_folder(named)
+    path = folder_for(source, named)
     if path is not None:
         _settings.CACHE_DIR = path
         try:
@@ -79,45 +89,11 @@ def kernel(function: Any) -> Any:
         except RuntimeError:  # the cache cannot be written
             pass
         else:
-            if Path(compiled.stats.cache_path).is_relative_to(path or pycache):
+            if Path(compiled.stats.cache_path).is_relative_to(path or source.parent / "__pycache__"):
                 return compiled
         finally:
             _settings.CACHE_DIR = named
     return njit(**options)(function)
-
-
-# numba stores pickles, which run as the user who loads them; it makes its own folder with the umask.
-
-
-@cache
-def _is_ones_own(pycache: Path) -> bool:
-    """Whether nobody else can put cached results next to the source, where Python caches its own, too."""
-    try:
-        return os.access(pycache, os.W_OK | os.X_OK) and safe.is_safe(pycache)
-    except OSError:
-        return False
-
-
-@cache
-def _own_folder(named: str) -> str | None:
-    """Make a folder for compiled results that nobody else can enter; None if that fails.
-
-    `named`: the cache folder that numba is set to; empty for none.
-    """
-    try:
-        folder = Path(named, "asa") if named else safe.cache_folder() / "compiled"
-        safe.provide_folder(folder)
-        safe.check(folder)
-        safe.check_way(folder)
-        is_fit = safe.is_trusted(folder) or not folder.stat().st_mode & _NOBODY_ELSE
-    except (OSError, AsaError, RuntimeError):
-        return None
-    return str(folder.absolute()) if is_fit else None
-
-
-def is_ready(function: Any) -> bool:
-    """Whether a kernel is compiled; else it is being compiled, or will be at its first call."""
-    return not COMPILED or bool(function.nopython_signatures)
 
 
 def seen(array: NDArray[Any]) -> Any:

@@ -1,6 +1,11 @@
-"""Whether kernels run as plain Python though numba is installed: for few calls, loading compiled code takes longer.
+"""Whether kernels run as plain Python though they could be compiled, as a command decides before it imports them.
 
-Both ways return the same bits. `asa.core.compiled` reads this setting when it is first imported.
+They return the same to the bit. For few calls loading compiled code would take longer, and compiling it much longer.
+`asa.core.compiled` reads this when it is first imported.
 """
 
+from collections.abc import Callable
+
 wanted = False
+on_compiling: Callable[[], None] | None = None
+"""What is called when the first kernel of this process is compiled, which takes seconds; once."""

@@ -37,6 +37,19 @@ def names(group: str) -> list[str]:
     return list(_group(group))
 
 
+def places(group: str) -> dict[str, str]:
+    """Say in which module each name of a group is; nothing is imported."""
+    return {name: point.module for name, point in _group(group).items()}
+
+
+def mentions(group: str, name: str, word: str) -> bool:
+    """Whether the module of an entry point has a word in it: False spares its import; True for other packages' own."""
+    point = _group(group).get(name)
+    is_ours = point is not None and point.dist is not None and point.dist.name == _OURS
+    spec = _spec(point.module) if point is not None and is_ours else None
+    return spec is None or spec.origin is None or word in _source(spec.origin)
+
+
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
     """Build the error for an unknown name, with the nearest known one as a hint.
 

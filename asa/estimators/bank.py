@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core import plugins
+from asa.core import plainly, plugins
 from asa.errors import InputError
 from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, plans_together, together
 from asa.estimators.store import WaitStore
@@ -385,8 +385,8 @@ def login_name() -> str:
 
 
 def max_records() -> int:
-    """Return how many stored observations are learned at once: about a second's worth; fewer without numba."""
-    return _MAX_RECORDS if find_spec("numba") is not None else _MAX_IF_SLOW
+    """Return how many stored observations are learned at once: about a second's worth; fewer in plain Python."""
+    return _MAX_RECORDS if find_spec("numba") is not None and not plainly.wanted else _MAX_IF_SLOW
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> Iterator[WaitRecord]:

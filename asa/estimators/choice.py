@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from asa.estimators import readiness
 from asa.estimators.stored import user_in_store
 from asa.waits import QueueEvent
 
 AUTO = "auto"
 """Name that means: the best estimator for what is visible."""
-BLIND, SEEING = "asa", "asa-queue"
+BLIND, SEEING = readiness.BLIND, readiness.SEEING
+NOT_COMPILED = "what simulates the visible queue is not compiled yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
     """Choose an estimator by the events that a check of the queue returned.
 
     If jobs of other users are visible, simulating the queue is more accurate from the first job on, even if few waits
-    were learned.
+    were learned. It is not chosen if it would have to be compiled first.
 
     `own`: the user's name, plain or as a store keeps it. A job without a name of a user counts as another user's, since
     backends leave out the jobs of their own client.
@@ -35,4 +37,6 @@ def choose(events: Iterable[QueueEvent], own: str) -> EstimatorChoice:
         return EstimatorChoice(BLIND, "the site shows no jobs of other users")
     if find_spec("numba") is None:
         return EstimatorChoice(BLIND, "numba is not installed, without which simulating the visible queue takes long")
+    if not readiness.simulates_compiled():
+        return EstimatorChoice(BLIND, NOT_COMPILED)
     return EstimatorChoice(SEEING, "the site shows the jobs of other users, so the queue can be simulated")

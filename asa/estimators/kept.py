@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from asa.core import safe
+from asa.core import plainly, safe
 from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import AsaError
@@ -261,14 +262,17 @@ def learn(
     if not digests:
         return None
     system, settings, make = choose(digests)
+    is_for_now = False  # whether a process that has compiled code will learn more of the bank
     many = sum(record.job.system == system for record in news) > max_records()
     if kept is not None and (many or (kept.system, kept.settings) != (system, settings)):
         return learn(WaitStore(store.folder, create=False), file, choose, from_state, until_s, anew=True)
     if kept is None:
-        news = [record for record in news if record.job.system == system][-max_records() :]
+        mine = [record for record in news if record.job.system == system]
+        news = mine[-max_records() :]
+        is_for_now = plainly.wanted and len(news) < len(mine) and find_spec("numba") is not None
         kept = Learned(digests, system, make(), settings, -math.inf)
     until_s = _until_s(kept, news) if until_s is None else max(until_s, kept.as_of_s)
-    if kept.live(news, until_s) >= _WORTH_KEEPING:
+    if kept.live(news, until_s) >= _WORTH_KEEPING and not is_for_now:
         save(file, store, kept)
     return kept
 

@@ -24,6 +24,8 @@ from asa.backend import Backend, Capabilities, JobSpec, Previewing
 from asa.core import temporary
 from asa.core.files import in_words, open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
+from asa.estimators import readiness
+from asa.estimators.choice import NOT_COMPILED
 from asa.hosted.outputs import Outputs
 from asa.runner.begin import check_bank, check_text, choose_estimator
 from asa.runner.driver import drive
@@ -237,6 +239,8 @@ class HostedRun:
                     self._is_up.set()
                     return backend
 
+                plan = self.folder.plan
+                readiness.prefer(plan.estimator, Path(plan.bank) if plan.bank else None)
                 drive(
                     self.folder,
                     connect,
@@ -394,7 +398,10 @@ def begin(
             exits.callback(close)
         if lack := lacking(how, backend.capabilities):
             raise InputError(lack, where=f"strategy {settings.strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
+        readiness.prefer(settings.estimator, settings.bank)
         chosen = choose_estimator(settings.estimator, settings.strategy, backend, settings.history)
+        if chosen.why == NOT_COMPILED:
+            readiness.compile_later()
         plan = RunPlan(
             id=secrets.token_hex(8),
             name=name,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
 _ROWS_AT_ONCE = 50_000
-_PATIENCE_S = 3.0
 _SHORTEST_S = 10  # bounded slowdown: shorter runs count as this
 
 
@@ -145,8 +142,7 @@ def schedule(
     table = log.table
     if name in ("easy", "fcfs") and outages is None and not settings:
         chosen = replace(rules, backfill=name == "easy")
-        with _telling_of_compilation():
-            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen, once=True)
+        start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen, once=True)
         return Schedule(log, start, start + table.run, {})
     if preset != "default":
         raise InputError(
@@ -167,8 +163,7 @@ def schedule(
         return _by_its_own_core(log, policy, outages)
     away = read_outages(outages) if outages else ()
     core = GeneralCore(Load(table, Cluster({"cores": log.cores}, away), users=log.users), policy)
-    with _telling_of_compilation():
-        core.run(NEVER - 1)
+    core.run(NEVER - 1)
     met = {
         "never started": int((core.start < 0).sum()),
         "ended by an outage and requeued": int((core.requeues > 0).sum()),
@@ -189,29 +184,6 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
         asked = core.view.demand[: len(log.table)]
         held = {name: (whole, asked[:, index]) for index, (name, whole) in enumerate(core.pools.items()) if index}
     return Schedule(log, core.start, end, {}, getattr(core, "spans", None), held, maker.notes)
-
-
-@contextmanager
-def _telling_of_compilation() -> Iterator[None]:
-    """Print the cause of a delay if a loop is compiled because it is used for the first time."""
-
-    def tell() -> None:
-        if "asa.core.compiled" not in sys.modules:
-            return  # plain Python is used
-        from asa.core.compiled import is_ready
-
-        modules = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
-        loops = [getattr(module, "run_events", None) for module in modules]  # empty while it is being imported
-        if not any(is_ready(loop) for loop in loops if loop is not None):
-            sys.stderr.write("asa: compiling the scheduler for its first use, which takes up to 20 s, once\n")
-
-    timer = threading.Timer(_PATIENCE_S, tell)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -1,0 +1,39 @@
+"""What commands say of code that is compiled at its first use, and what they have compiled for the next command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+BEING_COMPILED = "is being compiled in the background, once (half a minute of one core), for later commands"
+
+
+def say_what_takes_long() -> None:
+    """Say why nothing happens for a while, as the first kernel is compiled."""
+    sys.stderr.write("asa: compiling what is used for the first time, which takes up to a minute, once\n")
+    sys.stderr.flush()
+
+
+def compile_if_lacking(why: str, bank: Path | None, *, quiet: bool) -> None:
+    """Have compiled for the next command what this one does without; say so in a line.
+
+    `why`: why the estimator was chosen.
+    """
+    from asa.estimators.choice import NOT_COMPILED
+    from asa.estimators.readiness import compile_later, is_short
+
+    is_cut = is_short(bank)
+    if not is_cut and why != NOT_COMPILED:
+        return
+    is_begun = compile_later()
+    if quiet:
+        return
+    what = []
+    if is_cut:
+        from asa.estimators.bank import max_records
+
+        what.append(f"of the bank only the latest {max_records():,} waits are used this time")
+    if is_begun:
+        what.append(f"what would do better {BEING_COMPILED}")
+    if what:
+        sys.stderr.write(f"Note: {'; '.join(what)}.\n")

@@ -1,0 +1,87 @@
+"""Whether what predicts waits is worth compiled code in this process, and whether that was compiled before.
+
+Plain Python and compiled code predict the same to the bit. Loading compiled code takes as long as learning some hundred
+waits without it, and compiling it, once for each installation, as long as thousands. So a command that answers a
+question, or begins a run, never waits for the compiler: see `prefer`. What had better be compiled is compiled in a
+process of its own, for later commands.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from asa.core import plainly, plugins
+from asa.core.compiled_files import are_kept
+from asa.core.python import command
+
+BLIND, SEEING = "asa", "asa-queue"
+_PLAIN = {BLIND, "asa-blind"}  # learn a wait in a millisecond without compiled code
+_SMALL_BYTES = 64_000  # of a bank: some 600 waits, learned in the time in which compiled code is loaded
+_SWITCH = "ASA_COMPILE"
+_COMPILES = "asa.estimators.compile_all"
+_KERNELS = "asa.estimators.contextual_kernel", "learn"  # the last that is compiled of its module
+_SIMULATION = "foresee"
+
+
+def is_loaded() -> bool:
+    """Whether compiled code is loaded in this process."""
+    loaded = sys.modules.get("asa.core.compiled")
+    return loaded is not None and bool(getattr(loaded, "COMPILED", False))
+
+
+def learns_compiled() -> bool:
+    """Whether waits can be learned by compiled code without compiling it."""
+    return is_loaded() or are_kept(*_KERNELS)
+
+
+def simulates_compiled() -> bool:
+    """Whether the visible queue can be simulated by compiled code without compiling it.
+
+    The simulation is found by name, as any estimator, and has its kernels in a module next to it.
+    """
+    if is_loaded():
+        return True
+    points = plugins.places("asa.estimators")
+    return "queue" in points and are_kept(f"{points['queue']}_kernel", _SIMULATION) and are_kept(*_KERNELS)
+
+
+def prefer(estimator: str, bank: Path | None) -> None:
+    """Decide for this process, before kernels are imported, whether they run as plain Python.
+
+    `estimator`: which predicts; one that simulates the queue is compiled at any rate.
+    `bank`: the folder of what it learns first; None for nothing.
+    """
+    plainly.wanted = estimator in _PLAIN and (_size_bytes(bank) <= _SMALL_BYTES or not learns_compiled())
+
+
+def is_short(bank: Path | None) -> bool:
+    """Whether this process learns only the latest waits of a bank, as nothing was compiled when it began."""
+    return plainly.wanted and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
+
+
+def _size_bytes(bank: Path | None) -> int:
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in bank.iterdir() if file.is_file()) if bank is not None else 0
+    return 0
+
+
+def compile_later() -> bool:
+    """Start a process that compiles all that predicts waits, unless that was done; return whether it was started.
+
+    It outlives this one, runs at the lowest priority for about half a minute, and writes nothing but what it compiles.
+    ``ASA_COMPILE=no`` in the environment forbids it.
+    """
+    if os.environ.get(_SWITCH) == "no" or find_spec("numba") is None or simulates_compiled():
+        return False
+    nowhere = subprocess.DEVNULL
+    with suppress(OSError):
+        subprocess.Popen(  # noqa: S603 - ourselves
+            command("-m", _COMPILES), stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, cwd="/"
+        )
+        return True
+    return False

@@ -1,0 +1,124 @@
+"""Nobody waits for a compiler: what is learned in plain Python until something was compiled, and what is then."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asa.core import compiled_files, plainly, plugins
+from asa.estimators import choice, readiness
+from asa.estimators.bank import max_records
+from asa.waits import QueuedJob, QueueEvent
+
+KERNELS = "asa.estimators.contextual_kernel"
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(monkeypatch):
+    """Have this process as a command is when it begins."""
+    monkeypatch.setattr(plainly, "wanted", False)
+    monkeypatch.setattr(readiness, "is_loaded", lambda: False)
+
+
+def bank_of(folder, size_bytes):
+    folder.mkdir()
+    (folder / "waits.jsonl").write_bytes(b" " * size_bytes)
+    return folder
+
+
+def kept(monkeypatch, *, is_kept):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(readiness, "are_kept", lambda *_: is_kept)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "size_bytes", "is_kept", "is_plain", "is_short"),
+    [
+        ("asa", 10_000, False, True, False),
+        ("asa", 10_000, True, True, False),
+        ("asa", 1_000_000, True, False, False),
+        ("asa", 1_000_000, False, True, True),
+        ("asa-queue", 10_000, False, False, False),
+    ],
+)
+def test_plain_python_learns_little_or_what_was_never_compiled(
+    monkeypatch, tmp_path, estimator, size_bytes, is_kept, is_plain, is_short
+):
+    kept(monkeypatch, is_kept=is_kept)
+    bank = bank_of(tmp_path / "bank", size_bytes)
+    readiness.prefer(estimator, bank)
+    assert plainly.wanted is is_plain
+    assert readiness.is_short(bank) is is_short
+    assert max_records() == (3000 if is_plain else 20_000)
+
+
+def test_a_bank_that_is_missing_is_small(tmp_path):
+    for bank in (None, tmp_path / "none"):
+        readiness.prefer("asa", bank)
+        assert plainly.wanted
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_queue_is_simulated_once_that_is_compiled(monkeypatch, is_kept):
+    kept(monkeypatch, is_kept=is_kept)
+    events = [QueueEvent("submitted", 1, 0.0, QueuedJob(0.0, 1, 60.0, "another"))]
+    chosen = choice.choose(events, "own")
+    assert chosen.name == ("asa-queue" if is_kept else "asa")
+    assert (chosen.why == choice.NOT_COMPILED) is not is_kept
+
+
+def test_it_is_compiled_once_in_a_process_of_its_own(monkeypatch):
+    begun = []
+    monkeypatch.setattr(readiness.subprocess, "Popen", lambda command, **_: begun.append(command))
+    kept(monkeypatch, is_kept=False)
+    assert os.environ["ASA_COMPILE"] == "no"
+    assert not readiness.compile_later(), "it is forbidden in tests"
+    monkeypatch.delenv("ASA_COMPILE")
+    assert readiness.compile_later()
+    kept(monkeypatch, is_kept=True)
+    assert not readiness.compile_later()
+    assert [command[-2:] for command in begun] == [["-m", "asa.estimators.compile_all"]]
+
+
+def test_kernels_that_are_looked_for_are_those_that_are_called():
+    """Were these to be renamed, all would be compiled again and again, and never used."""
+    simulation = plugins.places("asa.estimators")["queue"]
+    for module, kernel, called in (
+        (f"{simulation}_kernel", "foresee", simulation),
+        (KERNELS, "learn", "asa.estimators.contextual"),
+    ):
+        assert callable(getattr(importlib.import_module(module), kernel))
+        assert f"k.{kernel}(" in Path(importlib.import_module(called).__file__).read_text()
+
+
+def test_a_kernel_is_kept_once_it_was_compiled_which_is_reported_once(tmp_path):
+    pytest.importorskip("numba")
+    code = (
+        "from asa.core import compiled_files, plainly\n"
+        "reports = []; plainly.on_compiling = lambda: reports.append(1)\n"
+        f"from {KERNELS} import _log, _place\n"
+        f"is_kept = lambda: compiled_files.are_kept('{KERNELS}', '_log')\n"
+        "print(is_kept()); _log(100.0); _place(2.0); print(is_kept(), len(reports))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    printed = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert printed == ["False\nTrue 1\n", "True\nTrue 0\n"]
+
+
+def test_what_was_compiled_of_an_older_source_is_not_kept(monkeypatch, tmp_path):
+    pytest.importorskip("numba")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    (folder := tmp_path / "asa" / "estimators_0").mkdir(parents=True, mode=0o700)
+    (tmp_path / "asa").chmod(0o700)
+    file = folder / "contextual_kernel.learn-701.py311.nbi"
+    file.touch()
+    assert compiled_files.are_kept(KERNELS, "learn")
+    assert not compiled_files.are_kept(KERNELS, "lear")
+    os.utime(file, (0, 0))
+    assert not compiled_files.are_kept(KERNELS, "learn")
