@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,12 @@ def reading() -> Iterator[Row]:
         whole = time.perf_counter() - begun
         columns = (table.submit, table.run, table.request, table.cores)
         loop = best(lambda: replay(*columns, PRESETS["hpc2n"].machine.cores), 2)
-        yield f"asa simulate of it, {int(done.stderr) / 1024:.0f} MiB at most", whole, "its event loop", loop
+        yield (
+            f"asa simulate of it, {int(done.stderr.split()[-1]) / 1024:.0f} MiB at most",
+            whole,
+            "its event loop",
+            loop,
+        )
 
 
 def run() -> Iterator[Row]:
@@ -363,12 +368,43 @@ def imports() -> Iterator[Row]:
             yield f"asa {words}, CPU", cpu([asa, *words.split()], place), "starting Python", plain
 
 
-def cpu(command: list[str], folder: Path | None = None, times: int = 5) -> float:
-    """Return the CPU time of the cheapest of some runs of a command, in seconds."""
+def first_answers() -> Iterator[Row]:
+    """Commands of an installation that has compiled nothing yet, against `import numpy`: CPU time."""
+    python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
+    numpy = cpu([python, "-c", "import numpy"])
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "flow.toml").write_text(
+            'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
+        )
+        for command in (
+            "run flow.toml --dry-run",
+            "plan flow.toml",
+            "run flow.toml",
+            "predict --cores 1 --walltime 1min",
+        ):
+            nothing = {
+                "NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder),
+                "ASA_COMPILE": "no",
+                "ASA_BANK": str(place / "bank"),
+            }
+            words = [asa, *command.split(), "--backend", "local"]
+            yield f"asa {command}, nothing compiled, CPU", cpu(words, place, 1, nothing), "import numpy", numpy
+        for command in ("explain a", "tick"):
+            yield f"asa {command} of an ended run, CPU", cpu([asa, *command.split()], place), "import numpy", numpy
+
+
+def cpu(
+    command: list[str], folder: Path | None = None, times: int = 5, variables: Mapping[str, str] | None = None
+) -> float:
+    """CPU time of the cheapest of some runs of a command, in seconds, with its modules compiled to bytecode."""
+    environment = {**os.environ, **(variables or {})}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    nowhere = subprocess.DEVNULL
     took = []
     for _ in range(times):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, cwd=folder, env=environment, stdout=nowhere, stderr=nowhere)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(took)
@@ -379,7 +415,20 @@ def main() -> None:
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (schedules, growth, reading, run, graphs, estimator, waits, planning, planner, windows, imports):
+    for bench in (
+        schedules,
+        growth,
+        reading,
+        run,
+        graphs,
+        estimator,
+        waits,
+        planning,
+        planner,
+        windows,
+        imports,
+        first_answers,
+    ):
         for what, ours, beside, theirs in bench():
             table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
     Console(width=120).print(table)
