@@ -226,7 +226,7 @@ class _Planning:
         return forecast.at(self.rules.price / (self.rules.price + shape.cores))
 
     def ask_for(self, needs: Needs, kinds: Sequence[TaskKind]) -> None:
-        """Ask now for as many jobs as are worth their price, for work with the same needs."""
+        """Request jobs now for work with the same needs, while the next one is worth its price."""
         fitting = self._fitting(needs, kinds)
         views = [view for view in self.views if view.shape.serves(needs)]
         as_it_is = rehearse(self.now_s, kinds, self._slots(views, 0.5))

@@ -705,7 +705,7 @@ def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
 
 
 def _is_over() -> bool:
-    """Whether the worker that runs this is about to end; its task then begins anew on another worker."""
+    """Whether the worker that runs this is about to end; its task then restarts on another worker."""
     from distributed import get_worker  # noqa: PLC0415 - of an extra, which workers have
 
     try:

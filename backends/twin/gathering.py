@@ -43,7 +43,7 @@ def gathered(source: Path | None, on_progress: Progress = silent) -> tuple[JobHi
 
 
 def script() -> str:
-    """Return the commands that write such a folder, for a shell on a login node."""
+    """Return the shell commands that write a folder of gathered data on a login node."""
     lines = [
         "#!/bin/sh",
         "# What `asa twin FOLDER` reads; take the folder to where asa is.",

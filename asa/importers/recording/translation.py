@@ -522,7 +522,7 @@ class _Translation:
         options.setdefault("job-name", Directive("job-name", at.name, where))
         return Script(None, "", options, where, None, (), ())
 
-    # ------------------------------------------------------------------ what the driver made
+    # ------------------------------------------------------------------ files made by the driver
 
     def _folders_made(self) -> list[str]:
         """Return the folders that a run is to make. Note names with job numbers, and names that are not UTF-8."""

@@ -176,7 +176,7 @@ def _growing(jobs: int) -> tuple[RequestPlan, tuple[Effort, ...]]:
 
 
 def _split(jobs: int) -> Iterator[Effort]:
-    """Fill plans with the same work in more and more jobs."""
+    """Measure plans with equal work, divided into increasing numbers of jobs."""
     for split in _SPLITS:
         plan, source = RequestPlan(oculus()), requests(1, split)
         work, whole = 0, _work(jobs)
