@@ -28,7 +28,7 @@ COUNTS = (1, 2, 4, 8, 16, 28, 56, 112)
 """Numbers of jobs that share the tasks, if they can share the cores evenly."""
 
 _STRATEGY = "per-stage"
-_WINDOW_S = 43_200.0  # window after the client's first submission: other jobs submitted in it are followed
+_WINDOW_S = 43_200.0  # window after the client's arrival: other jobs submitted in it are followed
 _SAFETY = 1.25  # factor of the walltime on the time that all cores together need
 _TASKS_A_CORE = 20
 _LONGEST_H = 1000.0

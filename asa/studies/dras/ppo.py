@@ -140,7 +140,7 @@ class Proximal:
         self.updates = 0
         self._rng = np.random.Generator(np.random.PCG64(seed))
         ours = first_ranks(self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
-        # omitted columns are 0, so their weights have no effect and stay 0; the final agent may receive the full columns
+        # omitted columns are 0, so their weights have no effect and stay 0; the final agent may receive full columns
         for name in (
             "job",
             "straight",
