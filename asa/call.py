@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
+import os
+import pickle
 import runpy
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
-from asa import flow
+from asa import flow, values
 from asa.core import python
 from asa.core.documents import read_json
 
 
-def main(module: str, file: str, name: str, given: str) -> None:
+def main(module: str, file: str, name: str, given: str, code: str = "") -> None:
     """Find a function in a module, or in a file if there is no such module, and call it with arguments in JSON.
+
+    What it returns or raises is kept in the run's folder.
 
     `module`: the importable module that defines the function.
     `file`: the source file to read if there is no such module; may be empty.
     `given`: the function's arguments as JSON: a list of the positional ones and an object of the named ones.
+    `code`: the function itself, for one that is in no file; see `asa.flow.StageFunction`.
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
     # only now, so that this program's own imports are not looked for in these folders
     folders = [str(Path(file).parent), python.folder_of(module, file)] if file else []
     sys.path[:0] = dict.fromkeys([*folders, *python.folder_here()])
-    args, kwargs = read_json(given)
-    _names(module, file)[name](*args, **kwargs)
+    stage, folder = os.environ.get("ASA_STAGE", ""), values.folder_here()
+    if folder is None or not stage:
+        args, kwargs = read_json(given)
+        _function(module, file, name, code)(*args, **kwargs)
+        return
+    values.forget(folder, stage)
+    try:
+        args, kwargs = values.resolved(read_json(given), folder)
+        value = _function(module, file, name, code)(*args, **kwargs)
+    except Exception as error:
+        values.fail(folder, stage, error)
+        raise
+    values.keep(folder, stage, value)
+
+
+def _function(module: str, file: str, name: str, code: str) -> Any:
+    if code:  # in the job's own command, which is this user's
+        return pickle.loads(zlib.decompress(base64.b85decode(code)))  # noqa: S301
+    return _names(module, file)[name]
 
 
 def _names(module: str, file: str) -> dict[str, Any]:

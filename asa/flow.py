@@ -9,15 +9,18 @@ Three lines turn an existing command into a workflow::
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import shlex
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
+from itertools import islice
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
@@ -28,6 +31,7 @@ from asa.core.documents import read_text
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.keys import Duration, Key, keys_of
+from asa.progress import RunProgress, follower
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
 from asa.runner.begin import choose_estimator, notes_before, plan_run
@@ -50,6 +54,7 @@ from asa.spec.problems import meant
 from asa.spec.stages import fields_of
 from asa.strategies.planned import at_price
 from asa.units import parse_duration, parse_memory
+from asa.values import as_reference, referred
 from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
@@ -57,6 +62,8 @@ __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 P = ParamSpec("P")
 
 _inside_a_stage = False
+_MAX_NAMED = 8  # stages, in short
+_MAX_SENT_BYTES = 90_000  # of a function that is in no file: a word of a command takes 128 KiB
 
 T = TypeVar("T")
 _PLAIN = {key.name: key for key in (*keys_of(Stage), *KEYS_OF_PARTS)}
@@ -187,18 +194,24 @@ class Call:
         The command that the job runs.
     resources
         The requests given to `stage`.
+    after
+        The stages whose values are among its arguments.
     """
 
     name: str
     command: str
     resources: Resources
+    after: tuple[str, ...] = ()
 
 
 class StageFunction(Generic[P]):
     """A function that a stage can run; a direct call runs it here.
 
     A job finds it by its module's name, or its file, and its own name, so it must be at the top level of a file that
-    compute nodes see. Its return value is lost: stages pass on files.
+    compute nodes see. One that was typed in, as in a notebook, is sent along by cloudpickle, if that is installed, with
+    what it uses of the notebook at that moment.
+
+    What it returns is the value of its stage: an argument of others, and `RunResult.result`.
 
     Parameters
     ----------
@@ -217,39 +230,62 @@ class StageFunction(Generic[P]):
         return self._function(*args, **kwargs)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """Return the call for a stage; arguments must be values of JSON.
+        """Return the call for a stage; arguments must be values of JSON, or stages that call functions.
+
+        A stage as an argument, or in a list or table that is one, becomes what its function returned.
 
         Raises
         ------
         InputError
-            The function cannot be found by its name, as in a notebook, or an argument is no value of JSON.
+            The function cannot be found by its name, or sent along, or an argument is no value of JSON.
         """
         name = self._function.__name__
         where = f"function {name!r}"
         path = self._path(where)
         try:
             inspect.signature(self._function).bind(*args, **kwargs)
-            given = json.dumps([args, kwargs])
+            given = json.dumps([args, kwargs], default=as_reference)
         except TypeError as error:
             raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
-        words = python.command("-m", "asa.call", self._function.__module__, path, name, given)
-        return Call(name, shlex.join(words), self._resources)
+        sent = [] if path is not None else [_sent_along(self._function, where)]
+        words = python.command("-m", python.CALL, self._function.__module__, path or "", name, given, *sent)
+        return Call(name, shlex.join(words), self._resources, tuple(referred([args, kwargs])))
 
-    def _path(self, where: str) -> str:
-        """Return the file in which a stage finds the function; empty if only its module can be found."""
+    def _path(self, where: str) -> str | None:
+        """Give the file in which a stage finds the function; empty if only its module can be found, None if neither."""
         function = self._function
-        if "." in function.__qualname__:
-            hint = "Move it to the top level of its file."
-            raise InputError("stands inside another function or class", where=where, hint=hint)
         file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
         is_file = file is not None and Path(file).is_file()
         if not is_file and function.__module__ == "__main__":
-            hint = "Write it into a file, and import it from there."
-            raise InputError("was typed in, and is in no file where a stage would find it", where=where, hint=hint)
+            return None
+        if "." in function.__qualname__:
+            hint = "Move it to the top level of its file."
+            raise InputError("stands inside another function or class", where=where, hint=hint)
         if not callable(getattr(sys.modules.get(function.__module__), function.__name__, None)):
             hint = f"Let it be `{function.__name__}` at the top level of its file, where a stage looks for it."
             raise InputError(f"is not to be found in {function.__module__} by this name", where=where, hint=hint)
         return str(Path(file).absolute()) if file is not None and is_file else ""
+
+
+def _sent_along(function: Callable[..., object], where: str) -> str:
+    """Write a function that is in no file as a word of a command."""
+    try:
+        import cloudpickle  # noqa: PLC0415 - only a few need it
+    except ImportError:
+        hint = "Install cloudpickle, which sends it along; or write it into a file, and import it from there."
+        raise InputError(
+            "was typed in, and is in no file where a stage would find it", where=where, hint=hint
+        ) from None
+    try:
+        code = base64.b85encode(zlib.compress(cloudpickle.dumps(function))).decode("ascii")
+    except Exception as error:
+        hint = "Let it make what it uses, or get it as an argument."
+        raise InputError(f"uses what cannot be sent along: {error}", where=where, hint=hint) from error
+    if len(code) > _MAX_SENT_BYTES:
+        hint = "Let a stage return large data, and take that as an argument; or read a file."
+        much = f"{len(code) // 1000} kB of the notebook, where {_MAX_SENT_BYTES // 1000} can be sent along"
+        raise InputError(f"uses {much}", where=where, hint=hint)
+    return code
 
 
 def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
@@ -301,6 +337,11 @@ class Flow:
     def __init__(self, name: str) -> None:
         self.name = name
         self._stages: dict[str, Stage] = {}
+
+    def __repr__(self) -> str:
+        stages = ", ".join(islice(self._stages, _MAX_NAMED)) + (", ..." if len(self._stages) > _MAX_NAMED else "")
+        count = "1 stage" if len(self._stages) == 1 else f"{len(self._stages)} stages"
+        return f"Flow({self.name!r}, {count}{': ' * bool(stages)}{stages})"
 
     @property
     def workflow(self) -> Workflow:
@@ -364,6 +405,8 @@ class Flow:
     ) -> Stage:
         """Add a stage that calls a function, as in ``flow.call(count.bind("words"), after=split)``.
 
+        The stage that this returns may be an argument of other calls: it is there what the function returned.
+
         Parameters
         ----------
         call
@@ -371,12 +414,22 @@ class Flow:
         name
             Name of the stage; the function's name if not given.
         after
-            The stages that it follows, or their names.
+            The stages that it follows, or their names, in addition to those whose values it takes.
         **resources
             Requests that differ from those in the function's decorator.
+
+        Raises
+        ------
+        InputError
+            A stage among the function's arguments is a command; and as `Flow.stage` does.
         """
+        for before in call.after:
+            if before in self._stages and f" {python.CALL} " not in self._stages[before].command:
+                hint = "Only what `Flow.call` returned has one."
+                raise InputError("is a command, and has no value", where=f"stage {before!r}", hint=hint)
         asked: Resources = {**call.resources, **resources}
-        return self.stage(name or call.name, call.command, after=after, **asked)
+        befores = [after] if isinstance(after, str | Stage) else after
+        return self.stage(name or call.name, call.command, after=_each_once(befores, call.after), **asked)
 
     def run(
         self,
@@ -396,6 +449,7 @@ class Flow:
         preflight: bool = True,
         check: bool = True,
         on_record: Callable[[Record], None] = lambda _: None,
+        progress: bool | None = None,
     ) -> RunResult:
         """Run it, and wait until it has ended; if this process dies, `asa resume` continues the run.
 
@@ -426,6 +480,9 @@ class Flow:
             Raise an error if the run does not complete.
         on_record
             Called with each record.
+        progress
+            Show how far it is while it runs: a table in a notebook, a line on standard error elsewhere. If not given:
+            in a notebook, and where standard error is a terminal.
 
         Returns
         -------
@@ -476,10 +533,16 @@ class Flow:
             run = RunFolder.create(runs_folder, plan, is_usual=not runs)
             if words := run.not_shared():
                 sys.stderr.write(f"Warning: {words}\n")
-            result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), on_record)
+            show = follower(RunProgress(run.path.name, flow.order), wanted=progress)
+
+            def follow(record: Record) -> None:
+                show(record)
+                on_record(record)
+
+            result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), follow)
         if check and result.outcome != "completed":
             where, hint = str(run.path), f"See what it wrote: asa explain --run {run.path.name}"
-            raise RunError(f"{result.outcome}: {result.reason}", where=where, hint=hint)
+            raise RunError(f"{result.outcome}: {result.reason}", where=where, hint=hint) from result.raised()
         return result
 
 
@@ -492,6 +555,12 @@ def _drive_and_close(run: RunFolder, facility: Facility, on_record: Callable[[Re
             return backend
 
         return drive(run, connect, on_record=on_record)
+
+
+def _each_once(*befores: Iterable[str | Stage]) -> list[str]:
+    """Name stages, each once."""
+    names = (one.name if isinstance(one, Stage) else one for some in befores for one in some)
+    return list(dict.fromkeys(names))
 
 
 def _closing(backend: Backend) -> Any:

@@ -9,6 +9,7 @@ where it is a field: in `asa.workflow`, `asa.continuation`, `asa.preparation`. K
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -23,6 +24,9 @@ from asa.units import parse_memory, parse_storage
 MAX_COUNT: Final = 20_000_000
 """Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 _MAX_BYTES: Final = 1 << 60
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxtuple = 4
 _LITTLE_MEMORY_BYTES: Final = 32 << 20  # as much as a shell needs that starts a Python program
 _MAX_NICE: Final = 2_147_483_645  # Slurm's limit
 
@@ -209,7 +213,7 @@ class JobKeys:
         """Show the values that differ from their defaults, the class's own fields first."""
         shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.kw_only and "key" in one.metadata)
         values = ((one.name, getattr(self, one.name), one.default) for one in shown)
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, usual in values if v != usual)})"
+        return f"{type(self).__name__}({', '.join(f'{n}={_SHORT.repr(v)}' for n, v, usual in values if v != usual)})"
 
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
         """Count the cores allocated for a request of cores, nodes or both; 0 for what is not given."""

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from asa.continuation import Continuation
+from asa.core.python import CALL
 from asa.core.safe import is_trusted
 from asa.job import exported, head, text
 from asa.legs.running import Turn, turn_values
@@ -22,6 +23,9 @@ from asa.workflow import BETWEEN_TURNS_S, INPUT_PATIENCE_S, Stage
 
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
+
+VALUES = "ASA_VALUES"
+"""Variable by which a job that calls a function of Python finds the folder for what that returns."""
 
 _IN_ARRAY = "SLURM_ARRAY_TASK_ID"
 
@@ -124,6 +128,8 @@ def _of_stage(
     `is_alone`: whether nothing else prints into the same files.
     """
     made = _ShellText({"ASA_STAGE": stage.name, "ASA_CORES": cores})
+    if folder and f" {CALL} " in stage.command:
+        made.exported[VALUES] = folder.rpartition("/")[0]
     if stage.array is not None:
         made.exported |= dict(stage.array.variables)
         made.files.append("numbers")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 from asa.errors import InputError
 from asa.geometry import JobGeometry
+from asa.units import format_duration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -225,11 +226,34 @@ class WaitForecast(NamedTuple):
     >>> forecast = WaitForecast((0.0, 0.0, 10.0, 20.0, 60.0, 90.0, 120.0, 600.0, 3600.0), 60.0)
     >>> forecast.at(0.5), round(forecast.at(0.55)), round(forecast.probability_within(105.0), 2)
     (60.0, 75, 0.65)
+    >>> forecast, forecast.p90
+    (WaitForecast(1m00s (p10 0s to p90 1h00m)), 3600.0)
     """
 
     quantiles_s: tuple[float, ...]
     wait_s: float
     alternative: int = -1
+
+    def __repr__(self) -> str:
+        if len(self.quantiles_s) != len(LEVELS):
+            return f"WaitForecast({self.quantiles_s!r}, {self.wait_s!r})"
+        low, high = format_duration(self.p10), format_duration(self.p90)
+        return f"WaitForecast({format_duration(self.wait_s)} (p10 {low} to p90 {high}))"
+
+    @property
+    def p10(self) -> float:
+        """The wait in seconds that one job in ten falls short of."""
+        return self.quantiles_s[0]
+
+    @property
+    def p50(self) -> float:
+        """The median of the wait in seconds."""
+        return self.quantiles_s[LEVELS.index(0.5)]
+
+    @property
+    def p90(self) -> float:
+        """The wait in seconds that one job in ten exceeds."""
+        return self.quantiles_s[-1]
 
     def at(self, level: float) -> float:
         """Return the quantile at a probability, interpolated linearly between the given ones.

@@ -256,7 +256,8 @@ def test_what_a_run_cannot_do_is_said_before_it_begins(queue, options, words, mo
     assert not (queue.root / "made").exists()
 
 
-TYPED = "from asa import stage\n@stage()\ndef make(): ...\n\nmake.bind()\n"
+WITHOUT = "import sys\nsys.modules['cloudpickle'] = None  # which would send it along\n"
+TYPED = f"{WITHOUT}from asa import stage\n@stage()\ndef make(): ...\n\nmake.bind()\n"
 
 
 CELL = "import sys; exec(compile(sys.stdin.read(), '/tmp/ipykernel_1/2.py', 'exec'))"

@@ -19,6 +19,9 @@ from typing import Any
 
 from asa.core import safe
 
+CALL = "asa.call"
+"""The module of asa that a job runs to call a function of Python."""
+
 _SAFE = "PYTHONSAFEPATH"  # the effect of -P for Python processes that others start
 _STARTING = Lock()
 

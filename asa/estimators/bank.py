@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from asa.core import plainly, plugins
 from asa.errors import InputError
@@ -23,6 +23,7 @@ from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
+    LEVELS,
     JobAhead,
     QueuedJob,
     QueueEvent,
@@ -40,6 +41,7 @@ OWN_USER = "~me"
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
 _ROWS_AT_ONCE = 10_000
+_NAMES = tuple(f"p{100 * level:.0f}" for level in LEVELS)
 _NONE = np.empty(0, dtype=np.intp)
 
 
@@ -133,6 +135,11 @@ class WaitBank:
         if store is not None:
             self.take(store.read(max_records()))
 
+    def __repr__(self) -> str:
+        kept = f", kept in {str(self.store.folder)!r}" if self.store is not None else ""
+        systems = ", ".join(map(repr, self._estimators)) or "no system yet"
+        return f"WaitBank({self.name!r}, {self.learned} waits learned of {systems}{kept})"
+
     def __iter__(self) -> Iterator[str]:
         """Iterate over the systems of which waits were learned."""
         return iter(sorted(self._estimators))
@@ -172,6 +179,54 @@ class WaitBank:
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
         return self[job.system].predict(self._as_kept(job))
+
+    def predict_many(
+        self,
+        cores: ArrayLike,
+        walltime_s: ArrayLike,
+        submit_s: ArrayLike = 0.0,
+        *,
+        system: str = "",
+        partition: str = "",
+    ) -> NDArray[np.float64]:
+        """Predict the waits of many requests, each as if it alone were submitted now.
+
+        Parameters
+        ----------
+        cores, walltime_s, submit_s
+            Arrays of what the requests ask for, or one value for all of them.
+        system, partition
+            Where they would be sent.
+
+        Returns
+        -------
+        NDArray[np.float64]
+            Quantiles in seconds, with a field for each: ``p10``, ``p20``, ..., ``p90``, and ``wait_s``, the point
+            prediction; of the shape of the requests.
+
+        Raises
+        ------
+        InputError
+            The arrays do not have the same shape, or a request cannot be.
+
+        Examples
+        --------
+        >>> waits = WaitBank().predict_many(cores=[8, 64, 512], walltime_s=3600.0)
+        >>> waits.shape, waits["p90"].shape, bool((waits["p10"] <= waits["p90"]).all())
+        ((3,), (3,), True)
+        """
+        try:
+            asked = np.broadcast_arrays(cores, walltime_s, submit_s)
+        except ValueError as error:
+            hint = "Give as many of each, or one value for all."
+            raise InputError(f"the arrays of requests differ in shape: {error}", hint=hint) from error
+        made = np.empty(asked[0].shape, dtype=[(name, np.float64) for name in (*_NAMES, "wait_s")])
+        for place in np.ndindex(made.shape):
+            of_one, walltime, since = (one[place] for one in asked)
+            job = QueuedJob(float(since), int(of_one), float(walltime), system=system, partition=partition)
+            forecast = self.predict(job)
+            made[place] = (*forecast.quantiles_s, forecast.wait_s)
+        return made
 
     def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
         """Predict the waits of several requests, one of which will be submitted, in the same sampled futures.

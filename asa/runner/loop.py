@@ -6,13 +6,16 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
 
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
 from asa.exactly_once import AGAIN_S, LATE_S
 from asa.observations import queued
+from asa.progress import RunProgress
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
@@ -48,6 +51,8 @@ from asa.runner.submission import (
 )
 from asa.runner.timing import claimed_apart, settled, times_of, with_substitutes
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from asa.values import RemoteTraceback, load
+from asa.workflow import Stage
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
@@ -77,6 +82,47 @@ class RunResult:
     reason: str
     records: tuple[Record, ...]
     trouble: str = ""
+
+    def __repr__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"RunResult({self.run.name or self.run.workflow.name!r}, {self.outcome}{reason})"
+
+    def _repr_html_(self) -> str:
+        """Draw the run for a notebook."""
+        return RunProgress(self.run.name or self.run.workflow.name, self.run.workflow.order, self.records)._repr_html_()
+
+    def result(self, stage: str | Stage) -> Any:
+        """Return what the function of a stage returned, or raise what it raised.
+
+        Parameters
+        ----------
+        stage
+            A stage that calls a function, or its name.
+
+        Raises
+        ------
+        InputError
+            There is no such stage.
+        RunError
+            The stage has no value: it did not complete, runs a command, or returned what pickle cannot hold.
+        Exception
+            What the function raised, with the traceback of its job as the cause.
+        """
+        name = stage.name if isinstance(stage, Stage) else stage
+        if name not in self.run.workflow.stages:
+            hint = f"Its stages: {', '.join(islice(self.run.workflow.stages, 20))}."
+            raise InputError("there is no such stage", where=f"stage {name!r}", hint=hint)
+        return load(Path(self.run.place, "tasks"), name)
+
+    def raised(self) -> BaseException | None:
+        """Return what the function of a stage raised, of the first that did in the order of the workflow; else None."""
+        for name in self.run.workflow.order if self.run.place else ():
+            try:
+                load(Path(self.run.place, "tasks"), name)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raised
+                if isinstance(error.__cause__, RemoteTraceback):
+                    return error
+        return None
 
 
 def run_all(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from asa.core.documents import read_text
+from asa.core.python import CALL
 from asa.core.variables import is_secret, secrets_of
 from asa.errors import AsaError
 from asa.spec.shell import read_shell
@@ -32,7 +33,6 @@ _OF_A_MODULE = re.compile(r"\bpython[\w.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?P<module>
 _OF_MAKE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _MAX_FILES, _MAX_TASKS = 100, 100  # that are examined: tasks of a list are much alike
-_CALL = "asa.call"  # the command of a stage that is a Python function
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -237,7 +237,7 @@ def _files_in(text: str) -> Iterator[str]:
     for match in _OF_A_MODULE.finditer(text):
         inside = match["module"].replace(".", "/")
         yield from (f"{inside}.py", f"{inside}/__main__.py")
-        if match["module"] == _CALL:
+        if match["module"] == CALL:
             with suppress(ValueError):
                 yield from shlex.split(match["rest"])[1:2]
 

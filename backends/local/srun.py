@@ -238,8 +238,8 @@ class _Step:
             signal.signal(number, self._pass_on)
         for task in range(self._asked.tasks):
             self._start(task)
-            for number in self._signalled:
-                self._processes[-1].send_signal(number)
+            for early in self._signalled:
+                self._processes[-1].send_signal(early)
         for process in self._processes:
             self._begin(self._await, process)
         for thread in self._threads:

@@ -1,0 +1,146 @@
+"""What functions that stages call return, or raise: kept in the run's folder, for later stages and for the client."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from asa.core import safe
+from asa.core.files import put
+from asa.errors import RunError
+from asa.payload import VALUES
+from asa.workflow import Stage
+
+__all__ = ["RemoteTraceback", "as_reference", "fail", "forget", "keep", "load", "referred", "resolved"]
+
+_MAX_BYTES = 1 << 30
+_REFERENCE = "asa: value of stage"
+_VALUE, _NONE, _ERROR = "value", "none", "error"
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - as in `concurrent.futures`: the cause of what was raised
+    """The traceback of an exception that was raised in a job."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        """Give the traceback as it was printed there."""
+        return f"\n{self.text}"
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def as_reference(value: object) -> dict[str, str]:
+    """Write a stage among arguments in JSON: its value is meant.
+
+    Raises `TypeError`: it is no stage.
+    """
+    if isinstance(value, Stage):
+        return {_REFERENCE: value.name}
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def referred(arguments: Any) -> list[str]:
+    """Name the stages whose values are meant in some arguments, each once.
+
+    Examples
+    --------
+    >>> referred([[Stage("a", cores=1, command="true"), 3], {"x": [Stage("b", cores=1, command="true")]}])
+    ['a', 'b']
+    """
+    if isinstance(arguments, Stage):
+        return [arguments.name]
+    parts = list(arguments.values()) if isinstance(arguments, dict) else arguments
+    found = map(referred, parts) if isinstance(parts, list | tuple) else ()
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
+def resolved(arguments: Any, folder: Path) -> Any:
+    """Put values in place of the stages that are meant."""
+    if isinstance(arguments, list):
+        return [resolved(one, folder) for one in arguments]
+    if not isinstance(arguments, dict):
+        return arguments
+    if arguments.keys() == {_REFERENCE}:
+        return load(folder, arguments[_REFERENCE])
+    return {key: resolved(one, folder) for key, one in arguments.items()}
+
+
+# ---------------------------------------------------------------------- results
+
+
+def _file(folder: Path, stage: str) -> Path:
+    return folder / f".value-{quote(stage, safe='')}"
+
+
+def forget(folder: Path, stage: str) -> None:
+    """Remove what an earlier attempt of a stage left."""
+    _file(folder, stage).unlink(missing_ok=True)
+
+
+def keep(folder: Path, stage: str, value: object) -> None:
+    """Keep what a stage's function returned; that it cannot be kept is no failure of the stage, and is kept instead."""
+    try:
+        _put(folder, stage, _VALUE, pickle.dumps(value, pickle.HIGHEST_PROTOCOL), "")
+    except Exception as error:  # noqa: BLE001 - whatever a user's value makes of it
+        _put(folder, stage, _NONE, b"", f"{type(error).__name__}: {error}")
+
+
+def fail(folder: Path, stage: str, error: BaseException) -> None:
+    """Keep what a stage's function raised."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        data = pickle.dumps(error.with_traceback(None), pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 - likewise
+        data = b""
+    _put(folder, stage, _ERROR, data, text)
+
+
+def _put(folder: Path, stage: str, kind: str, data: bytes, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    put(_file(folder, stage), pickle.dumps((kind, data, text)), is_private=True)
+
+
+def load(folder: Path, stage: str) -> Any:
+    """Give what a stage's function returned, or raise what it raised.
+
+    Raises
+    ------
+    RunError
+        There is no value: it cannot be read here, or could not be kept.
+    """
+    where = f"stage {stage!r}"
+    path = _file(folder, stage)
+    try:
+        kind, data, text = pickle.loads(safe.read(path, max_bytes=_MAX_BYTES))  # noqa: S301 - this user's own
+    except FileNotFoundError:
+        hint = "It has not completed, or it is a command; see asa status."
+        raise RunError("has no value", where=where, hint=hint) from None
+    if kind == _NONE:
+        hint = "Return what pickle can hold, or write a file."
+        raise RunError(f"its value could not be kept: {text}", where=where, hint=hint)
+    try:
+        value = pickle.loads(data) if data else RunError(text.rstrip().rpartition("\n")[2], where=where)  # noqa: S301
+    except Exception as error:  # noqa: BLE001 - likewise
+        cause = RemoteTraceback(text) if text else error
+        hint = "Classes of what it returns must be in a module that can be imported here, too."
+        what = "what it raised" if kind == _ERROR else "its value"
+        raise RunError(
+            f"{what} cannot be read here: {type(error).__name__}: {error}", where=where, hint=hint
+        ) from cause
+    if kind == _ERROR:
+        raise value from RemoteTraceback(text)
+    return value
+
+
+def folder_here() -> Path | None:
+    """Give the folder of values of the job that this process runs in; None outside a run."""
+    named = os.environ.get(VALUES, "")
+    return Path(named) if named else None

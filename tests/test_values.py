@@ -1,0 +1,172 @@
+"""What functions return and raise in stages: as arguments of other stages, and for whoever runs the flow."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from local_queue import Queue
+
+from asa import Flow, stage, values
+from asa.errors import AsaError, InputError, RunError
+from asa.values import RemoteTraceback
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path, cores=2)
+    yield queue
+    queue.close()
+
+
+def run(flow, queue, **options):
+    root = queue.root
+    where = {"settings": {"cores": 2, "spool": str(root / "spool")}, "folder": root, "runs": root / "runs"}
+    return flow.run(backend="local", strategy="per-stage", **{**where, "bank": None, **options})
+
+
+@stage(cores=1, walltime="1min")
+def numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+@stage(cores=1, walltime="1min")
+def total(*parts, scale: float = 1.0) -> float:
+    return scale * sum(sum(part) for part in parts)
+
+
+@stage(cores=1, walltime="1min")
+def divided(by: int) -> float:
+    return 1 / by
+
+
+@stage(cores=1, walltime="1min")
+def generator():
+    return (x for x in "ab")
+
+
+def test_values_go_on_to_later_stages_and_come_back(queue):
+    flow = Flow("sums")
+    few = flow.call(numbers.bind(3), name="few")
+    many = flow.call(numbers.bind(5), name="more.1")
+    whole = flow.call(total.bind(few, many, scale=2.0))
+    echo = flow.stage("echo", "true", after=whole, walltime="1min")
+    assert flow.workflow.stages["total"].after == ("few", "more.1")
+    result = run(flow, queue)
+    assert result.result(whole) == 2.0 * (3 + 10)
+    assert result.result("few") == [0, 1, 2]
+    with pytest.raises(RunError, match="has no value"):
+        result.result(echo)
+    with pytest.raises(InputError, match="there is no such stage"):
+        result.result("none")
+
+
+def test_an_exception_comes_back_as_what_it_is_with_the_traceback_of_its_job(queue):
+    flow = Flow("fails")
+    flow.call(divided.bind(0))
+    with pytest.raises(RunError, match="divided") as caught:
+        run(flow, queue)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    result = run(flow, queue, check=False)
+    with pytest.raises(ZeroDivisionError, match="division by zero") as caught:
+        result.result("divided")
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "return 1 / by" in str(caught.value.__cause__)
+    assert __file__ in str(caught.value.__cause__)
+
+
+def test_a_value_that_cannot_be_kept_fails_nothing_but_its_use(queue):
+    flow = Flow("odd")
+    flow.call(generator.bind())
+    result = run(flow, queue)
+    assert result.outcome == "completed"
+    with pytest.raises(RunError, match=r"its value could not be kept: .*generator"):
+        result.result("generator")
+
+
+def test_a_command_is_no_source_of_a_value():
+    flow = Flow("x")
+    command = flow.stage("list", "ls", walltime="1min")
+    with pytest.raises(InputError, match="is a command, and has no value"):
+        flow.call(total.bind(command))
+    with pytest.raises(InputError, match="not JSON serializable"):
+        total.bind({1, 2})
+
+
+def test_values_are_found_in_lists_and_tables(tmp_path):
+    one = Flow("x").call(numbers.bind(2), name="a")
+    given = [[[one, 1], {"k": one}], {"n": 3}]
+    assert values.referred(given) == ["a"]
+    values.keep(tmp_path, "a", [7])
+    written = [[[values.as_reference(one), 1], {"k": values.as_reference(one)}], {"n": 3}]
+    assert values.resolved(written, tmp_path) == [[[[7], 1], {"k": [7]}], {"n": 3}]
+
+
+def test_an_exception_that_pickle_cannot_hold_is_told_by_its_last_line(tmp_path):
+    class OwnError(Exception):
+        pass
+
+    values.fail(tmp_path, "a", OwnError("in words"))
+    with pytest.raises(RunError, match="OwnError: in words") as caught:
+        values.load(tmp_path, "a")
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    values.forget(tmp_path, "a")
+    with pytest.raises(RunError, match="has no value"):
+        values.load(tmp_path, "a")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_could_have_written_is_not_read(tmp_path):
+    values.keep(tmp_path, "a", 1)
+    [file] = tmp_path.glob(".value-*")
+    os.chown(file, 65534, 65534)
+    with pytest.raises(AsaError, match="nobody"):
+        values.load(tmp_path, "a")
+
+
+def test_a_function_that_was_typed_in_is_sent_along(queue):
+    """As in a notebook: with the modules, values and functions that it uses there."""
+    pytest.importorskip("cloudpickle")
+    text = f"""
+import math
+from asa import Flow, stage
+SCALE = 3
+
+def helper(x):
+    return SCALE * x
+
+@stage(walltime="1min")
+def area(radius):
+    return helper(math.floor(math.pi * radius ** 2))
+
+if __name__ == "__main__":
+    flow = Flow("typed")
+    one = flow.call(area.bind(1), name="one")
+    two = flow.call(area.bind(one), name="two")
+    result = flow.run(backend="local", strategy="per-stage", bank=None, runs={str(queue.root / "runs")!r},
+        settings={{"cores": 2, "spool": {str(queue.root / "spool")!r}}})
+    print(result.result(one), result.result(two))
+"""
+    done = subprocess.run(
+        [sys.executable, "-"], input=text, capture_output=True, text=True, check=False, cwd=queue.root
+    )
+    assert done.stdout == "9 762\n", done.stderr
+
+
+def test_a_typed_function_that_is_too_large_is_refused_in_words(queue):
+    pytest.importorskip("cloudpickle")
+    text = """
+import os
+from asa import stage
+DATA = os.urandom(200_000)
+
+@stage()
+def f():
+    return DATA
+
+f.bind()
+"""
+    done = subprocess.run(
+        [sys.executable, "-"], input=text, capture_output=True, text=True, check=False, cwd=queue.root
+    )
+    assert "where 90 can be sent along" in done.stderr
