@@ -358,7 +358,7 @@ def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
     found = json.loads(asa("check", "flow.toml", "--output", "json").stdout)["problems"]
     assert [(Path(p["file"]).name, p["line"]) for p in found] == [("t.tasks", 4), ("t.tasks", 5), ("t.tasks", 6)]
     assert "mProjct: not found" in found[0]["message"]
-    assert "SLURM_NTASKS is set" in found[1]["message"]
+    assert "SLURM_JOB_GPUS is set" in found[1]["message"]
     assert "./none: no such file" in found[2]["message"]
     Path("u.tasks").write_text("mProjct\n")
     Path("t.tasks").write_text("mAdd\n")

@@ -1,6 +1,7 @@
 """What the README, the guides and the examples say is so."""
 
 import ast
+import dataclasses
 import importlib
 import importlib.util
 import io
@@ -22,6 +23,7 @@ import pytest
 import typer
 from asa.backends.dras.patient import Patient
 from asa.backends.dras.rivals import dras
+from asa.backends.local.settings import LocalSettings
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.system import load_system
 from asa.backends.slurm.settings import CommandSettings, RestSettings, SlurmSettings
@@ -43,11 +45,15 @@ OF_OTHERS = {
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),
     "--array",
     "--bb",
+    "--cpu-bind",
     "--exclusive",
+    "--export",
     "--gpus-per-task",
     "--gres",
     "--mem",
     "--mem-per-cpu",
+    "--mpi",
+    "--multi-prog",
     "--nv",
     "--signal",
     "--test-only",
@@ -399,11 +405,13 @@ def test_examples_say_how_they_are_made_known(name):
 
 def test_every_setting_of_a_site_is_listed():
     """And no other; of those of one backend alone in its own table."""
+    of_local = {field.name for field in dataclasses.fields(LocalSettings)}
     own = [set(model.model_fields) for model in (CommandSettings, RestSettings)]
     page = (ROOT / "docs" / "reference" / "site-files.md").read_text()
     tables = ["".join(re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)) for part in page.split("\n## ")[1:]]
     listed = [set(re.findall(r"`(\w+)`", cells)) for cells in tables]
-    assert listed == [set(SlurmSettings.model_fields), *(names - set(SlurmSettings.model_fields) for names in own)]
+    of_slurm = set(SlurmSettings.model_fields)
+    assert listed == [of_slurm, *(names - of_slurm for names in own), of_local]
 
 
 def test_the_public_interface_is_what_the_guide_lists():

@@ -53,7 +53,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
     return {
         "stages": list(job.planned.stages),
         "cores": job.spec.cores,
-        "jobs": spec_jobs(job.spec),
+        "jobs": job.spec.jobs_at_once,
         "nodes": job.spec.nodes,
         "walltime_s": job.spec.walltime_s,
         "partition": job.spec.partition,

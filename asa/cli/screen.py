@@ -252,7 +252,7 @@ def _so_far(value: float | None, *, is_growing: bool) -> str:
 
 def _cores(stage: StageStanding) -> str:
     """Write the cores of a stage's jobs, and the number of jobs if there are several."""
-    return per_job(stage.jobs, str(stage.cores))
+    return per_job(stage.alike, str(stage.cores))
 
 
 def _predicted(stage: StageStanding) -> str:

@@ -64,6 +64,7 @@ class StageStanding:
     cores: int
     walltime_s: float
     jobs: int = 1  # such jobs that share its tasks, at a time
+    alike: int = 1  # jobs of its size: these, or the elements of its array
     job_id: str | None = None
     submit_s: float | None = None  # of that job, on the batch system's clock
     eligible_s: float | None = None
@@ -105,7 +106,7 @@ class StageStanding:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
         fields = asdict(self)
-        del fields["forecast"], fields["units"]
+        del fields["forecast"], fields["units"], fields["alike"]
         forecast_s = list(self.forecast.quantiles_s) if self.forecast is not None else None
         return {**fields, **self.units.documents(), "forecast_s": forecast_s}
 
@@ -409,7 +410,8 @@ def _stage(
             state_name,
             each.cores_on(state.capabilities.cores_per_node),
             stage.walltime_s,
-            jobs=stage_jobs(stage),
+            jobs=stage.job_count,
+            alike=stage_jobs(stage),
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else (predicted_s if state_name not in _DOES_NOT_RUN.values() else None),
@@ -434,7 +436,8 @@ def _stage(
         state_name,
         view.cores or job.spec.cores,
         job.spec.walltime_s,
-        jobs=spec_jobs(job.spec),
+        jobs=job.spec.jobs_at_once,
+        alike=spec_jobs(job.spec),
         units=units,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,
