@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -211,7 +213,10 @@ def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
     does = f" {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}"
     if (name := strategy.partition(":")[0]) != _STRATEGY:
         does = f": {plugins.describe('asa.strategies', name)[0].rstrip('.')}"
-    return f"Strategy `{strategy}`{does}; {_WHY}.\n"
+    words = f"Strategy `{strategy}`{does}; {_WHY}."
+    if sys.stderr.isatty():
+        words = fill(words, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    return f"{words}\n"
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:
