@@ -243,7 +243,7 @@ def test_the_first_use_says_why_it_takes_long(log, tmp_path, monkeypatch):
         return told, time.monotonic() - begin
 
     told, took_s = simulate(1.0)
-    assert "for its first use" in told
+    assert "for the first time" in told
     told, again_s = simulate(took_s / 2)
     assert not told
     assert again_s < took_s
