@@ -14,7 +14,7 @@ import typer
 from asa.cli.advise_shape import Where, tell_shapes
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
-from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
+from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, price_given
 from asa.cli.known_run_times import BEGIN, FOR_P90, FOR_P99, forecast_dict, quantile_cells, tell_all
 from asa.cli.one_command import (
     Command,
@@ -115,6 +115,7 @@ def advise(
         _forget(runs, forget)
         return
     if shape:
+        price_given(price, "", None)  # a wrong one is refused before a batch system is asked
         where = Where(system, bank, backend, site, bank_only, price)
         tell_shapes(workflow, command, where, given, runs, as_json=output is Output.JSON)
     elif workflow is None:

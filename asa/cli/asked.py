@@ -264,12 +264,12 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
     wrong = next((one for one in problems if one.severity == "error"), None)
     if wrong is not None and not only_look:
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
-    told = [problem for problem in problems if problem.severity != "note"] if not quiet else []
-    for problem in told:
+    shown = [problem for problem in problems if problem.severity != "note"] if not quiet else []
+    for problem in shown:
         sys.stderr.write(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}\n")
-    if told:
+    if shown:
         words = ["asa", "check", workflow, *(f"--param={key}={value}" for key, value in parameters.items())]
-        sys.stderr.write(f"What to do about {'it' if len(told) == 1 else 'them'}: {shlex.join(words)}\n")
+        sys.stderr.write(f"What to do about {'it' if len(shown) == 1 else 'them'}: {shlex.join(words)}\n")
 
 
 def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:

@@ -13,15 +13,16 @@ from asa.errors import AsaError, StateError
 if TYPE_CHECKING:
     from asa.backend import Capabilities
     from asa.studies.compare.study import Comparison
-    from asa.workflow import Workflow
+    from asa.workflow import Stage, Workflow
 
 _MAX_NAMES = 8  # stages in a command that is to be typed
 
 
 def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
-    """Say whether age accrues behind a dependency, and whose rule that is; of the user's own words, nobody's.
+    """Return whether age accrues behind a dependency, and where the rule is from; empty if the user gave it.
 
-    `given`: what the user says; `is_own`: the workflow is the user's own, and not one of the paper's.
+    `given`: the user's option, or None.
+    `is_own`: whether the workflow is the user's own, and not one of the paper's.
     """
     if given is not None or not is_own:
         return given is not False, ""
@@ -55,8 +56,8 @@ def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
     return found.workflow
 
 
-def _says_none(stage: object) -> bool:
-    return all(not getattr(stage, key) for key in ("expected_run_s", "moldable", "local", "learns_run"))
+def _says_none(stage: Stage) -> bool:
+    return not (stage.expected_run_s or stage.moldable or stage.local or stage.learns_run)
 
 
 def tell_assumed(comparison: Comparison, *, is_own: bool, is_chosen: bool, whose_rule: str) -> None:

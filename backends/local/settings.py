@@ -27,9 +27,9 @@ class LocalSettings:
 
 
 SLURM = {
-    "no": "nothing",
-    "variables": "its variables",
-    "commands": "its variables, and stand-ins for `srun` and `module`",
+    "no": "nothing of Slurm",
+    "variables": "Slurm's variables",
+    "commands": "Slurm's variables, and stand-ins for `srun` and `module`",
 }
 """Parts of Slurm that a job may find, for scripts written for Slurm."""
 
@@ -80,7 +80,7 @@ def _yes(value: object) -> bool:
 def _of_slurm(value: object) -> str:
     word = "no" if value is False else str(value)  # what is written `no` may arrive as what it means
     if word not in SLURM:
-        hint = f"{'; '.join(f'{one}: jobs find {what} of Slurm' for one, what in SLURM.items())}."
+        hint = f"{'; '.join(f'{one}: jobs find {what}' for one, what in SLURM.items())}."
         raise InputError(f"{value!r} is none of {', '.join(SLURM)}", where="slurm", hint=hint)
     return word
 

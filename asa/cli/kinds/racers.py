@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
 from asa.cli.kinds.base import UnitStanding
+from asa.cli.terminal import counted
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding
@@ -29,7 +30,7 @@ class Racer:
     def called(self) -> str:
         """Name the job, with what it asks for and runs."""
         what = f" for {len(self.stages)} stages" if len(self.stages) > 1 else ""
-        return f"job {self.job_id} on {self.cores} {'core' if self.cores == 1 else 'cores'}{what}"
+        return f"job {self.job_id} on {counted(self.cores, 'core')}{what}"
 
 
 @dataclass(frozen=True, slots=True)
