@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asa.core import compiled_files, plainly, plugins
-from asa.estimators import choice, readiness
+from asa.estimators import choice, compile_all, readiness
 from asa.estimators.bank import max_records
 from asa.waits import QueuedJob, QueueEvent
 
@@ -122,3 +122,23 @@ def test_what_was_compiled_of_an_older_source_is_not_kept(monkeypatch, tmp_path)
     assert not compiled_files.are_kept(KERNELS, "lear")
     os.utime(file, (0, 0))
     assert not compiled_files.are_kept(KERNELS, "learn")
+
+
+def test_of_several_processes_one_compiles(monkeypatch, tmp_path):
+    """A user who begins ten runs at once does not compile ten times."""
+    pytest.importorskip("numba")
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    asks = "from asa.estimators import compile_all; print(compile_all.is_to_compile(), flush=True); input()"
+    waits = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    first = subprocess.Popen([sys.executable, "-c", asks], **waits)
+    with first:
+        assert first.stdout.readline() == "True\n"
+        assert not compile_all.is_to_compile()
+        first.communicate("\n")
+    assert compile_all.is_to_compile()
+
+
+def test_what_cannot_be_kept_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(compile_all, "folder_for", lambda *_: None)
+    assert not compile_all.is_to_compile()
