@@ -52,9 +52,11 @@ __all__ = [
     "JobState",
     "JobStatus",
     "PartitionLimits",
+    "PastRun",
     "Planning",
     "Preflight",
     "Previewing",
+    "RemembersRuns",
     "Setting",
     "Shrinking",
     "Site",
@@ -1088,6 +1090,50 @@ class Examinable(Protocol):
             The site keeps no accounting, or does not show it.
         TraceError
             The wait is known for none of these jobs.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A past job of the user that ran, whoever submitted it.
+
+    Parameters
+    ----------
+    name
+        Its name in the batch system.
+    run_s
+        Seconds that it ran.
+    end_s
+        When it ended, on the batch system's clock.
+    is_whole
+        Whether it completed; else it reached its walltime.
+    """
+
+    name: str
+    run_s: float
+    end_s: float
+    is_whole: bool
+
+
+@runtime_checkable
+class RemembersRuns(Protocol):
+    """A facility that finds the user's past jobs by their names."""
+
+    def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
+        """Read the user's jobs of some names that completed or reached their walltimes; none without accounting.
+
+        Parameters
+        ----------
+        names
+            Names of jobs.
+        since_s
+            Read jobs since this time, on the site's clock.
+
+        Raises
+        ------
+        BackendError
+            The site's records cannot be read.
         """
         ...
 

@@ -49,19 +49,84 @@ def test_run_times_of_earlier_runs_are_taken_where_the_file_says_none(home, caps
     assert with_known_run_times(told, site).stages["first"].expected_run_s == 60
 
 
-def test_it_says_first_what_is_assumed(home, capsys, monkeypatch):
-    """And with which command the run times are found, where Slurm has kept them."""
+SACCT = r"""#!/bin/sh
+for word; do case $word in --delimiter=*) mark=${word#*=};; --name=*) names=${word#*=};; esac; done
+[ -z "$ASA_TEST_SACCT_FAILS" ] || { echo "sacct: error: Unable to connect to the database" >&2; exit 1; }
+job() { # number state start end name
+    case ,$names, in *,$5,*) ;; *) return;; esac
+    for field in "$1" "$1" me "$2" "$3" "$3" "$3" "$4" 120 4 4 1 n1 batch 0:0 "$5" ""; do printf '%s%s' "$field" "$mark"; done
+    echo
+}
+job 1 COMPLETED 1000 1600 first
+job 2 COMPLETED 2000 2600 first
+job 3 COMPLETED 3000 3600 first
+job 4 "CANCELLED by 0" 4000 4001 first
+job 5 COMPLETED 5000 5300 alone
+job 6 COMPLETED 6000 9000 own
+"""
+"""Plays sacct: three jobs called ``first`` ran for 10 min each."""
+
+
+@pytest.fixture
+def slurm(home, monkeypatch):
+    """Put commands of a Slurm on the path; its accounting knows some jobs."""
+    folder = home / "bin"
+    folder.mkdir()
+    for name, text in (("sacct", SACCT), ("sbatch", "#!/bin/sh\n"), ("squeue", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+def test_run_times_are_those_of_past_jobs_of_the_stages_names(slurm, capsys):
+    site = SimulatedSite("hpc2n").capabilities
+    known = with_known_run_times(FLOW, site)
+    assert known.stages["first"].expected_s == pytest.approx(600.0, rel=0.01)
+    assert known.stages["second"].expected_run_s is None
+    said = capsys.readouterr().err
+    assert said == "Run times of 1 stage (first) are from 3 of your past jobs of that name in Slurm's accounting.\n"
+
+
+def test_a_job_with_the_workflow_s_name_tells_of_its_only_stage(slurm, capsys):
+    site = SimulatedSite("hpc2n").capabilities
+    only = Workflow("own", [Stage("work", cores=4, walltime_s=7200, command="true")])
+    assert with_known_run_times(only, site).stages["work"].expected_s == pytest.approx(3000.0, rel=0.01)
+    assert "1 of your past jobs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stage", "says"),
+    [
+        ({"expected_run_s": 60.0}, ""),
+        ({"local": True, "cores": 1}, ""),
+        ({}, "Slurm's accounting shows no job of yours in the last 90 days that is named as strange.\n"),
+    ],
+)
+def test_accounting_is_asked_only_for_run_times_that_are_not_known(slurm, capsys, stage, says):
+    flow = Workflow("x y", [Stage("known", expected_run_s=1, cores=1, walltime_s=60, command="true"),
+                            Stage("strange", **{"cores": 4, "walltime_s": 7200, "command": "true", **stage})])  # fmt: skip
+    assert with_known_run_times(flow, SimulatedSite("hpc2n").capabilities) is flow
+    assert capsys.readouterr().err == says
+
+
+def test_accounting_that_does_not_answer_is_no_reason_to_be_without_a_comparison(slurm, capsys, monkeypatch):
+    site = SimulatedSite("hpc2n").capabilities
+    monkeypatch.setenv("ASA_TEST_SACCT_FAILS", "1")
+    assert with_known_run_times(FLOW, site) is FLOW
+    assert "Note: past jobs cannot be read from Slurm's accounting: " in capsys.readouterr().err
+    (slurm / "sacct").unlink()
+    monkeypatch.setenv("PATH", str(slurm))
+    assert with_known_run_times(FLOW, site) is FLOW
+    assert capsys.readouterr().err == "", "nothing is asked where there is no sacct"
+
+
+def test_it_says_first_what_is_assumed(capsys):
     comparison = Comparison(lambda _: FLOW, SimulatedSite("hpc2n", age_accrues=False), (4,), ("asa",), (0,))
-    monkeypatch.setenv("PATH", str(home))
     tell_assumed(comparison, is_own=True, is_chosen=False, whose_rule="the rule of most sites")
     said = capsys.readouterr().err
     assert said.startswith("Simulated on hpc2n, a model of a centre of ")
     assert "Jobs gain no priority behind a dependency, the rule of most sites; --age-accrues" in said
     assert "run times are not known of first, second" in said
-    assert "sacct" not in said
-    (home / "sacct").write_text("#!/bin/sh\n")
-    (home / "sacct").chmod(0o755)
     tell_assumed(comparison, is_own=True, is_chosen=True, whose_rule="")
-    said = capsys.readouterr().err
-    assert "Simulated on" not in said
-    assert "--name=first,second" in said
+    assert "Simulated on" not in capsys.readouterr().err

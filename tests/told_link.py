@@ -36,6 +36,7 @@ class ToldLink:
     site: dict = field(default_factory=small_site)
     told_queue: list = field(default_factory=list)
     told_accounting: str = ""
+    told_records: list = field(default_factory=list)
     told_limits: list = field(default_factory=lambda: [SlurmLimits({}, user="me", account="mine")])
     accrues: bool | None = None
     accrues_after_s: float = 0.0
@@ -104,6 +105,10 @@ class ToldLink:
     def named(self, names):
         self._ask("named")
         return [self._record(job_id) for job_id, (job, _) in self.submitted.items() if job.name in names]
+
+    def recorded(self, names, since_s):
+        self._ask("recorded")
+        return [one for one in self.told_records if one.name in names and one.submit_s >= since_s]
 
     def accounting(self, since_s, until_s):
         self._ask("accounting")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from asa.errors import AsaError, StateError
 
 if TYPE_CHECKING:
-    from asa.backend import Capabilities
+    from asa.backend import Capabilities, PastRun
+    from asa.runtimes import RunTime
+    from asa.runtimes.expected import KnowsRunTimes
     from asa.studies.compare.study import Comparison
     from asa.workflow import Stage, Workflow
 
-_MAX_NAMES = 8  # stages in a command that is to be typed
+_MAX_NAMES = 4  # stages that a line names
+_MAX_REASON = 120  # characters
+_LOOK_BACK_DAYS = 90
+_TIMEOUT = "10s"
 
 
 def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
@@ -40,24 +47,114 @@ def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
 
 
 def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
-    """Set the run times of stages that do not say theirs from earlier runs in the bank, and say so."""
-    from asa.estimators.store import default_folder
-    from asa.runtimes import RunTimes, expect
+    """Set the run times of stages that do not say theirs, and say where they are from.
 
-    stages = [replace(one, learns_run=True) if _says_none(one) else one for one in flow.stages.values()]
+    They are from earlier runs in the bank, else from the user's past jobs of these names in Slurm's accounting.
+    """
+    from asa.estimators.store import default_folder
+    from asa.runtimes import RunTimes
+
     try:
-        found = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), RunTimes(default_folder()), site)
+        flow, names = _expecting(flow, RunTimes(default_folder()), site)
     except StateError as error:
         sys.stderr.write(f"Note: run times in the bank are not used: {error}\n")
-        return flow
-    if not found.forecasts or found.trouble:
-        return flow
-    sys.stderr.write(f"Note: run times of {', '.join(found.forecasts)} are those of earlier runs: asa walltimes.\n")
-    return found.workflow
+    else:
+        if names:
+            sys.stderr.write(f"Note: run times of {', '.join(names)} are those of earlier runs: asa walltimes.\n")
+    return _with_past_jobs(flow, site)
+
+
+def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tuple[Workflow, list[str]]:
+    """Set run times where none are said; return the workflow, and the names of the stages for which some are known."""
+    from asa.runtimes import expect
+
+    stages = [replace(one, learns_run=True) if _says_none(one) else one for one in flow.stages.values()]
+    found = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), known, site)
+    return (found.workflow, list(found.forecasts)) if found.forecasts and not found.trouble else (flow, [])
 
 
 def _says_none(stage: Stage) -> bool:
     return not (stage.expected_run_s or stage.moldable or stage.local or stage.learns_run)
+
+
+class _PastJobs:
+    """The user's past jobs, by the names of stages; each counts as if it had the cores that the stage asks for now."""
+
+    def __init__(self, flow: Workflow, ran: Sequence[PastRun], site: Capabilities) -> None:
+        self._flow, self._site, self.ran = flow, site, sorted(ran, key=lambda one: one.end_s)
+
+    def of(self, workflow: str, stage: str = "") -> list[RunTime]:
+        from asa.runtimes import RunTime
+
+        of_stage = self._flow.stages[stage]
+        cores, names = of_stage.cores_on(self._site.cores_per_node), _job_names(self._flow, of_stage)
+        return [
+            RunTime(
+                workflow, stage, cores, one.run_s, one.end_s, self._site.system,
+                kind="exact" if one.is_whole else "at_least",
+            )
+            for one in self.ran
+            if one.name in names
+        ]  # fmt: skip
+
+
+def _job_names(flow: Workflow, stage: Stage) -> set[str]:
+    """Return the names that jobs of a stage may have had; a job with the workflow's name ran its only stage."""
+    return {stage.name, flow.name} if len(flow.stages) == 1 else {stage.name}
+
+
+def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
+    """Set the run times that are still unknown from the user's past jobs, where Slurm's accounting is at hand."""
+    unknown = [
+        one
+        for one in flow.stages.values()
+        if one.expected_run_s is None and not (one.moldable or one.local) and one.continues is None
+    ]
+    names = sorted(set[str]().union(*(_job_names(flow, one) for one in unknown)))
+    if not names or shutil.which("sacct") is None:
+        return flow
+    try:
+        ran = _past_runs(names)
+    except AsaError as error:  # which is no reason to be without a comparison
+        why = shorten(error.message, _MAX_REASON, placeholder=" ...")
+        sys.stderr.write(f"Note: past jobs cannot be read from Slurm's accounting: {why}\n")
+        return flow
+    if ran is None:
+        return flow
+    past = _PastJobs(flow, ran, site)
+    known = {one.name: past.of(flow.name, one.name) for one in unknown}
+    expecting, found = _expecting(flow, past, site)
+    if found := [name for name in found if known.get(name)]:
+        count = sum(len(known[name]) for name in found)
+        sys.stderr.write(
+            f"Run times of {len(found)} {'stage' if len(found) == 1 else 'stages'} ({_listed(found)}) are from {count} "
+            f"of your past jobs of {'that name' if len(found) == 1 else 'these names'} in Slurm's accounting.\n"
+        )
+        return expecting
+    sys.stderr.write(
+        f"Slurm's accounting shows no job of yours in the last {_LOOK_BACK_DAYS} days that is named as {_listed(names)}.\n"
+    )
+    return flow
+
+
+def _past_runs(names: Sequence[str]) -> Sequence[PastRun] | None:
+    """Ask the site that would be used for the user's past jobs of some names, and wait for some seconds only.
+
+    None if it keeps no records of them.
+    """
+    from asa.backend import RemembersRuns
+    from asa.sites import open_facility
+
+    opened = open_facility()
+    if not isinstance(opened.facility, RemembersRuns):
+        return None
+    patient = open_facility(opened.backend, settings={**opened.settings, "timeout": _TIMEOUT})
+    assert isinstance(patient.facility, RemembersRuns)
+    return patient.facility.past_runs(names, time.time() - _LOOK_BACK_DAYS * 86400.0)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
 def tell_assumed(comparison: Comparison, *, is_own: bool, is_chosen: bool, whose_rule: str) -> None:
@@ -71,10 +168,5 @@ def tell_assumed(comparison: Comparison, *, is_own: bool, is_chosen: bool, whose
     if whose_rule:
         gain, other = ("gain", "--no-age-accrues") if site.age_accrues else ("gain no", "--age-accrues")
         sys.stderr.write(f"Jobs {gain} priority behind a dependency, {whose_rule}; {other} for the other rule.\n")
-    if not comparison.assumed:
-        return
-    sys.stderr.write(f"Note: {comparison.assumed}.\n")
-    names = comparison.guessed
-    if is_own and shutil.which("sacct") and len(names) <= _MAX_NAMES:
-        command = ["sacct", "-X", "-S", "now-90days", "-s", "CD", "-o", "JobName,Elapsed", f"--name={','.join(names)}"]
-        sys.stderr.write(f"Earlier jobs of these names ran as long as this shows:\n  {shlex.join(command)}\n")
+    if comparison.assumed:
+        sys.stderr.write(f"Note: {comparison.assumed}.\n")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2s
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from asa.backend import Capabilities, JobState, JobStatus
 from asa.errors import WorkflowError
 from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Started, Submitted
 from asa.runtimes.forecast import RunForecast
-from asa.runtimes.log import RunTime, RunTimes
+from asa.runtimes.log import RunTime
 from asa.runtimes.widths import Seen, as_seen
 from asa.workflow import Stage, Workflow
 
@@ -33,7 +33,15 @@ class Expected(NamedTuple):
     trouble: str = ""
 
 
-def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Expected:
+class KnowsRunTimes(Protocol):
+    """The known run times of stages; `RunTimes` are those of a bank."""
+
+    def of(self, workflow: str, stage: str = "") -> Sequence[RunTime]:
+        """Return the run times of a stage, the latest last."""
+        ...
+
+
+def expect(workflow: Workflow, runs: KnowsRunTimes, capabilities: Capabilities) -> Expected:
     """Set the expected run times of stages that learn them from earlier runs; the walltime is their upper bound.
 
     A stage of several shapes learns for each width separately: runs at a width replace what the workflow says about it.

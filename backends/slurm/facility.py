@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asa.backend import Advice, Capabilities, Examination
+from asa.backend import Advice, Capabilities, Examination, PastRun
 from asa.core import temporary
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
@@ -149,6 +149,18 @@ class SlurmFacility:
                     raise TraceError(error.message, where=where, hint="Go further back with --since.") from error
             name = self.settings.system or history.system or self._system(link)
         return replace(history, system=name, source=f"the accounting of {name}")
+
+    def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
+        """Read this user's jobs of some names that ran, from Slurm's accounting; see `asa.backend.RemembersRuns`."""
+        if self.settings.accounting is False:
+            return []
+        with closing(self._open_link()) as link:
+            records = link.recorded(names, since_s)
+        return [
+            PastRun(one.name, max(one.end_s - one.start_s, 0.0), one.end_s, is_whole=one.states[0] == "COMPLETED")
+            for one in records
+            if one.start_s is not None and one.end_s is not None and one.states[:1] in (("COMPLETED",), ("TIMEOUT",))
+        ]
 
     def _system(self, link: SlurmLink) -> str:
         return self.settings.system or link.about().cluster or self._default_system

@@ -361,6 +361,10 @@ class SlurmLink(Protocol):
         """Ask for this user's jobs with some names: the controller's and, if there is accounting, its jobs."""
         ...
 
+    def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
+        """Ask accounting for this user's jobs with some names, since a time; none if there is no accounting."""
+        ...
+
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for some jobs, the latest of each number; unknown ones are missing.
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told_link import MULTIFACTOR, ToldLink, nodes, small_site
 
-from asa.backend import Examinable, Facility, JobSpec, PartitionLimits
+from asa.backend import Examinable, Facility, JobSpec, PartitionLimits, PastRun, RemembersRuns
 from asa.errors import (
     AccessError,
     BackendError,
@@ -325,6 +325,23 @@ def test_no_accounting_is_not_asked():
     with pytest.raises(BackendError, match="no accounting"):
         SlurmFacility(CommandSettings(accounting=False), lambda: link).history(0.0)
     assert not link.calls
+
+
+def test_past_runs_are_of_jobs_that_completed_or_reached_their_walltimes():
+    def record(number, state, name="prep", start_s=100.0, end_s=160.0):
+        return SlurmRecord(number, name, "me", (state,), 50.0, start_s=start_s, end_s=end_s)
+
+    told = [record("1", "COMPLETED"), record("2", "TIMEOUT", end_s=400.0), record("3", "FAILED"),
+            record("4", "RUNNING", end_s=None), record("5", "CANCELLED", start_s=None),
+            record("6", "COMPLETED", "other")]  # fmt: skip
+    link = ToldLink(told_records=told)
+    site = SlurmFacility(CommandSettings(), lambda: link)
+    assert isinstance(site, RemembersRuns)
+    assert site.past_runs(["prep"], 0.0) == [PastRun("prep", 60.0, 160.0, is_whole=True),
+                                             PastRun("prep", 300.0, 400.0, is_whole=False)]  # fmt: skip
+    assert link.closed
+    assert site.past_runs(["prep"], 51.0) == []
+    assert SlurmFacility(CommandSettings(accounting=False), lambda: link).past_runs(["prep"], 0.0) == []
 
 
 @pytest.mark.parametrize(

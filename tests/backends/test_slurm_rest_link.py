@@ -801,6 +801,9 @@ def test_jobs_are_found_by_name_in_queue_and_accounting():
     assert [(record.job_id, record.states) for record in found] == [("3", ()), ("1", ("PENDING",))]
     asked = desk.asked[1].url.params
     assert (asked["job_name"], asked["start_time"]) == ("mine", f"uts{6 * 86400}")
+    recorded = link(desk, user="me", clock=lambda: 20 * 86400.0).recorded(["mine"], 86400.0)
+    assert sorted(record.job_id for record in recorded) == ["1", "3"]
+    assert desk.asked[-1].url.params["start_time"] == "uts86400"
 
 
 def test_a_site_that_gives_only_short_spans_is_asked_for_shorter_ones():

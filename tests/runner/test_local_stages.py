@@ -33,6 +33,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    RemembersRuns,
     Shrinking,
     Site,
     StepTimes,
@@ -49,7 +50,7 @@ SITE = Capabilities("x", 112, 28, age_accrues=False)
 FORWARDED = (
     Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking, Withdrawing,
 )  # fmt: skip
-OF_FACILITIES = (Examinable, Facility, Site, Troubleshooting)  # what a run is not given
+OF_FACILITIES = (Examinable, Facility, RemembersRuns, Site, Troubleshooting)  # what a run is not given
 OF_PROGRAMS = (TakesUp,)  # who resize the job in which they run, which is none of a run's
 OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 

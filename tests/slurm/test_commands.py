@@ -232,6 +232,8 @@ def test_jobs_are_found_by_name_and_in_accounting(slurm, link, job, folder, tmp_
     assert recorded[first].end_s == live.end_s
     for field in ("name", "user", "states", "submit_s", "eligible_s", "start_s", "limit_s", "cores", "nodes", "signal"):
         assert getattr(recorded[first], field) == getattr(live, field), field
+    assert [one.job_id for one in link.recorded([job.name], began - 5)] == [first]
+    assert link.recorded(["nobody's"], began - 5) == link.recorded([], began - 5) == []
     text = tmp_path / "jobs.txt"
     text.write_text(link.accounting(began - 5, time.time() + 5))
     history = read_history(text)

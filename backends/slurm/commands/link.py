@@ -253,17 +253,19 @@ class CommandLink:
         """
         if not names:
             return []
-        # neither command can quote a comma
-        plain = all(_PLAIN_NAME.fullmatch(name) for name in names)
-        listed = ",".join(sorted(names))
-        by_name = [f"--name={listed}"] if plain and len(listed) <= _MAX_LIST else []  # without it, all of the user's
         form = QueueFormat()
-        queued = _understood(form, self._squeue("named", form, *by_name, mine=True))
+        queued = _understood(form, self._squeue("named", form, *_by_name(names), mine=True))
         known = [record for record in queued if record.name in names]
         seen = {(record.job_id, record.name) for record in known}
-        since = f"uts{math.floor(self._clock() - _LOOK_BACK_S)}"
-        recorded = [record for record in self._records("named", "-S", since, *by_name) if record.name in names]
+        recorded = self.recorded(names, self._clock() - _LOOK_BACK_S)
         return known + [record for record in recorded if (record.job_id, record.name) not in seen]
+
+    def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
+        """Ask accounting for this user's jobs with some names, since a time."""
+        if not names:
+            return []
+        records = self._records("named", "-S", f"uts{math.floor(since_s)}", *_by_name(names))
+        return [record for record in records if record.name in names]
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for some of this user's jobs."""
@@ -400,6 +402,12 @@ def _whole(form: QueueFormat | RecordFormat, done: Done, program: str) -> str:
     if form.is_cut(done.stdout):
         raise UnavailableError("its answer is cut off", where=program)
     return done.stdout
+
+
+def _by_name(names: Collection[str]) -> list[str]:
+    """Restrict squeue or sacct to jobs with some names, unless one has a comma, which neither can quote."""
+    listed = ",".join(sorted(names))
+    return [f"--name={listed}"] if all(map(_PLAIN_NAME.fullmatch, names)) and len(listed) <= _MAX_LIST else []
 
 
 def _numbers(job_ids: Collection[str]) -> dict[str, None]:

@@ -288,10 +288,16 @@ class RestLink:
         current = self._listing("named", lambda record: record.name in wanted, "name", wanted)
         records = {
             (record.job_id, record.submit_s): record
-            for record in (*self._named_in_past(wanted), *current)
+            for record in (*self._in_past(wanted, _LOOK_BACK_S), *current)
             if record.name in wanted and self._is_ours(record)
         }
         return sorted(records.values(), key=lambda record: (record.submit_s, int(record.job_id)))
+
+    def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
+        """Ask accounting for this user's jobs with some names, since a time or as far back as the site allows."""
+        back_s = self._clock() - since_s
+        found = self._in_past(names, (back_s, *(less_s for less_s in _LOOK_BACK_S if less_s < back_s)))
+        return [record for record in found if record.name in names and self._is_ours(record)]
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for some jobs, the latest of each number."""
@@ -545,12 +551,12 @@ class RestLink:
         self._checked(answer, "accounting cannot be read")
         return listing.found
 
-    def _named_in_past(self, names: Collection[str]) -> list[SlurmRecord]:
-        return [record for some in _pieces(sorted(names), _MAX_NAMES) for record in self._named_since(some)]
+    def _in_past(self, names: Collection[str], backs_s: Sequence[float]) -> list[SlurmRecord]:
+        return [record for some in _pieces(sorted(names), _MAX_NAMES) for record in self._named_since(some, backs_s)]
 
-    def _named_since(self, names: Sequence[str]) -> list[SlurmRecord]:
-        """Query the database as far back as the site allows."""
-        for back_s in _LOOK_BACK_S:
+    def _named_since(self, names: Sequence[str], backs_s: Sequence[float]) -> list[SlurmRecord]:
+        """Query the database for the first of some time spans that the site allows."""
+        for back_s in backs_s:
             query = self._versions.get().named(names, self._clock() - back_s)
             try:
                 return self._accounted("named", query, reading.accounted) or []
