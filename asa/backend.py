@@ -72,7 +72,7 @@ Verdict = Literal["good", "note", "bad"]
 
 
 class DependencyType(StrEnum):
-    """When a job that depends on another may start."""
+    """The event after which a job that depends on another may start."""
 
     AFTEROK = "afterok"
     """The other ended successfully."""
@@ -124,8 +124,8 @@ class Step:
     cores: int = 0
     # its real begin and end, in seconds from the payload's beginning; only for simulators, like `JobSpec.run_s`
     slot_s: tuple[float, float] | None = None
-    # the step's size in a job of its own: tasks, cores of each, nodes. The variables by which the batch system tells a
-    # job its size have these values during the step. 0 tasks: as many as the job has; 0 nodes: as few as possible.
+    # the step's size in a job of its own: tasks, cores of each, nodes. During the step, the variables in which the
+    # batch system gives a job its size have these values. 0 tasks: as many as the job has; 0 nodes: as few as possible.
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
@@ -284,12 +284,12 @@ class JobSpec(JobKeys):
 
     @property
     def shares(self) -> bool:
-        """Whether other jobs do the same work, together with this one or in turn."""
+        """Whether further jobs do the same work: at the same time, or after this job."""
         return bool(self.bag)
 
     @property
     def begins_late(self) -> bool:
-        """Whether its payload may begin later than its allocation, or never, as its own mark shows."""
+        """Whether the payload may begin later than the allocation, or never; see `JobStatus.payload_start_s`."""
         return bool(self.awaits or self.race)
 
     @property
@@ -299,7 +299,7 @@ class JobSpec(JobKeys):
 
     @property
     def jobs_at_once(self) -> int:
-        """How many jobs do its work at the same time."""
+        """Number of jobs that do this work at the same time."""
         return max(self.sharing, 1)
 
     @property
@@ -609,7 +609,7 @@ class Capabilities:
         return -(-cores // per_node) * per_node if per_node and self.gives_whole_nodes(limits) else cores
 
     def impossible(self, spec: JobSpec) -> str | None:
-        """Say in words why a job could never run here, by the known limits; None if they allow it.
+        """Return why a job could never run here, by the known limits, in words; None if they allow it.
 
         Examples
         --------
@@ -637,7 +637,7 @@ class Capabilities:
         return beyond[0] if all(beyond) else None
 
     def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:
-        """Say why a partition takes no jobs of the accounts that a job may be charged to; None if it does."""
+        """Return why a partition takes no jobs of the accounts that a job may be charged to; None if it takes them."""
         accounts = [spec.account] if spec.account else self.accounts
         if not accounts or any(map(limits.takes, accounts)):
             return None
@@ -645,7 +645,7 @@ class Capabilities:
         return f"asks for partition {name!r}, which takes no jobs of account {' or '.join(accounts)}{others}"
 
     def _beyond(self, spec: JobSpec, name: str, limits: PartitionLimits, cores: int) -> str | None:
-        """Say which limit of its partition a job exceeds."""
+        """Name the limit of its partition that a job exceeds."""
         where = f"in partition {name!r}, which gives at most"
         if limits.max_walltime_s is not None and spec.walltime_s > limits.max_walltime_s:
             return f"asks for {format_duration(spec.walltime_s)} {where} {format_duration(limits.max_walltime_s)}"
@@ -697,7 +697,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a batch system's reason means.
+    """The meaning of a reason that the batch system gives, and what to do about it.
 
     Parameters
     ----------
@@ -961,7 +961,7 @@ class Troubleshooting(Protocol):
     """A facility that knows what to do if it cannot be reached."""
 
     def remedy(self, trouble: str) -> str:
-        """Say what a user can do about a trouble, from `Condition.trouble`; empty if one can only wait."""
+        """Return what a user can do about a trouble, from `Condition.trouble`; empty if waiting is all."""
         ...
 
 
@@ -991,7 +991,7 @@ class Facility(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it, one sentence each."""
+        """Return notes on the backend for its user, one sentence each."""
         ...
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> Backend:
@@ -1223,7 +1223,7 @@ class Site(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about its worlds, one sentence each."""
+        """Return notes on the simulated worlds for the user, one sentence each."""
         ...
 
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a stage that calls a Python function runs: ``python -P -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
+"""The program that runs a Python function as a stage: ``python -P -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
 
 from __future__ import annotations
 

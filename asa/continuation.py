@@ -133,7 +133,7 @@ class Continuation:
         return bool(self.warn)
 
     def trouble(self, walltime_s: float) -> tuple[str, str] | None:
-        """Say what is wrong with it for legs of this walltime, and what to do; None if nothing is.
+        """Return what is wrong with these settings for legs of a walltime, and what to do; None if nothing is.
 
         Parameters
         ----------

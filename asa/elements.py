@@ -289,7 +289,7 @@ def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
 
 
 def hardly_one(array: Array | None) -> tuple[str, str] | None:
-    """Say so if an array's single number was probably meant as the number of elements."""
+    """Return a hint if an array's single number was probably meant as the number of elements."""
     if array is None or len(array.elements) != 1 or (number := max(array.elements)) < 2:
         return None
     hint = f'The numbers of the elements are wanted, as by sbatch: array = "1-{number}" for {number} of them.'

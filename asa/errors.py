@@ -148,7 +148,7 @@ class SubmitDeferredError(BackendError):
 
 
 class SubmitInDoubtError(BackendError):
-    """It is not known whether the batch system accepted this job: the answer was lost, late or garbled.
+    """The batch system may have accepted this job, or not: its answer was lost, late or garbled.
 
     The job must be looked for, by its token, before it is submitted again.
     """
@@ -185,7 +185,7 @@ class JournalError(AsaError):
 
 
 class LeaseError(AsaError):
-    """Another client has what this one wants."""
+    """Another client has the lease that this client wants."""
 
 
 def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:

@@ -113,7 +113,7 @@ class Submitter(ABC):
         """Whether a token has never had a job, and its job is still to be submitted."""
 
     def takes_in(self, token: str) -> bool:  # noqa: ARG002 - most jobs are not wanted any more once others were sent
-        """Whether a job that turns up late becomes the owner's, though its token has no job, or has none any more."""
+        """Whether a job that turns up late becomes the owner's although its token has no job now."""
         return False
 
     @abstractmethod

@@ -2,9 +2,9 @@
 
 Stages, jobs and Slurm's options take these fields from here. The description also determines how a workflow file is
 read, checked and written, its JSON schema, the arguments in Python, what is read from a batch script, what stages in
-one job need together, and which cannot share one. What only a stage has, its legs or its preparation, is described
-where it is a field: in `asa.workflow`, `asa.continuation`, `asa.preparation`. Keys from which several fields follow
-(cores, walltime, retries ...) are in `asa.spec.model`.
+one job need together, and which cannot share one. Keys of stages alone, of legs and of preparations are described with
+their fields in `asa.workflow`, `asa.continuation` and `asa.preparation`. Keys from which several fields follow (cores,
+walltime, retries ...) are in `asa.spec.model`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ empty;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
-    """How values of a special type are written, in files and in Python."""
+    """The notation of values of a special type, in files and in Python."""
 
     read: Callable[[Any], Any]  # raises `InputError`
     given: tuple[type, ...]  # the types that Python accepts for them
@@ -96,7 +96,7 @@ class Key:
 
     @property
     def is_target(self) -> bool:
-        """Whether it is part of a job's target: if one job of a target is deferred, all may be."""
+        """Whether the key is part of a job's target: if one job to a target is deferred, all may be."""
         return self.option in marked("target")
 
     @property
@@ -490,7 +490,7 @@ def _merged(stages: Iterable[JobKeys], of_amounts: Callable[[Iterable[Any]], Any
 
 
 def trouble(one: StageKeys) -> tuple[str, str] | None:
-    """Say what is wrong with the values of a stage's plain keys, and what to do; None if nothing is.
+    """Return what is wrong with the values of a stage's plain keys, and what to do; None if nothing is.
 
     Examples
     --------

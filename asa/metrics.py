@@ -53,7 +53,7 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """What a run took and cost.
+    """The times and the cost of a run.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ Verdict = Literal["hit", "miss"]
 
 
 def judge(predicted_s: float, observed: Observed) -> Verdict | None:
-    """Say whether a prediction was too long (*miss*) or not (*hit*); None if that cannot be known.
+    """Judge whether a prediction was too long (*miss*) or not (*hit*); None if that cannot be known.
 
     Section 4.8 of the paper divides predictions into accurate ones and over-predictions, which get resources too early.
     It reports 100 % hits at UPPMAX, where 3.9 h were predicted for waits of 11 h, so a short prediction is no miss. A
@@ -210,13 +210,13 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
 
 
 def _is_too_short(predicted_s: float, observed: Observed) -> bool:
-    """Whether the wait was certainly longer than predicted, by more than the grid's spacing."""
+    """Whether the wait was longer than predicted by at least one step of the paper's grid, also if censored."""
     return observed.bound != "at_most" and _class_of(predicted_s) < _class_of(observed.wait_s)
 
 
 def _class_of(wait_s: float) -> int:
     """Return the index of the paper's alternative that is nearest to a wait."""
-    import numpy as np  # noqa: PLC0415 - to look at a run takes none of it
+    import numpy as np  # noqa: PLC0415 - reading a run does not need it
 
     from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest  # noqa: PLC0415 - as above
 
@@ -245,7 +245,7 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
 
 
 def _ran_to_its_end(record: Record) -> bool:
-    """Whether the record is about a job that ran and was not cancelled, which may end long after the run."""
+    """Whether the record is about a job that ran and was not cancelled; such a job may end long after the run."""
     return isinstance(record, Ended) and record.payload_start_s is not None and record.state is not JobState.CANCELLED
 
 

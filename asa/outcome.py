@@ -41,7 +41,7 @@ class JobOutcome(StrEnum):
 
     @property
     def has_begun(self) -> bool:
-        """Whether what the user wants run has begun."""
+        """Whether the user's command, and not only asa's own script text, has begun."""
         return self not in _UNBEGUN
 
     @property
@@ -181,7 +181,7 @@ def would_end_so_again(end: HowEnded) -> bool:
 
 
 def meaning(exit_code: int | None, outcome: JobOutcome | None = None) -> str:
-    """Say in words how a stage ended; empty if only its command's own exit code is known.
+    """Describe how a stage ended; empty if only its command's own exit code is known.
 
     Examples
     --------

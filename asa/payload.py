@@ -38,7 +38,7 @@ SHOWN = "#     "
 _MAX_SHOWN, _MAX_SHOWN_LETTERS = 20, 400
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no argument longer than 128 KiB
-_CHUNKS_A_WORKER = 2  # the remaining tasks are cut into this many chunks per worker, one of which is taken next
+_CHUNKS_A_WORKER = 2  # a worker takes the remaining tasks divided by the workers and by this number
 _MAX_DIVISOR = 2048  # at most: a bag of a million tasks then becomes some 15,000 chunks
 
 
@@ -97,7 +97,7 @@ def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
     ['#     sort a', '#     uniq']
     """
     first, rest = list(islice(each := iter(lines), most + 1)), sum(1 for _ in each)
-    if rest:  # a line that says that one more follows would be no shorter than that line
+    if rest:  # one more line takes as much space as a line that announces it
         first, rest = first[:most], rest + 1
     # part of a line, which must not end the comment early
     first = [part[:_MAX_SHOWN_LETTERS] for line in first for part in line.splitlines() or [""]]
@@ -249,7 +249,7 @@ def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
 
     Each element has a time limit of its own, as in an array.
     """
-    # in this job; several if it has other stages, too, and so must run all elements of this one
+    # elements that run at the same time in this job; several if the job has other stages, as it then runs all elements
     at_once = stage.job_count
     each, of_one = stage.of_each_job(), max(cores // at_once, 1)
     jobs = at_once * max(share.jobs, 1)
@@ -312,7 +312,7 @@ def _is_long(stage: Stage) -> bool:
 def _add_tasks(
     made: _ShellText, stage: Stage, cores: int, folder: str, share: Share, *, turns: _Turns | None = None
 ) -> None:
-    """Add the text by which a job takes tasks from a bag, together with others; see `asa.bags`."""
+    """Add the shell text with which a job takes tasks from a bag that other jobs use as well; see `asa.bags`."""
     workers, jobs = max(1, cores // stage.cpus_per_task), max(share.jobs, 1)
     trusted = bool(folder) and is_trusted(Path(folder))
     made.files += ["fixed", "temporary", "bag-passing"] * (not folder)

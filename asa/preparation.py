@@ -109,7 +109,7 @@ class Preparation:
         return next((word for is_so, word in said if is_so), "")
 
     def trouble(self) -> tuple[str, str] | None:
-        """Say what is wrong with it, and what to do; None if nothing is."""
+        """Return what is wrong with the preparation, and what to do; None if nothing is."""
         odd = next((name for name in self.modules if not _MODULE.fullmatch(name)), None)
         bind = next((one for one in self.binds if not _BIND.fullmatch(one)), None)
         program = (self.launcher.split() or [""])[0]

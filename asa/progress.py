@@ -1,4 +1,4 @@
-"""How far a run is, by its records: a table and a bar for notebooks, and lines for terminals."""
+"""The progress of a run, by its records: a table and a bar for notebooks, and lines for terminals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIVE_S = 0.5  # between drawings
 
 @dataclass(slots=True)
 class StageProgress:
-    """How far a stage is."""
+    """The progress of a stage."""
 
     name: str
     state: str = "waiting"
@@ -73,7 +73,7 @@ class RunProgress:
 
     @property
     def done(self) -> int:
-        """How many stages have completed."""
+        """Number of completed stages."""
         return sum(stage.state == "done" for stage in self.stages.values())
 
     def line(self) -> str:
@@ -174,7 +174,7 @@ def _notebook() -> Callable[..., Any] | None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or not hasattr(shell, "kernel"):
         return None
-    from IPython.display import display  # noqa: PLC0415 - it is there
+    from IPython.display import display  # noqa: PLC0415 - IPython is loaded
 
     show: Callable[..., Any] = display
     return show

@@ -31,7 +31,7 @@ _ROUNDS = 4  # grids, each a quarter as wide as the one before
 
 @dataclass(frozen=True, slots=True)
 class RunAt:
-    """How long a stage runs at a width.
+    """The run time of a stage at a width.
 
     `width`: cores; nodes for a stage that asks for whole nodes.
     `run_s`: expected run time in seconds.
@@ -90,7 +90,7 @@ class Scaling:
 
     @property
     def min_points(self) -> int:
-        """How many widths must be measured before the law gives run times at others."""
+        """Number of widths that must be measured before the law gives run times at others."""
         known = {"amdahl": self.parallel, "downey": self.parallelism, "tasks": 1.0}.get(self.law)
         return 1 if known is not None else {"downey": 3}.get(self.law, 2)
 
@@ -115,7 +115,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Moldable:
-    """What a stage may ask for in place of its own shape.
+    """The alternatives to a stage's own shape.
 
     `widths`: all widths, including its own; empty for only its own.
     `run_at`: known run times by width; by default the expected run time at its own.

@@ -427,7 +427,7 @@ def _found_here() -> tuple[str | None, str | None, str]:
 
 
 def _family(name: str) -> list[str]:
-    """Name the backends to the same batch system, of which a user names the system alone: `slurm` for `slurm-cli`."""
+    """Name the backends of a batch system that a user may name as a whole: `slurm` for `slurm-cli`."""
     every = plugins.names(_GROUP) if name else []
     return [] if name in every else [one for one in every if one.startswith(f"{name}-") and _is_facility(_loaded(one))]
 
@@ -461,7 +461,7 @@ def _loaded(name: str) -> Any:
 
 
 def _is_facility(made: Any) -> bool:
-    """Whether calling it can return a facility: a class shows that; for a function only the call does."""
+    """Whether calling an object may return a facility: known for a class; for a function only the call shows it."""
     return not isinstance(made, type) or (hasattr(made, "connect") and hasattr(made, "notes"))
 
 
@@ -499,7 +499,7 @@ def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
 
 
 def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
-    """Say of each setting where it comes from."""
+    """Return for each setting the file, line or option that sets it."""
     sources = {}
     if file is not None:
         sources = {key: f"{location(file.path, key)}: {key}" for key in (*file.found, *file.settings)}

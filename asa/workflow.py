@@ -552,7 +552,7 @@ class Stage(StageKeys):
 
     @property
     def own_jobs(self) -> str:
-        """Say why its jobs cannot be shared with other stages; empty if they can."""
+        """Return why its jobs cannot be shared with other stages; empty if they can."""
         if self.continues is not None:
             return "continues in legs, each a job of its own"
         return "is a job array, whose elements are jobs" if self.array is not None else ""

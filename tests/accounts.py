@@ -189,7 +189,7 @@ def two_accounts():
 
 
 def why_not():
-    """Say why there cannot be two accounts here; empty if there can."""
+    """Return why there cannot be two accounts here; empty if there can."""
     if os.geteuid() != 0:
         return "only root can be two users"
     probe = subprocess.run([sys.executable, "-c", "import asa"], preexec_fn=_probe, capture_output=True, check=False)

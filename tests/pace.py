@@ -16,7 +16,7 @@ def reference() -> float:
 
 
 def references(work: Callable[[], object], rounds: int = 5) -> float:
-    """Say how many times as much CPU time as the reference something takes, at its best, each measured beside it."""
+    """Return how many times as much CPU time as the reference something takes, at its best, each measured beside it."""
 
     def seconds(what: Callable[[], object]) -> float:
         began_s = time.process_time()

@@ -155,12 +155,12 @@ class FakeLink:
         self.calls["close"] += 1
 
     def estimated_start_s(self, job):
-        """Say what it was told to say, as `sbatch --test-only` would."""
+        """Return what it was told to say, as `sbatch --test-only` would."""
         self.estimated.append(job)
         return None if self.says_s is None else self.clock() + self.says_s
 
     def test(self, job, timeout_s):
-        """Say what it was told to say against a job, as `sbatch --test-only` would."""
+        """Return what it was told to say against a job, as `sbatch --test-only` would."""
         return self.objections.get(job.name.rpartition(".")[0].rpartition("_")[2])
 
     def submit(self, job):
@@ -250,7 +250,7 @@ class FakeLink:
             yield one
 
     def of_element(self, number, run_s, code):
-        """Say how long an element runs and how it ends; a test may say it otherwise."""
+        """Return how long an element runs and how it ends; a test may say it otherwise."""
         return run_s, code
 
     def queue(self):

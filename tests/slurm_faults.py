@@ -177,7 +177,7 @@ class Point:
         return f"{self.version} {self.strategy} {self.kind} {self.at}"
 
     def plan(self):
-        """Say what goes wrong with which exchange."""
+        """Return what goes wrong with which exchange."""
         if self.kind in RATES:
             rate, kinds = RATES[self.kind]
             return random_faults(rate, self.at, kinds)

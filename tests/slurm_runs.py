@@ -47,7 +47,7 @@ _ALL_JOBS = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job")
 
 
 def site(slurm):
-    """Say what the testbed can do."""
+    """Return what the testbed can do."""
     cores = slurm.nodes * slurm.cores_per_node
     return Capabilities(
         "testbed",
@@ -319,7 +319,7 @@ class Client:
         return until(found, what=lambda: f"a trouble after {self.records[-1:]}, {self._where()},")
 
     def _where(self):
-        """Say what the client does, for who looks for why it does not what it should."""
+        """Return what the client does, for who looks for why it does not what it should."""
         frame = sys._current_frames().get(self._thread.ident)
         return f"{self._backend.condition}, at {traceback.format_stack(frame)[-6:] if frame else 'its end'}"
 

@@ -27,7 +27,7 @@ def tree_of(release):
 
 
 def missing(release=OLDEST):
-    """Say why no cluster of that release can be started here; empty if one can."""
+    """Return why no cluster of that release can be started here; empty if one can."""
     if tree := tree_of(release):
         if not (tree / "usr/sbin/slurmrestd").exists():
             return f"no Slurm {release} in {tree}: make it with tests/slurm/tree.sh {release}"

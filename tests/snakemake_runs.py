@@ -23,7 +23,7 @@ _KEPT = []
 
 
 def missing(release=OLDEST):
-    """Say why no Snakemake can be run here, or on the nodes of that release; empty if one can."""
+    """Return why no Snakemake can be run here, or on the nodes of that release; empty if one can."""
     tree = tree_of(release)
     place = tree / INSTALLED.absolute().relative_to("/") if tree else INSTALLED
     if not (place / ".installed").is_file():
@@ -98,7 +98,7 @@ class Project:
         return self.runs[-1].state()[0]
 
     def phases(self):
-        """Say how the stages of the latest run stand."""
+        """Return how the stages of the latest run stand."""
         return {name: view.phase.value for name, view in self.state.stages.items()}
 
     def command(self, *arguments, executor="asa"):

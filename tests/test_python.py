@@ -20,7 +20,7 @@ ENDED_BY_OTHERS = {"parent_process", "Connection", "wait", "SpawnProcess", "Fork
 
 
 def starts(node):
-    """Say how a piece of a source file starts a Python; empty if it does not."""
+    """Return how a piece of a source file starts a Python; empty if it does not."""
     if isinstance(node, ast.Attribute) and node.attr == "executable":
         return ast.unparse(node)
     if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "multiprocessing":

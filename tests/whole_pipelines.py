@@ -108,7 +108,7 @@ class Pipeline:
     extras: tuple[str, ...] = ()
 
     def missing(self) -> str:
-        """Say which of its programs are not installed here; empty if none."""
+        """Return which of its programs are not installed here; empty if none."""
         absent = ", ".join(tool for tool in self.tools if shutil.which(tool) is None)
         return f"{absent} not found: apt install {self.package}" if absent else ""
 

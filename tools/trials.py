@@ -48,7 +48,7 @@ COMPLETES_S = 180.0  # time in which Slurm notes the end of a job whose daemon m
 
 
 def unable(trial: Trial) -> str:
-    """Say why a trial cannot be made here; empty if it can."""
+    """Return why a trial cannot be made here; empty if it can."""
     if os.geteuid() != 0:
         return "small disks of its own need root"
     return missing(trial.version) if trial.version else ""

@@ -248,7 +248,7 @@ def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str
 
 
 class _BankWaits:
-    """What a bank knows of the waits on a system, at the time of the last submission in the bank."""
+    """The waits on a system that a bank knows, at the time of the bank's last submission."""
 
     def __init__(self, folder: Path, system: str) -> None:
         from asa.estimators import WaitBank, WaitStore, readiness
@@ -365,7 +365,7 @@ def _less(row: _Advised) -> str:
 
 
 def _one_line(advice: WalltimeAdvice) -> str:
-    """Say which walltime the stage asks for, which one would do, and why."""
+    """Report the stage's present walltime, the advised one, and the reason."""
     from asa.units import format_duration
 
     known = advice.forecast

@@ -46,7 +46,7 @@ class Destination:
         return named or (self.known.partitions[0] if self.known is not None else "")
 
     def impossible(self, cores: int, walltime_s: float, partition: str) -> str:
-        """Say why a job cannot run, or why its wait cannot be predicted; empty if neither is so."""
+        """Return why a job cannot run, or why its wait cannot be predicted; empty if it can run and be predicted."""
         from asa.backend import JobSpec
         from asa.cli.known_waits import check_width
 
@@ -224,7 +224,7 @@ def _offer(
 
 
 def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> str:
-    """Say in a word or two where a run time is from."""
+    """Return the source of a run time, in a word or two."""
     from asa.shapes import Scaling
 
     if known is not None:

@@ -87,7 +87,7 @@ def run_range_s(shape: Shape) -> tuple[float, float, float]:
 
 
 def sentences(advice: StageAdvice) -> Iterator[str]:
-    """Say which shape to ask for and why, and which other one is worth a trial."""
+    """Return sentences on which shape to ask for, why, and which other shape is worth a trial."""
     compared = advice.compared
     if advice.trouble:
         yield f"{_begun(advice.trouble)}."
@@ -258,7 +258,7 @@ def _range(low_s: float, high_s: float) -> str:
 
 
 def _ground(destination: Destination) -> Iterator[str]:
-    """Say where the predicted waits are from."""
+    """Return the source of the predicted waits, in words."""
     known = destination.known
     if known is None:
         yield f"Waits are not known, so no width is advised. {_begun(destination.why)}"

@@ -1,4 +1,4 @@
-"""What a user asks to run, and where: the common options of `asa run` and `asa plan`, and how they are read."""
+"""The common options of `asa run` and `asa plan`: what to run, and on which batch system."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class AskedRun:
         return chosen
 
     def _tell_of_partition(self, world: Backend) -> None:
-        """Say so if it is not known which visible jobs compete with the workflow's."""
+        """Warn if asa cannot know which visible jobs compete with the workflow's."""
         site, stages = world.capabilities, self.workflow.stages.values()
         if site.partition or len(site.partitions) < 2 or all(one.partition or one.local for one in stages):
             return

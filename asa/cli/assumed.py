@@ -1,4 +1,4 @@
-"""What `asa compare` assumes of a user's own workflow, from where, and how it says so: the rule of age, run times."""
+"""The assumptions of `asa compare` about a user's own workflow: the rule of age, and run times."""
 
 from __future__ import annotations
 

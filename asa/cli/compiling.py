@@ -1,4 +1,4 @@
-"""What commands say of code that is compiled at its first use, and what they have compiled for the next command."""
+"""Messages of commands about code that is compiled at its first use, or for the next command."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ BEING_COMPILED = "is being compiled in the background, once (half a minute of on
 
 
 def say_what_takes_long() -> None:
-    """Say why nothing happens for a while, as the first kernel is compiled."""
+    """Report that a kernel is being compiled, so that the user knows why nothing happens for a while."""
     sys.stderr.write("asa: compiling what is used for the first time, which takes up to a minute, once\n")
     sys.stderr.flush()
 
 
 def compile_if_lacking(why: str, bank: Path | None, *, quiet: bool) -> None:
-    """Have compiled for the next command what this one does without; say so in a line.
+    """If this command runs without compiled code, begin to compile it for the next one, and report that in a line.
 
     `why`: why the estimator was chosen.
     """

@@ -141,7 +141,7 @@ def _of_owners() -> Iterator[Finding]:
 
 
 def _of_search_paths() -> Iterator[Finding]:
-    """Report search paths by which every program loads files of the current folder, whoever put them there."""
+    """Report search paths that make every program load files from the current folder, even files of other users."""
     from asa.backend import Finding
 
     for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH"):
@@ -163,7 +163,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _of_this_computer(backend: str) -> Iterator[Finding]:
-    """Say how a run can go on here while no client stays."""
+    """Report how a run can continue on this computer when no client runs."""
     import resource
 
     from asa.backend import Finding

@@ -280,14 +280,17 @@ class _Departures:
 
 
 def _is_compiling(frame: FrameType | None) -> bool:
-    """Whether a compiler is running: exceptions in its callbacks from C are lost, and it does not recover from one."""
+    """Whether a compiler is running.
+
+    It loses exceptions that are raised in its callbacks from C, and cannot be interrupted.
+    """
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in _COMPILERS:
         frame = frame.f_back
     return frame is not None
 
 
 class _Watch:
-    """Shows a run while it is driven, and records for other clients that this one is alive."""
+    """Shows a run while it is driven, and records for other clients that this client is alive."""
 
     def __init__(
         self,
@@ -417,7 +420,7 @@ class _Watch:
 
 
 def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
-    """Say how a run ended, and what to do next; return the exit code."""
+    """Report how a run ended and what to do next; return the exit code."""
     from asa.cli.runs import retry_command
     from asa.cli.screen import summary
     from asa.cli.standing import standing_of

@@ -150,7 +150,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 
 
 def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:
-    """Say how to continue a run that has no client, if the reader may."""
+    """Print how to continue a run that has no client, if the reader may."""
     if run.state == "detached" and not run.kept and not run.refusal:
         yield f"Submitted jobs go on, but nothing more is submitted{_until(run)}"
         if not run.owner:
@@ -270,7 +270,7 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
 
 
 def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
-    """Say why asa cancelled a job; the batch system's reason would add nothing."""
+    """Print why asa cancelled a job; the batch system's reason would add nothing."""
     return f"Job {job_id} {'was' if is_over else 'is being'} cancelled by asa, since {why}."
 
 
@@ -301,7 +301,7 @@ def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iter
 
 
 def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say why the batch system does not accept a job, as by a limit on the user's jobs."""
+    """Print why the batch system does not accept a job, such as a limit on the user's jobs."""
     if stage.not_accepted is None:
         return
     since_s, reason = stage.not_accepted
@@ -319,7 +319,7 @@ def _not_accepted(folder: RunFolder, run: RunStanding, stage: StageStanding) -> 
 
 
 def _delay(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Say how much longer other stages must have run before this one begins."""
+    """Print how much longer other stages must run before this stage begins."""
     asked = state.workflow.stages[stage.stage]
     left_s = state.stages.pauses_s().get(stage.stage, 0.0) - run.now_s
     if stage.state == "waiting" and asked.start_delay_s and left_s > 0:

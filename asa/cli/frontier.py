@@ -1,4 +1,4 @@
-"""What time costs: the plans that are best in time or core-hours, and the price of an hour between two of them."""
+"""The price of time: the plans that are best in time or core-hours, and what an hour costs between two of them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Asked = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownWaits:
-    """The data from which answers are made."""
+    """The past waits and the queue from which answers are computed."""
 
     bank: WaitBank
     system: str
@@ -264,7 +264,7 @@ def _say_oddities(store: WaitStore) -> None:
 
 
 def how_to_begin(bank: Path | None) -> str:
-    """Say how to fill an empty bank."""
+    """Return how to fill an empty bank."""
     into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     return (
         f"Learn from the site's accounting (`asa learn --since 30d{into}` where Slurm's commands are installed), or "

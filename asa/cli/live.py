@@ -1,4 +1,4 @@
-"""How a run is shown while it is driven: a table that is redrawn, lines, JSON, or nothing."""
+"""Displays of a run while it is driven: a table that is redrawn, lines, JSON, or nothing."""
 
 from __future__ import annotations
 

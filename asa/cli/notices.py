@@ -75,7 +75,7 @@ def _is(held: str) -> str:
 
 
 def remedy_of(advice: Advice, job_id: str | None) -> str:
-    """Say what to do about a job; commands contain its number."""
+    """Return what to do about a job; commands contain its number."""
     return advice.remedy.replace(_NUMBER, job_id) if job_id else advice.remedy
 
 

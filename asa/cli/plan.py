@@ -128,8 +128,8 @@ def plan(
     waits, and takes the plan with the lowest expected cost of time and core-hours together.
 
     The first table has the candidates, each with its expected makespan and the range of 8 in 10 runs. The second shows
-    what an hour sooner costs, of plans of which none is better in both time and core-hours. The third has the jobs of
-    the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
+    what an hour sooner costs, for the plans that no other plan beats in both time and core-hours. The third has the
+    jobs of the chosen plan. During a run the plan is revised at every event, so later jobs may differ.
 
     Example: `asa plan flow.toml --at-most 1.1 --explain merge`
 
@@ -163,7 +163,7 @@ def plan(
 
 
 def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
-    """Look at what the strategy would do now."""
+    """Ask the strategy for its plan as of now."""
     from asa.report.frontier import candidates_of
     from asa.runner.outlook import forecast_of, read_only_bank, view_of
     from asa.strategies.planned import Planned
@@ -203,7 +203,7 @@ def _moment(text: str, now_s: float) -> float:
 
 @dataclass
 class _Steady:
-    """A forecast that does not change while it is asked, so that all plans are judged by the same waits."""
+    """A forecast that stays the same during planning, so that all plans are judged by the same waits."""
 
     forecast: Forecast
     known: dict[tuple[str, ...], WaitForecast] = field(default_factory=dict)
@@ -235,7 +235,7 @@ class _Steady:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A job as it is shown; times in seconds from now."""
+    """One line of the plan, about one job; times in seconds from now."""
 
     job: SearchedJob
     submit_s: float | None
@@ -251,7 +251,7 @@ class _Line:
 
     @property
     def keep(self) -> str:
-        """Say what keeps it from running early."""
+        """Return the mechanism that keeps the job from running early, in words."""
         if not self.after:
             return "nothing"
         if self.once_ended:
@@ -263,7 +263,7 @@ class _Line:
         }[_mode(self.job)]
 
     def reason(self) -> str:
-        """Say in words when it is submitted, and why then."""
+        """Return when the job is submitted and why then, in words."""
         from asa.cli.weighing import short_name
 
         job, name, behind = self.job, short_name(self.job.block.stages), _names(self.after)
@@ -340,7 +340,7 @@ class _Shown:
 
     @property
     def sketch(self) -> Sketch:
-        """What would be done: the chosen plan, or a job a stage where nothing is known."""
+        """The jobs to show: those of the chosen plan, or one job for each stage if no waits are known."""
         from asa.strategies.base import Keep
         from asa.strategies.planning import sketch_of
 
@@ -351,7 +351,7 @@ class _Shown:
         return sketch_of(question, [((name,), keep) for name in question.parts.names])
 
     def lines(self, sketch: Sketch) -> Iterator[_Line]:
-        """Tell of the jobs of a plan."""
+        """Describe the jobs of a plan, a line each."""
         from asa.strategies.planning import jobs_of
 
         stages, is_chosen = self.outlook.question.parts.workflow.stages, sketch is self.outlook.sketch
@@ -413,7 +413,7 @@ class _Shown:
         return self.outlook.question.price_s if self.is_informed and not is_bound else None
 
     def frontier(self) -> list[PlanOnFrontier]:
-        """Give the plans of which none is better in both time and core-hours."""
+        """Return the plans that no other plan beats in both time and core-hours."""
         from asa.cli.frontier import frontier_rows
 
         if not self.is_informed:
@@ -443,7 +443,7 @@ class _Shown:
         }
 
     def why_this(self) -> str:
-        """Say by what the plan was chosen."""
+        """Return a sentence on how the plan was chosen."""
         outlook, aim = self.outlook, self.aim
         if aim.at_most is not None or aim.deadline_s is not None:
             return self._why_within()
@@ -462,7 +462,7 @@ class _Shown:
         return f"Chosen: the plan with the lowest cost, {worth}: {share} makespan. {otherwise}."
 
     def _why_within(self) -> str:
-        """Say by what the plan was chosen where there is a budget, a deadline or both."""
+        """Return a sentence on how the plan was chosen within a budget, a deadline or both."""
         outlook, aim = self.outlook, self.aim
         limit = "" if aim.at_most is None else f"at most {aim.at_most:g} times Per-Stage's core-hours"
         too_many = aim.at_most is not None and (
@@ -650,7 +650,7 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
 
 
 def _print_open(console: Console, shown: _Shown) -> None:
-    """Name the stages of which it is not known yet when they run: they, or some before them, follow in another way."""
+    """Name the stages whose time is not known yet: they depend on a condition or a delay, or follow such a stage."""
     workflow = shown.made.make_workflow()
     not_known: dict[str, None] = {}
     for name in workflow.order:

@@ -141,7 +141,10 @@ def session(
 
 
 def _file_for(words: list[str]) -> Path:
-    """Name a command's workflow file: other arguments, another file, since a run of the other one may be under way."""
+    """Name a command's workflow file.
+
+    Other arguments give another file, since a run of the former file may be under way.
+    """
     from asa.spec.recorded import commands_of, recorded_folder
 
     script = next((Path(word) for word in words[:3] if Path(word).is_file()), None)

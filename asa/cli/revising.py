@@ -94,7 +94,7 @@ def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, 
 
 
 def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
-    """Whether a stage is not any more as a run has it, which knows what its site adds and how elements take turns."""
+    """Whether a stage differs from the run's version of it, apart from what the run added to that."""
     if run.takes_turns:
         return (file.command, file.script) != (run.command, run.script)
     return _differ(replace(file, input_patience_s=run.input_patience_s), run, width)

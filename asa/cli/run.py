@@ -209,7 +209,7 @@ def run(
 
 
 def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
-    """Say in some ten words what a strategy does; `chooses`: stages leave it a choice of shapes."""
+    """Describe a strategy in some ten words; `chooses`: stages leave it a choice of shapes."""
     does = f" {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}"
     if (name := strategy.partition(":")[0]) != _STRATEGY:
         does = f": {plugins.describe('asa.strategies', name)[0].rstrip('.')}"
@@ -309,8 +309,8 @@ def resume(
 ) -> None:
     """Continue a run whose client was stopped or killed, or run what failed again. No job is submitted twice.
 
-    --option changes an option of the run's backend, as in --option url=https://new.example.org:6820. What --workflow,
-    --estimator and --bank change stays changed.
+    --option changes an option of the run's backend, as in --option url=https://new.example.org:6820. The changes that
+    --workflow, --estimator and --bank make are permanent.
 
     Exit codes: 0 the run completed; 1 it failed, was cancelled, or another client is at work on it; 2 the input cannot
     be used; 3 this is not the run's cluster, and nothing was touched; 130 the client was stopped.

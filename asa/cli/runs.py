@@ -236,7 +236,7 @@ def advice_on(facility: Facility | None, reason: str) -> Advice | None:
 
 
 def remedy_on(facility: Facility | None, folder: RunFolder, trouble: str) -> str:
-    """Say what to do about a trouble with the batch system, if its facility knows; else empty."""
+    """Return what to do about a trouble with the batch system, if its facility knows; else an empty text."""
     from asa.backend import Troubleshooting
 
     if facility is None or not trouble:

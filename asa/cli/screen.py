@@ -266,7 +266,7 @@ def _about(time_s: float | None, now_s: float) -> str:
 
 
 def _why(stage: StageStanding, now_s: float) -> str:
-    """Say why a stage's job is pending or not accepted, or when it will be submitted."""
+    """Return why a stage's job is pending or not accepted, or when it will be submitted."""
     if stage.not_accepted is not None:
         more, (since_s, reason) = "one more job is " if stage.job_id is not None else "", stage.not_accepted
         return f"{more}not accepted since {clock(since_s, now_s)}: {reason}"

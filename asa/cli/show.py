@@ -154,7 +154,7 @@ def stages_table(flow: Workflow, *, with_edges: bool = True) -> Table:
 
 
 def _how(stage: Stage, before: str) -> str:
-    """Say in brackets what a stage waits for from another, unless it is completion."""
+    """Return in brackets the event of another stage that a stage waits for, unless that is its completion."""
     if before in stage.after_start:
         return f" (begun {format_duration(stage.start_delay_s)} ago)" if stage.start_delay_s else " (once it has begun)"
     if before in stage.after_matching:

@@ -60,7 +60,7 @@ class StageStanding:
     # `dropped`: it does not run, since the program that hosts the run no longer wants it;
     # `conditional`: whether it runs is known only when its predecessors have ended.
     state: str
-    # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
+    # cores of its job, submitted or not yet; where the job's cores change, those during this stage
     cores: int
     walltime_s: float
     jobs: int = 1  # such jobs that share its tasks, at a time
@@ -74,8 +74,8 @@ class StageStanding:
     wait_s: float | None = None  # how long its job waited in the queue, or has waited so far
     run_s: float | None = None  # how long it ran, or has run so far
     is_growing: bool = False  # whether the one of these two that is the latest goes on
-    predicted_wait_s: float | None = None  # what predicted, or what would be if it were submitted now
-    forecast: WaitForecast | None = None  # what was believed of the wait at its submission
+    predicted_wait_s: float | None = None  # the wait that was predicted, or would be if it were submitted now
+    forecast: WaitForecast | None = None  # the distribution of the wait that was predicted at its submission
     expected_start_s: float | None = None  # when the batch system expects it to start
     # why it is pending, how it failed, or why it was refused, in the batch system's words; what became of its previous
     # job, or of the request for more cores; or why it does not run
@@ -91,7 +91,7 @@ class StageStanding:
     put_off_s: float | None = None
     put_off: str = ""
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
-    units: UnitStanding = field(default_factory=UnitStanding)  # what its jobs run of it
+    units: UnitStanding = field(default_factory=UnitStanding)  # the units of the stage that its jobs run
 
     @property
     def has_failed(self) -> bool:
@@ -125,14 +125,14 @@ class RunStanding:
     begun_s: float | None = None  # when the workflow was handed over
     ended_s: float | None = None  # when it ended; None while it has not
     reason: str = ""  # why it ended without its result
-    owner: str = ""  # its owner, if it is another user's: only that user can resume it
+    owner: str = ""  # the run's owner, if that is another user, who alone can resume it
     driver: Holder | None = None
     kept: str = ""  # its keeper, while no client drives it; empty if there is none
-    left: str = ""  # if no client drives it: when and why the latest one left, if that one could record it
+    left: str = ""  # if no client drives it: when and why the latest client left, if the client could record that
     heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
-    refusal: str = ""  # why no client may go on with it, for which `remedy` then says what can be done
+    refusal: str = ""  # why no client may continue it; `remedy` then has what to do
     next_s: float | None = None  # when the client means to act next
     metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
     bad_nodes: Sequence[BadNode] = ()  # that its jobs are kept off now
@@ -154,7 +154,7 @@ class RunStanding:
 
     @property
     def tally(self) -> str:
-        """How many stages completed, failed, and do not run, in words."""
+        """Return how many stages completed, failed, and do not run, in words."""
         n_out = sum(stage.state in _OUT for stage in self.stages)
         does = "did" if self.is_over else "does" if n_out == 1 else "do"
         counts = {
@@ -172,7 +172,7 @@ class RunStanding:
 
     @property
     def detached(self) -> str:
-        """What it means that no client drives it, in words."""
+        """Describe the state of a run that no client drives."""
         from asa.cli.pooled import POOL
 
         goes_on = ", its jobs go on" if self.has_jobs else ""
@@ -308,7 +308,7 @@ def stand(
 
 
 def _refusal(folder: RunFolder) -> tuple[str, str]:
-    """Say why the user's own run must not be resumed, and what to do; empty if it may."""
+    """Return why the user's own run must not be resumed, and what to do; empty if it may be."""
     try:
         if not folder.owner:
             folder.check_own()
@@ -321,7 +321,7 @@ def _refusal(folder: RunFolder) -> tuple[str, str]:
 
 
 def _kept(folder: RunFolder, now_s: float) -> str:
-    """Return a run's keeper, and since when no client looked at it, if that is long."""
+    """Name a run's keeper, and if no client has looked at the run for long, since when."""
     keeper = None
     with suppress(OwnerError):  # which is checked before acting on it
         if folder.owner and is_kept_in_private(folder.path):
@@ -337,12 +337,12 @@ def _kept(folder: RunFolder, now_s: float) -> str:
 
 
 def predictions(records: Iterable[Record]) -> dict[str, float]:
-    """Tell the wait that was last predicted for each stage."""
+    """Return the wait that was last predicted for each stage."""
     return {name: r.wait_s for r in records if isinstance(r, Predicted) for name in r.stages}
 
 
 def _with_deferral(stage: StageStanding, state: RunState) -> StageStanding:
-    """Say since when, and why, the batch system has not accepted a stage's job, or one more of its jobs."""
+    """Add to a stage since when, and why, the batch system has not accepted its job or a further one."""
     deferral = state.deferrals.of(stage.stage)
     if deferral is None or state.outcome is not None:
         return stage
@@ -352,7 +352,7 @@ def _with_deferral(stage: StageStanding, state: RunState) -> StageStanding:
 
 
 def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStanding]:
-    """Say of what would be asked for now that it follows a stage whose job is not accepted; in the graph's order."""
+    """Mark the planned stages that follow a stage without an accepted job; `stages`: in the graph's order."""
     from asa.runner.deferrals import target_of
 
     rejected_before, found = dict[str, str](), list[StageStanding]()
@@ -464,9 +464,9 @@ def _stage(
 def _job_of(state: RunState, name: str) -> Job | None:
     """Return the job that gives a stage its state; None if it has none, or only an irrelevant one."""
     if name in state.ending.refused:
-        return None  # what it has is none of the job that was refused
+        return None  # the stage's former job is not the one that was refused
     if state.stages[name].phase is Phase.NOT_WANTED:
-        return None  # what was asked for it is for others now, or given back
+        return None  # others have the resources now, or they were given back
     job = latest_job(state, name)
     if state.stages[name].job_id is not None:
         return job
@@ -485,7 +485,7 @@ def _reason_with_job(view: StageView, status: JobStatus, state_name: str) -> str
 
 
 def _reason_without_job(state: RunState, name: str, state_name: str) -> str:
-    """Say why a stage has no job."""
+    """Return why a stage has no job."""
     view = state.stages[name]
     if name in state.ending.refused:
         return state.ending.refused[name].removeprefix(f"stage {name!r} was refused: ")
@@ -505,7 +505,7 @@ def _reason_without_job(state: RunState, name: str, state_name: str) -> str:
 
 
 def _more_cores(state: RunState, job: Job, name: str) -> str:
-    """Say what becomes of the cores that a job is to get for one of its stages; empty if none were asked for."""
+    """Describe the further cores that a job requested for a stage: queued or joined; else empty."""
     for one in reversed(state.line_of(job)[1:]):
         if name in one.planned.stages and not one.giving_up:
             more = f"{one.spec.cores} more {'core' if one.spec.cores == 1 else 'cores'}"
@@ -580,7 +580,7 @@ def _step_start(job: Job, name: str) -> float | None:
 
 
 def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
-    """How long a job has been in the queue: since its submission, or its release where age counts from then."""
+    """Return how long a job has been in the queue: since its submission, or its release where age counts from then."""
     status = job.status
     if status.eligible_s is None and not state.capabilities.age_accrues and job.spec.dependencies:
         return None

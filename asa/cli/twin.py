@@ -160,7 +160,7 @@ def _waits(points: tuple[float, ...]) -> Iterator[str]:
 
 
 def trust(about: Any) -> str:
-    """Say how reliable the twin's waits are."""
+    """Print how reliable the twin's waits are."""
     if not about.agreement:
         return "No waits were recorded, so it is not known how well those in the twin agree."
     first = about.agreement[0]

@@ -68,7 +68,7 @@ class WeighedStage:
     typically: bool = False  # whether makespans count by their geometric mean
 
     def sentences(self) -> Iterator[str]:
-        """Say in sentences why the chosen job was taken."""
+        """Explain in sentences why the chosen job was taken."""
         chosen, block = self.chosen, self.chosen.job.block
         others = [name for name in block.stages if name != self.stage]
         with_whom = f"shares a job with {', '.join(others)}" if others else "has a job of its own"

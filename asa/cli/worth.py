@@ -105,8 +105,8 @@ def worth(
     """Find out whether asa would help this workflow here: a verdict, and the figures behind it.
 
     Strategies are simulated in a twin of the site, from many times of its last months: one job for all stages; a job
-    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa. Where each
-    stage has one width, it also says whether giving several would decide.
+    per stage, submitted when the last one ends; all jobs at once, chained by dependencies; and those of asa. If each
+    stage has one width, the answer also says whether several widths would change it.
 
     On a cluster: `asa worth flow.toml`
 
@@ -230,7 +230,7 @@ def _refuse_impossible(flow: Workflow, site: Any) -> None:
 
 
 def _lack(stage: Stage, site: Any) -> str:
-    """Say why no job could run a stage there; empty if one can."""
+    """Return why no job could run a stage at a site; empty if one can."""
     from asa.backend import JobSpec
 
     cores = stage.cores_on(site.capabilities.cores_per_node)

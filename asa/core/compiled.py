@@ -52,7 +52,7 @@ if not plainly.wanted:
         COMPILED = True
 
         class _Announcing(event.Listener):
-            """Reports once that a kernel is being compiled, not that one is loaded that was compiled before."""
+            """Reports once that a kernel is being compiled; loading one that was compiled before is not reported."""
 
             def on_start(self, _event: Any) -> None:
                 report, plainly.on_compiling = plainly.on_compiling, None

@@ -1,4 +1,7 @@
-"""Where compiled kernels are kept, and whether they are: asked without numba, whose import takes half a second."""
+"""The folder of compiled kernels, and which of them are there.
+
+Works without numba, whose import takes half a second.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NOBODY_ELSE = 0o077
 
 @cache
 def is_ones_own(pycache: Path) -> bool:
-    """Whether results can be kept next to the source, as Python does, and nobody else can put any there."""
+    """Whether this user, and nobody else, can write compiled files next to the source, where Python writes its own."""
     try:
         return os.access(pycache, os.W_OK | os.X_OK) and safe.is_safe(pycache)
     except OSError:

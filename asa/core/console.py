@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import IO, Any
 
-from rich.console import Console as RichConsole  # noqa: TID251 - of which this makes ours
+from rich.console import Console as RichConsole  # noqa: TID251 - the base of our console
 from rich.console import ConsoleOptions, RenderableType
 from rich.file_proxy import FileProxy
 from rich.measure import Measurement

@@ -1,4 +1,4 @@
-"""What a variable's value alone shows: that it is an ordinary setting, or that it was drawn at random."""
+"""Evidence in a variable's value alone: that it is an ordinary setting, or that it was drawn at random."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_b
 
 @contextmanager
 def in_words(what: str, where: object, hint: str, kind: type[AsaError] = InputError) -> Iterator[None]:
-    """Turn an error of the system into one of asa: what cannot be done, why, and what to do."""
+    """Turn a system error into an error of asa that says what cannot be done, why, and what to do."""
     try:
         yield
     except OSError as error:

@@ -163,7 +163,7 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
 
 
 def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[bool]:
-    """Say which of several differences are significant, with a family-wise error of 5 % (Holm).
+    """Return which of several differences are significant, with a family-wise error of 5 % (Holm).
 
     `ratios`: whether they are ratios (see `as_ratio`), where 1 is no difference.
 

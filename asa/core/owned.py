@@ -41,7 +41,7 @@ def whose(about: os.stat_result) -> str:
 
 
 def trouble(path: Path, about: os.stat_result) -> str:
-    """Say why the content of a file or folder may not be acted on, as a phrase after its name; empty if it may.
+    """Return why the content of a file or folder may not be acted on, as a phrase after its name; empty if it may.
 
     `about`: the status of the opened file, if it has content.
     """
@@ -106,7 +106,7 @@ def _listed() -> tuple[list[str], str]:
 
 
 def _why_not(line: str) -> str:
-    """Say why a line of the list is ignored; empty if it is not.
+    """Return why a line of the list is ignored; empty if it is not.
 
     Whoever can replace a trusted folder must also be allowed to change it.
     """
@@ -276,7 +276,7 @@ def account(uid: int) -> str:
 
 
 def not_shared(path: Path) -> tuple[str, str]:
-    """Say why the group cannot read a folder that is shared with it, and what to do; empty if it can.
+    """Return why the group cannot read a folder that is shared with it, and what to do; empty if it can.
 
     Raises `OSError`: the folder cannot be examined.
     """
@@ -308,7 +308,7 @@ def _group(gid: int) -> str:
 
 
 def remedy(path: Path, about: os.stat_result) -> str:
-    """Say what to do about a path that may not be acted on."""
+    """Return what to do about a path that may not be acted on."""
     real = Path(os.path.realpath(path))
     folder = real if stat.S_ISDIR(about.st_mode) else real.parent
     trust = f"To trust what is in {folder}, add that path as a line to {_list()}."

@@ -1,4 +1,4 @@
-"""Who is at the other end of a local connection: this user, root, or somebody else.
+"""Finds the user at the other end of a local connection: this user, root, or somebody else.
 
 A path in ``/tmp`` and a port of the loopback belong to whoever takes them first. So after connecting, and before
 anything is sent, the kernel is asked who is at the other end: by then that can no longer change.

@@ -1,7 +1,7 @@
-"""Whether kernels run as plain Python though they could be compiled, as a command decides before it imports them.
+"""A command's choice to run kernels as plain Python although they could be compiled, made before they are imported.
 
-They return the same to the bit. For few calls loading compiled code would take longer, and compiling it much longer.
-`asa.core.compiled` reads this when it is first imported.
+The results are the same to the bit. For few calls, loading compiled code would take longer, and compiling it much
+longer. `asa.core.compiled` reads this when it is first imported.
 """
 
 from collections.abc import Callable

@@ -38,7 +38,7 @@ def names(group: str) -> list[str]:
 
 
 def places(group: str) -> dict[str, str]:
-    """Say in which module each name of a group is; nothing is imported."""
+    """Return the module of each name in a group, without importing any."""
     return {name: point.module for name, point in _group(group).items()}
 
 

@@ -71,7 +71,7 @@ def context() -> SpawnContext:
 
 
 def begin_tracker() -> None:
-    """Start the process that tracks shared memory and locks, unless it runs: it is a Python as well."""
+    """Start Python's process that tracks shared memory and locks, unless it runs."""
     with _safely():
         resource_tracker.ensure_running()
 

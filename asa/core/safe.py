@@ -34,7 +34,7 @@ def is_safe(path: Path, about: os.stat_result | None = None) -> bool:
 
 
 def refused(path: Path) -> tuple[str, str]:
-    """Say, as a phrase after its name, why a path may not be acted on, and what to do; empty if it may.
+    """Return why a path may not be acted on and what to do, as a phrase after its name; empty if it may.
 
     Raises `OSError` as `is_safe` does.
     """
@@ -241,7 +241,7 @@ def _open_special(path: Path) -> int:
 
 
 def _refuse_pipe(path: Path, about: os.stat_result) -> None:
-    is_named = Path(os.path.realpath(path)).exists()  # else it is a stream that this process was started with
+    is_named = Path(os.path.realpath(path)).exists()  # False: a stream that this process inherited
     owner = "" if stat.S_ISCHR(about.st_mode) or not is_named else owned.whose(about)
     if owner and not owned.is_trusted(path.parent):
         raise OwnerError(f"is a FIFO of {owner}", where=str(path), hint="Remove it, or name another file.")

@@ -148,7 +148,7 @@ class LineFile:
         return self.is_open and os.fstat(self._descriptor).st_size != self._end
 
     def is_deleted(self) -> bool:
-        """Whether the file was deleted since it was opened here, as far as the file system counts links."""
+        """Whether the file was deleted since this process opened it; known only where the file system counts links."""
         return self._has_links and os.fstat(self._descriptor).st_nlink == 0
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which variables of a user's shell hold secrets, and which may be stored: one rule for all of asa.
+"""The one rule for which variables of a user's shell hold secrets, and which may be stored.
 
 Secrets are passed on only to stages that ask for them by name. Nobody can list all variables that hold secrets. So a
 variable is written to the disk, for later processes, only with evidence that it is harmless: its name is on a list, or
@@ -317,7 +317,7 @@ def _means_another_thing(kind: str, words: list[str], value: str) -> bool:
 
 
 def _is_place(last: str, value: str, *, is_sure: bool = False) -> bool:
-    """Whether a value is a path or an address; `is_sure`: a password that contains a slash must not count."""
+    """Whether a value is a path or an address; `is_sure`: reject values that could be a password with a slash."""
     if last in _FILE and re.search(_SURELY_A_PATH if is_sure else r"/|\.\w{1,8}$", value):
         return True
     if last in _ADDRESS and value.startswith(("http://", "https://")):

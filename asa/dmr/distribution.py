@@ -1,4 +1,4 @@
-"""Block distributions, and what goes from which process to which when their number changes (section 6.2)."""
+"""Block distributions, and the rows that each process sends to each other when their number changes (section 6.2)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
     Returns
     -------
     list of Move
-        In the order of the items. What a process keeps is among them, with the process as source and target.
+        In the order of the items. Rows that stay on a process are listed with that process as source and target.
 
     Raises
     ------

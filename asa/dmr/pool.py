@@ -42,7 +42,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the blocks of an array are."""
+    """The positions of an array's blocks."""
 
     dtype: DTypeLike  # of its items, and the shape of a row
     row: tuple[int, ...]
@@ -192,7 +192,7 @@ class Pool:
 
     @property
     def processes(self) -> int:
-        """How many there are."""
+        """Number of processes."""
         return len(self._workers)
 
     def run(self, function: Callable[Concatenate[Part, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
@@ -285,7 +285,7 @@ class Pool:
 
     def _give(self, what: Literal["hold", "run"], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Give each of the first processes a task, and wait for all results."""
-        sent = [ForkingPickler.dumps((what, *task)) for task in tasks]  # what cannot be sent is sent to none
+        sent = [ForkingPickler.dumps((what, *task)) for task in tasks]  # if one cannot be sent, none is sent
         try:
             for rank, task in enumerate(sent):
                 with _whose(rank):
@@ -304,7 +304,7 @@ class Pool:
         except RunError:
             raise
         except BaseException:
-            self.close()  # after an interrupt the state of each of them is not known
+            self.close()  # after an interrupt, the state of each process is unknown
             raise
 
     def _results(self, processes: int) -> list[Any]:
@@ -392,7 +392,7 @@ def _reserve(memory: SharedMemory) -> None:
 def _free(memories: Sequence[SharedMemory]) -> None:
     for memory in memories:
         memory.unlink()
-        with suppress(BufferError):  # somebody looks at it: it is closed with the process
+        with suppress(BufferError):  # a view of it still exists: the memory is closed with the process
             memory.close()
 
 
@@ -406,7 +406,7 @@ class _DiedError(Exception):
 
 @contextmanager
 def _whose(rank: int) -> Iterator[None]:
-    """Say whose connection it is that is broken."""
+    """Name the process whose connection is broken."""
     try:
         yield
     except (EOFError, BrokenPipeError, ConnectionResetError) as error:

@@ -48,7 +48,7 @@ _What = Literal["check", "ask", "expand", "done"]
 
 
 class Action(StrEnum):
-    """What a program is to do."""
+    """The action that a program is to take."""
 
     NONE = "no action"
     EXPAND = "expand"
@@ -107,7 +107,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class DmrRequest:
-    """What a program says."""
+    """A program's request to its manager."""
 
     what: _What  # `check`, `ask`, `expand` or `done`; see above
     job: str
@@ -145,9 +145,9 @@ class DmrRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a manager answers."""
+    """A manager's answer."""
 
-    action: Action  # what the program is to do
+    action: Action  # the action that the program is to take
     processes: int  # how many it has then
     why: str = ""
 

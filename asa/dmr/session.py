@@ -1,8 +1,8 @@
 """A program's side of the DMR API: asking, and acting on the answers (section 5.1).
 
-No trouble of the resource manager is the program's. If the manager is missing, dies while it is asked, or sends
-nonsense, the answer is to go on. One that does not respond costs little: after a wait in vain it is not asked for nine
-times as long.
+Faults of the resource manager do not stop the program. If the manager is missing, dies during a request, or sends
+nonsense, the program is told to go on. A manager that does not respond costs little: after a wait in vain, the program
+does not ask again for nine times as long.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Session:
 
     @property
     def processes(self) -> int:
-        """How many processes the program has, or is to have as it was last answered."""
+        """Number of processes that the program has, or is to have by the last answer."""
         return self._processes
 
     @property
@@ -139,7 +139,7 @@ class Session:
             self._period_s = period_s
 
     def begin_with(self, processes: int) -> None:
-        """Say with how many processes the program begins, where no manager has said it."""
+        """Set the number of processes with which the program begins, if no manager has given it."""
         processes = _at_least_one(processes)
         if not self.is_managed:
             self._processes = self._max_processes = processes
@@ -153,7 +153,7 @@ class Session:
         return self._take(self._call(DmrRequest("check", self._job, self._processes, wish)))
 
     def icheck_status(self, minimum: int, maximum: int, factor: int = 2, preferred: int | None = None) -> Answer:
-        """Ask what to do, and do what was answered the time before; see `icheck_status`."""
+        """Ask what to do, and act on the previous answer; see `icheck_status`."""
         wish = Wish(minimum, maximum, factor, preferred)
         if silence := self._silence():
             return self._nothing(silence)
@@ -175,7 +175,7 @@ class Session:
         return self._nothing("what is answered will be done at the next check")
 
     def acknowledge(self, processes: int | None = None) -> None:
-        """Report that it is done; see `acknowledge`.
+        """Report that the program has resized; see `acknowledge`.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Session:
             self._call(DmrRequest("done", self._job, self._processes))
 
     def _silence(self) -> str:
-        """Say why the manager is not asked; empty if it is."""
+        """Return why the manager is not asked; empty if it is."""
         now_s = self._clock()
         if not self.is_managed:
             return "there is no resource manager that resizes"
@@ -212,7 +212,7 @@ class Session:
         return ""
 
     def _act(self, scheduled: Reply) -> Answer:
-        """Do what was true when it was asked for."""
+        """Act on an answer."""
         if scheduled.action is Action.SHRINK:
             return self._take(scheduled)
         request = DmrRequest("expand", self._job, self._processes, to=scheduled.processes, wait_s=self._expand_s)
@@ -250,7 +250,7 @@ class Session:
         return self._leave_alone(begun_s) if reply is None else reply
 
     def _begin(self, request: DmrRequest) -> _Call | str:
-        """Tell the manager; in place of the call, say why it cannot be reached."""
+        """Send the manager a request; if it cannot be reached, return the reason in place of the call."""
         begun_s = self._clock()
         try:
             return _Call(self._address, request, self._answer_s)
@@ -305,11 +305,11 @@ class _Call:
             self._heard += piece
         message = read_json(self._heard)
         if not isinstance(message, dict):
-            raise ValueError("is no object")  # noqa: TRY004 - it is about what was sent
+            raise ValueError("is no object")  # noqa: TRY004 - the value that was sent is wrong
         return Reply.heard(message)
 
     def close(self) -> None:
-        """Be done with it, answered or not."""
+        """Close the call, answered or not."""
         with suppress(OSError):
             self._socket.close()
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the ASA paper, with its three sampling policies.
+"""Algorithm 1 of the ASA paper, with the paper's three sampling policies.
 
 Souza, Pelckmans, Ghoshal, Ramakrishnan, Tordsson: *ASA - The Adaptive Scheduling Algorithm*, Section 3.2, 4.4 and
 Appendix A. There are better estimators in this package; this one stays as published.

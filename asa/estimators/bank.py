@@ -141,7 +141,7 @@ class WaitBank:
         return f"WaitBank({self.name!r}, {self.learned} waits learned of {systems}{kept})"
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the systems of which waits were learned."""
+        """Iterate over the systems whose waits were learned."""
         return iter(sorted(self._estimators))
 
     def __getitem__(self, system: str) -> WaitEstimator:

@@ -25,7 +25,7 @@ Kind = Literal["exact", "at_most", "at_least"]
 
 
 def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
-    """Return the share to which each predicted quantile covered the observed wait.
+    """Return for each predicted quantile the share of the observed wait that it covered.
 
     A quantile above the wait covers it (1), one below does not (0). Quantiles equal to the wait need a rule, since
     waits have atoms: many are exactly 0, many repeat. A forecast with 35 % of all waits below 60 s and 30 % at 60 s has

@@ -280,7 +280,7 @@ def learn(
 def seeing(
     store: WaitStore, system: str, cores: int, now_s: float, *, seed: int = 0, estimator: str = SEEING
 ) -> Learned | None:
-    """Learn a bank's waits of one system with the estimator that sees the queue, for a look at it; see `learn`."""
+    """Learn a bank's waits of one system with the estimator that sees the queue; see `learn`."""
     make = WaitBank(estimator, machine_cores=cores, seed=seed)
     from_state: FromState = type(make[system]).from_state  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Whether what predicts waits is worth compiled code in this process, and whether that was compiled before.
+"""Decides whether to predict waits with compiled code in this process, and whether that code was compiled before.
 
 Plain Python and compiled code predict the same to the bit. Loading compiled code takes as long as learning some hundred
 waits without it, and compiling it, once for each installation, as long as thousands. So a command that answers a
@@ -40,7 +40,7 @@ def learns_compiled() -> bool:
 
 
 def simulates_compiled() -> bool:
-    """Whether the visible queue can be simulated by compiled code without compiling it.
+    """Whether the code that simulates the visible queue was compiled before.
 
     The simulation is found by name, as any estimator, and has its kernels in a module next to it.
     """

@@ -87,7 +87,7 @@ class WaitRecord:
 
     @property
     def known_s(self) -> float:
-        """When the wait became known, in seconds of the scheduler's clock."""
+        """Time at which the wait became known, in seconds of the scheduler's clock."""
         return self.job.submit_s + self.observation.wait_s
 
 

@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 12
 class HostJob:
     """A job of a host, or a group of jobs that it runs as one."""
 
-    key: Hashable  # identifies the job, also if the host makes a new object for it
+    key: Hashable  # identifies the job even if the host makes a new object for it
     kind: str  # common property of similar jobs, such as their rule
     job: Any  # the host's own object
     before: tuple[Hashable, ...]  # keys of the jobs that it follows and that have not ended

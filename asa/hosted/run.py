@@ -2,8 +2,8 @@
 
 The program, its *host*, is a workflow manager that knows the whole graph. It hands over each stage with its command
 when the stage may begin. A strategy of asa asks for allocations ahead of that. If an allocation begins before its stage
-is handed over, it waits for a file that releases it. If it is no longer wanted, it is given back. The host may be
-killed at any moment: the next run in the same folder first ends the jobs that are left (`wind_up`).
+is handed over, it waits for a file that releases it. An allocation that is no longer wanted is given back. The host may
+be killed at any moment: the next run in the same folder first ends the jobs that are left (`wind_up`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the user of a host says about the batch system and about folders."""
+"""Settings of the user of a host: the batch system, and folders."""
 
 from __future__ import annotations
 

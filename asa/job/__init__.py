@@ -1,4 +1,4 @@
-"""What runs inside a job: the ``.sh`` files of this folder, for any POSIX shell, and the values that they use.
+"""The text that runs inside a job: the ``.sh`` files of this folder, for any POSIX shell, and the values that they use.
 
 A job's text is a head, with a line ``name=value`` for each value, and then the files that it needs, unchanged but for
 comments, which are removed. Nothing else is generated, so shellcheck's findings on the files hold for the text. All

@@ -58,7 +58,7 @@ def _provide_folder() -> None:
     _check_text(folder)
     with in_words("cannot be made", folder, _HINT):
         safe.provide_folder(folder)
-        safe.check(folder)  # cron runs the files in it
+        safe.check(folder)  # cron runs the files in this folder
         safe.check_way(folder)
 
 

@@ -93,12 +93,12 @@ class Allocation:
 
     @property
     def is_useful(self) -> bool:
-        """Whether it is part of the pool, or will be."""
+        """Whether the allocation is part of the pool, or will be."""
         return self.phase not in (AllocationPhase.DRAINING, AllocationPhase.ENDED)
 
     @property
     def walltime_ends_s(self) -> float | None:
-        """When its job reaches its walltime; None before it has started."""
+        """Time of the job's walltime limit; None before the job has started."""
         return None if self.start_s is None else self.start_s + self.shape.walltime_s
 
     def left_s(self, now_s: float) -> float | None:

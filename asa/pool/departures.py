@@ -1,4 +1,4 @@
-"""How a pool gives allocations back: which, when, and where their results go."""
+"""Returns allocations of a pool: decides which and when, and moves their results to other workers."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Departures:
         return kept or until_s is not None
 
     def _is_much(self, addresses: Collection[str]) -> bool:
-        """Whether only these workers hold results that are too large for this process or cannot be moved."""
+        """Whether some results are only on these workers, and are too large for this process or cannot be moved."""
         return sole_bytes(self._scheduler, addresses) + self._kept_bytes() > _KEPT_BYTES
 
     def _kept_bytes(self) -> int:

@@ -114,7 +114,7 @@ class Desk(threading.Thread):
 
         def do() -> None:
             if not future.set_running_or_notify_cancel():
-                return  # the caller no longer waits for it
+                return  # the caller no longer waits for the answer
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001 - passed on to the caller

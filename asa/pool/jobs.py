@@ -28,7 +28,7 @@ _SCRATCH_OPTION = '--local-directory "$scratch"'
 class WorkerJobs:
     """Writes the jobs of one pool."""
 
-    pool: str  # its name; the jobs' names begin with it
+    pool: str  # the pool's name; the jobs' names begin with it
     python: str  # interpreter on the compute nodes
     launcher: str  # starts a command once on each node of a job of several nodes
     reached: Mapping[str, str | None]  # `interface` or `host` on which workers listen; dask's choice without either

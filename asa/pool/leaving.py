@@ -1,4 +1,4 @@
-"""How workers leave a pool without loss: they get no new tasks, running ones end, results are moved, workers close."""
+"""Lets workers leave a pool without loss: no new tasks come, running tasks end, results are moved, workers close."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ async def _give_up_unbegun(scheduler: Scheduler, address: str, connection: Mappi
             try:
                 unbegun = (await worker.run(function=dumps(_unbegun)))["result"]
             except OSError:
-                return  # the worker is gone, and its tasks with it
+                return  # the worker and its tasks are gone
             if unbegun is not None:
                 break
-            await asyncio.sleep(_LOOK_S / 10)  # the worker has not learned yet that it is to leave
+            await asyncio.sleep(_LOOK_S / 10)  # the worker does not know yet that it is to leave
         else:
             return
     if (there := scheduler.workers.get(address)) is not None:

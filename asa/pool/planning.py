@@ -45,7 +45,7 @@ class PoolSlot(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """How the work would go."""
+    """The predicted course of the work."""
 
     end_s: float  # when the work would be done, or the last cores would be gone
     left: float  # core-seconds that would not be done
@@ -295,7 +295,7 @@ class _Planning:
             end_s, left, _, idle = rehearse(self.now_s, kinds, slots)
             total += work + sum(idle[:1]) + sum(min(gap, again) for gap in idle[1:])
             total += sum(max(slot.from_s - slot.paid_s, 0.0) * slot.cores for slot in slots)
-            if left:  # assume that one more job does it, requested when the others have ended
+            if left:  # assume that one more job does the remaining work, requested when the others have ended
                 end_s += wait_s + self.rules.startup_s + left / shape.cores
             total += (end_s - self.now_s) * self.rules.price
         return total / len(_LEVELS)
@@ -375,7 +375,7 @@ class _Planning:
                 self._part(view, self.given_back, f"{why}: give it back")
 
     def _is_better_away(self, view: View, kinds: Sequence[TaskKind]) -> bool:
-        """Whether known work costs less if one more allocation is given back, whether or not it is asked for again."""
+        """Whether known work costs less if one more allocation is given back, even if another is requested later."""
         forecast = self.offers.get(view.shape, view.forecast)
         views = [other for other in self.views if any(other.shape.serves(kind.needs) for kind in kinds)]
         others = [other for other in views if other is not view]

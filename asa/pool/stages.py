@@ -541,7 +541,7 @@ class StagesBackend:
         elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
             return self._pending(job, current)  # it failed because a stage that it depends on did
         elif failed is not None and any(future.status == "pending" for future in job.futures):
-            return current  # other tasks of it still run; another try of these would run at the same time
+            return current  # other tasks of the stage still run; a new attempt now would run them twice
         elif failed is not None:
             job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
@@ -594,7 +594,7 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a worker runs, and where it records the result."""
+    """The work of a worker, and the folder of its results."""
 
     text: str
     pool_folder: str
@@ -687,7 +687,7 @@ def _word_in(link: Path) -> str:
 
 
 def note_end(pool_folder: str, job_id: str, parts: Sequence[_Part]) -> int:
-    """Record, once, how a job ended and when its last task did. The client may call this some time later.
+    """Record, once, how a job ended and when its last task ended. The client may call this some time later.
 
     A list of tasks has completed, or some tasks of it have failed.
     """
@@ -737,7 +737,7 @@ def _unless_done(payload: str, done: Path) -> str:
 
 
 def _times(mark: Path) -> tuple[float, float] | None:
-    """Read beginning and end from a marker; None if it is not there or has none."""
+    """Read beginning and end from a marker; None if there is no marker, or no times in it."""
     try:
         began, ended = map(float, read_text(mark, "ascii").split())
     except (OSError, ValueError):

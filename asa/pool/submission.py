@@ -29,7 +29,7 @@ class _AskedJob:
     forecast: WaitForecast
     attempt: Attempt = field(default_factory=Attempt)
     is_open: bool = False  # it was sent, and whether it was accepted is not known yet
-    is_unwanted: bool = False  # it is to be cancelled, or not to be sent
+    is_unwanted: bool = False  # the job is to be cancelled, or not to be submitted
     status: JobStatus | None = None  # as last seen; None until the batch system has accepted the job
     own: OwnJob | None = None  # the bank's record of it; None once nothing more can be learned from it
     is_learned: bool = False  # whether its wait was learned
@@ -231,7 +231,7 @@ class PoolJobs(Submitter):
         logger.info("job %s of the token %s is cancelled, which nobody wants", job_id, token)
 
     def heard(self, status: JobStatus) -> None:
-        """Record a job's status, changed or not, and learn from its wait once it is over."""
+        """Record a job's status, changed or not, and learn its wait once it has ended."""
         if status == (was := self._seen.get(status.job_id)) or was is None:
             return
         self._seen[status.job_id] = status

@@ -244,7 +244,7 @@ class Supervision:
     # ------------------------------------------------------------------ what users want
 
     async def ask(self, shape: AllocationShape) -> Allocation:
-        """Submit an allocation; it stays until it is released."""
+        """Submit an allocation that stays until the user releases it."""
         self._roster.hope_again()
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
         return self._request(shape, forecasts[shape], is_pinned=True)

@@ -17,7 +17,7 @@ Needs = frozenset[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class AllocationShape:
-    """What a job of a pool asks for, and how it is divided into workers.
+    """The size of one job of a pool, and of the workers in it.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class TaskKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An allocation, as it is planned with."""
+    """An allocation as the planner sees it."""
 
     id: str  # its name
     shape: AllocationShape
@@ -113,7 +113,7 @@ class View:
     until_s: float | None = None  # when its workers leave; None while it waits
     idle_s: float = 0.0  # for how long no task has run there; 0 while one does, and before its workers have come
     useless_s: float = 0.0  # for how long it has been among `Decision.useless`
-    is_pinned: bool = False  # the user asked for this one, and gives it back
+    is_pinned: bool = False  # requested by the user, who also releases it
 
     def starts_s(self, now_s: float, level: float) -> float:
         """Return by when it will have started with a given probability, given that it has not started so far."""
@@ -147,7 +147,7 @@ class PoolRules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now."""
+    """The planner's decision: what to submit, withdraw and give back now."""
 
     ask: tuple[AllocationShape, ...] = ()
     withdraw: tuple[str, ...] = ()  # pending allocations to be withdrawn

@@ -1,8 +1,8 @@
 """Requests: the options of sbatch in which a stage asks for its size, and the totals that they amount to.
 
 A *request* is the options of sbatch that give a job's size: tasks, cores, nodes, memory and GPUs. It is passed to Slurm
-unchanged. What strategies, forecasts and simulations need to know is computed from it. These values replace it only if
-the job has another shape: several stages run in it, a strategy chose its width, or it runs a list of tasks.
+unchanged. What strategies, forecasts and simulations need to know is computed from it. These values replace the request
+only if the job has another shape: it runs several stages or a list of tasks, or a strategy chose its width.
 """
 
 from __future__ import annotations

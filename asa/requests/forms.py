@@ -171,5 +171,5 @@ def takes(name: str, value: str | None) -> bool:
 
 
 def hint_of(name: str, why: str = _REFUSED) -> str:
-    """Say what to write instead."""
+    """Return what to write instead of a refused value."""
     return f"{why} {_HINTS.get(name, '')}".rstrip()

@@ -36,9 +36,9 @@ _MARKS: Final[Mapping[str, str]] = {
 
 _OLD_API: Final = 38  # of 22.05
 
-# Its name and letter; whether it takes a value; the variable by which it can be asked for, too (+: its name after
-# SBATCH_); its key for slurmrestd (+: its name with _), @N: since API v0.0.N, after / the key of v0.0.38 if that is
-# another; its marks; and what to do in place of writing it among a stage's options, where it is refused there.
+# Columns, separated by blanks: name and letter; whether it takes a value; the variable that also sets it (+: its name
+# after SBATCH_); its key for slurmrestd (+: its name with _), @N: since API v0.0.N, after / the key of v0.0.38 if that
+# differs; its marks; and, if it is refused among a stage's options, what to write instead.
 _TABLE: Final = """\
 account              A =   +            +                         target alike | Use the stage's key `account`.
 acctg-freq           - =   +            -                         alike

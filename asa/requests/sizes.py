@@ -1,7 +1,7 @@
 """The totals that options of sbatch amount to, in the units of a stage.
 
-A stage counts cores, memory and GPUs for its whole job; sbatch also counts them for each node, task, core or GPU. What
-can be converted is. The rest stays in options of sbatch, which also hold for a job of another shape.
+A stage counts cores, memory and GPUs for its whole job; sbatch also counts them for each node, task, core or GPU. These
+are converted where possible. The others stay as options of sbatch, which also apply to a job of another shape.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_needs(given: Mapping[str, Directive], remark: Remark) -> Needs:
 
 
 class _TaskLayout:
-    """How a job's tasks are spread over nodes."""
+    """The distribution of a job's tasks over nodes."""
 
     def __init__(self, given: Mapping[str, Directive]) -> None:
         self.nodes = parsed(node_count, given["nodes"]) if "nodes" in given else 0
@@ -265,7 +265,7 @@ def _min_memory(given: Mapping[str, Directive], layout: _TaskLayout, cores: int)
 
 
 def text_of(given: Mapping[str, Directive], name: str) -> str:
-    """Return an option's value; empty if it is not given or has none."""
+    """Return an option's value; empty if the option is not given or has no value."""
     return (given[name].value or "") if name in given else ""
 
 
@@ -278,7 +278,7 @@ def parsed(parse: Callable[[str], _Value], directive: Directive) -> _Value:
 
 
 def _count(given: Mapping[str, Directive], name: str) -> int:
-    """Read a number that is at least 1; 0 if it is not given."""
+    """Read a number that is at least 1; return 0 if it is missing."""
     if name not in given:
         return 0
     text = text_of(given, name)

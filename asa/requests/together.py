@@ -1,4 +1,4 @@
-"""Options that sbatch refuses in combination, or without another one, before it asks a controller.
+"""Options that sbatch refuses together, or without a further option, before it asks a controller.
 
 Found by trying each pair of sixty options with the programs of 22.05 and 26.05; only what both refuse is refused here.
 """

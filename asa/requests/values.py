@@ -53,7 +53,7 @@ def walltime_s(text: str) -> float:
 def node_count(text: str) -> int:
     """Read the lower bound of a job's nodes.
 
-    Raises `InputError`: sbatch refuses it, or it is no number of nodes.
+    Raises `InputError`: sbatch refuses the text, or it is no number of nodes.
 
     Examples
     --------

@@ -48,7 +48,7 @@ class Run:
     retry
         If the journal's run ended without its result: submit the uncompleted stages again.
     again
-        If the journal's run has ended, in whatever way: stages to run again, with all that follow them.
+        If the journal's run has ended, with or without success: stages to run again, and all that follow them.
     revised, walltime_s
         With `retry` or `again`: the workflow's new stages (same names, same order) and its new walltime; unchanged if
         not given.
@@ -277,7 +277,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def _queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job now waits in the queue; a job with a dependency does so only once that is met."""
+    """Report to the bank that a job has begun to wait in the queue; a dependency must have been met before."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
@@ -285,7 +285,7 @@ def _queues(one: Active, job: Job, since_s: float) -> None:
 
 
 def _tell_end(one: Active, ended: Ended) -> None:
-    """Tell a bank that models the queue that one of the run's jobs has ended."""
+    """Report the end of one of the run's jobs to a bank that models the queue."""
     own = one.state.jobs[ended.job_id].known_as
     if one.run.bank is not None and own is not None and ended.start_s is not None and one.run.bank.sees_queue:
         one.run.bank.ended(own, ended.time_s - ended.start_s)

@@ -1,4 +1,4 @@
-"""When a deferred job is submitted again, and which other jobs wait meanwhile.
+"""Decides when a deferred job is submitted again, and which other jobs wait meanwhile.
 
 A job that the batch system does not accept delays only the jobs that depend on it. Jobs that go to the same partition,
 account, quality of service and reservation have the same target. A target that has deferred the jobs of two stages,

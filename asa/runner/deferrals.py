@@ -1,4 +1,4 @@
-"""The jobs that the batch system has deferred, since when and why, and the targets that deferred several.
+"""Jobs that the batch system has deferred, each with the time and the reason, and targets that deferred several.
 
 All of it follows from the journal, so every client of the run knows it. `asa.runner.attempts` decides when to submit a
 job again.
@@ -114,7 +114,7 @@ class Deferrals:
         return max((one.tried_s for one in found if one is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:
-        """Whether a target has deferred jobs of several stages and accepted none since, so that it may defer others."""
+        """Whether a target has deferred jobs of several stages and accepted none since; it may then defer any job."""
         return len(set(self._refused_in_row.get(target, {}).values())) > 1
 
     def refusal_of(self, token: str, target: Target) -> str:

@@ -44,9 +44,9 @@ class Shaped:
 class Intended:
     """A job is about to be submitted. Until a later entry tells the result, it may or may not have been."""
 
-    token: str  # by which the job can be found
+    token: str  # the token by which the job can be found
     planned: PlannedJob  # the job as the strategy wants it
-    spec: JobSpec  # the job as the batch system is asked for it
+    spec: JobSpec  # the job's request to the batch system
     at_s: float
     kind: Literal["intended"] = "intended"
     word_s: float | None = None  # the wait by the batch system's own estimate; None if it was not asked
@@ -173,7 +173,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
+    """The run is to end: the job of the token `refused` was refused for good, or a user requested the end."""
 
     outcome: Literal["failed", "cancelled"]
     reason: str
@@ -201,7 +201,7 @@ class Extended:
 
     stages: tuple[Stage, ...]  # each after those that it follows, which may be in the run already
     at_s: float
-    # by stage whose job could never start: why; no job is submitted for it ahead
+    # for each stage whose job could never start, the reason; no job is submitted for it ahead of time
     impossible: dict[str, str] = field(default_factory=dict)
     kind: Literal["extended"] = "extended"
 

@@ -68,7 +68,7 @@ def _renamed(capabilities: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run consists of: written once, when it begins.
+    """The input of a run: written once, when it begins.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class RunFolder:
         return runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
 
     def not_shared(self) -> str:
-        """Say why a shared run cannot be read by its group, and what to do; empty if it can."""
+        """Return why a shared run cannot be read by its group, and what to do; empty if it can."""
         why, repair = "", ""
         if self._is_shared:
             with suppress(OSError):
@@ -515,7 +515,7 @@ class RunFolder:
         return holder
 
     def last_left(self) -> str:
-        """Say when and why the latest client left; empty if it recorded nothing, or still drives the run."""
+        """Return when and why the latest client left; empty if it recorded nothing, or still drives the run."""
         left = _LEFT.match(self._last_line())
         return f"left at {left[1]}, {left[2]}" if left else ""
 

@@ -62,11 +62,11 @@ class LearnedForecast:
         """Whether at least a few waits are known."""
         return self.bank.learned >= _FEW_WAITS
 
-    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - it is unknown
         """Predict the wait of a job."""
         return self._predict(stages, self._job_of(stages))
 
-    def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
+    def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:  # noqa: ARG002 - it is unknown
         """Predict the wait of a job whose size differs from its stages' own."""
         return self._predict(stages, replace(self._job_of(stages), cores=cores, walltime_s=walltime_s))
 

@@ -1,4 +1,4 @@
-"""What a run knows of the program that hosts it, which adds stages and hands over what each of them runs."""
+"""A run's knowledge of the program that hosts it: the stages that it added, and the commands that it handed over."""
 
 from __future__ import annotations
 

@@ -45,9 +45,10 @@ class Job:
     giving_up: str = ""
     giving_up_s: float = math.inf  # when that was decided
     given_up: bool = False  # whether it was cancelled and is gone: its stages may have another job
-    substitute: Substitute | None = None  # the job that replaces it once it is given up; None if none is chosen
+    # the job to submit in place of this one once this one is given up; None if none is chosen
+    substitute: Substitute | None = None
     observed: bool = False  # whether its wait was observed
-    known_as: OwnJob | None = None  # what the bank calls it, once it is in the queue
+    known_as: OwnJob | None = None  # the bank's key of the job, once it is in the queue
     resized: int = 0  # how many losses of cores since its start were reported
 
     @property
@@ -80,7 +81,7 @@ class JobsOfRun(Mapping[str, Job]):
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
     # jobs that ended at once, as another job of their token had begun
     duplicates: list[Job] = field(default_factory=list)
-    # not yet submitted replacements of given-up jobs, each followed by the fallback if it is refused
+    # replacements of given-up jobs that are not yet submitted; each is followed by others to submit if it is refused
     substitutes: list[tuple[Substitute, ...]] = field(default_factory=list)
     _by_id: dict[str, Job] = field(default_factory=dict)
     _by_token: dict[str, Job] = field(default_factory=dict)  # the latest job
@@ -153,7 +154,7 @@ class JobsOfRun(Mapping[str, Job]):
         else:
             planned, spec, observed = self.intents[token].planned, self.intents[token].spec, False
             self.open_intent = None if is_open else intent
-        # record it as pending: the next entry tells how far it is
+        # record the job as pending; the next entry has its state
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed

@@ -22,7 +22,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     """Read a journal's entries, and how many of its bytes hold them.
 
     A client that was killed, or found the disk full, may have left an incomplete line at the end, or bytes that the
-    file system put there. That is no entry: nothing was done because of it.
+    file system put there. Such a line is no entry: the client did nothing because of it.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class WithLocalStages:
         return _advice(reason, self._far, self._near)
 
     def remedy(self, trouble: str) -> str:
-        """Say what a user can do about a trouble; the text of the trouble shows which of the two has it."""
+        """Return what a user can do about a trouble; its text shows which of the two backends has it."""
         is_near = trouble.startswith(_OF_HERE)
         facility, own = (self._near if is_near else self._far), trouble.removeprefix(_OF_HERE)
         return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""

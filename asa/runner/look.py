@@ -15,7 +15,7 @@ from asa.strategies.base import Phase
 _ON_ITS_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
 
-class _LookedAtAll(Exception):  # noqa: N818 - it is no error
+class _LookedAtAll(Exception):  # noqa: N818 - a signal, not an error
     def __init__(self, wake_s: float | None) -> None:
         super().__init__()
         self.wake_s = wake_s
@@ -39,7 +39,7 @@ def look(
     on_record: Callable[[Record], None] = lambda _: None,
     **how: Any,
 ) -> Looked:
-    """Ask for the status of a run's jobs, do what is due, and leave; waits for local stages.
+    """Ask for the status of a run's jobs, take the actions that are due, and return. Waits for local stages.
 
     `folder`: the run's folder.
     `connect`: opens the batch system, as for `drive`.

@@ -381,7 +381,7 @@ def _act(one: Active) -> float | None:
 
 
 def _follow_plan(one: Active) -> float | None:
-    """Submit what a plan has due until nothing is; O(stages + edges) per plan, however many jobs it submits."""
+    """Submit due jobs of plans until none is due; O(stages + edges) per plan, however many jobs it submits."""
     now = one.backend.now()
     while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
         more = one.attempts.fresh(missing_jobs(one, now), now)
@@ -410,7 +410,8 @@ def _follow_plan(one: Active) -> float | None:
         if not due:
             _note_predictions(one, plan, now)
             wakes = [time for time in times if time < math.inf]
-            if plan.wake_s is not None and (plan.wake_s > now or not wakes):  # else it is the time of deferred jobs
+            # for deferred jobs, the time of the next attempt
+            if plan.wake_s is not None and (plan.wake_s > now or not wakes):
                 wakes.append(plan.wake_s)
             return min(wakes, default=None)
         if not _submit_each(one, due, plan, now):

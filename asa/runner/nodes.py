@@ -58,13 +58,13 @@ class BadNode:
     name: str
     why: str  # how these stages failed there, in words
     since_s: float
-    until_s: float  # from then on it is tried again
+    until_s: float  # from then on jobs may use the node again
     stages: tuple[str, ...]  # that failed there
     suspected: bool = False  # whether only these stages avoid it
 
     @property
     def text(self) -> str:
-        """Say which stages failed there, and how."""
+        """Return which stages failed there, and how."""
         first = self.stages[:_MAX_NAMES]
         rest = len(self.stages) - len(first)
         names = ", ".join(first) + (f" and {rest} more" if rest else "")
@@ -260,7 +260,7 @@ class Nodes:
 
 
 def moved(how: str, *nodes: str) -> str:
-    """Say that a failed stage is tried again on another node."""
+    """Return a text: a failed stage is tried again on another node."""
     return f"{how}, which counts as no retry; now on another node than {' and '.join(dict.fromkeys(nodes))}"
 
 

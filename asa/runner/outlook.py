@@ -54,7 +54,7 @@ class PlannedSpec:
     planned: PlannedJob  # the job as planned and as sent; it may depend on jobs that do not exist yet
     spec: JobSpec
     in_s: float | None  # seconds until its submission; None if only when the stages before it have ended
-    on_failure: bool = False  # whether it is submitted only if a stage fails
+    on_failure: bool = False  # whether the job is submitted only if a stage fails
 
 
 class _NoWaits:
@@ -128,7 +128,7 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
 
 
 def _beyond(stage: Stage, site: Capabilities) -> str | None:
-    """Say in which of its widths or partitions a stage could never start; None if it could in all."""
+    """Name the widths or partitions in which a stage could never start; None if it could start in all."""
     if stage.moldable is None:
         return None
     # a width without a known run time has no known walltime, but a size
@@ -158,7 +158,7 @@ _MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
 
 
 def _conflict(stages: Sequence[Stage]) -> str | None:
-    """Say what keeps stages from sharing a job."""
+    """Return what keeps stages from sharing a job."""
     own = [f"{stage.name} {stage.own_jobs}" for stage in stages if stage.own_jobs and not stage.takes_turns]
     if len(stages) > 1 and own:
         return f"{own[0]}, so it cannot share a job: use another strategy"
@@ -296,7 +296,7 @@ def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Ite
 
 
 def _condition(state: RunState, name: str) -> str:
-    """Say what must fail for a stage to run."""
+    """Return what must fail for a stage to run."""
     stage = state.stages[name].stage
     if stage.when == "failed":
         return f"only if {' or '.join(stage.after)} fails"

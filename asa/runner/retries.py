@@ -23,7 +23,7 @@ _MAX_SHORT = 5  # times that a stage is asked for again after a job had too few 
 
 
 def is_short(job: Job, view: StageView) -> bool:
-    """Whether a job ended because it had fewer cores than its stage needs, and another may have enough."""
+    """Whether a job ended because it had fewer cores than its stage needs, although another job may get enough."""
     has_few = job.status.state is JobState.FAILED and outcome_of(job.status) is JobOutcome.TOO_FEW_CORES
     return has_few and view.resubmissions < _MAX_SHORT
 
@@ -71,7 +71,7 @@ def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int 
 
 
 def learned(before: Stage, after: Stage, avoided: Sequence[str] = ()) -> str:
-    """Say how a stage's new request differs from its last one; `avoided`: bad nodes that it avoids."""
+    """Return how a stage's new request differs from its last one; `avoided`: bad nodes that it avoids."""
     said = [f"on another node than {node}" for node in avoided]
     if after.walltime_s != before.walltime_s:
         said.append(f"with {format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")

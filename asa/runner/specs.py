@@ -117,7 +117,7 @@ def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) ->
 
 
 def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
-    """Return the stages of a job; a stage alone, as one of its jobs asks for it."""
+    """Return the stages of a job; a stage that is alone, with the request of one of its jobs."""
     stages = [state.stages[name].stage for name in names]
     return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
 
@@ -198,7 +198,7 @@ def _own(releases: Mapping[str, str], stage: str) -> tuple[str, ...]:
 
 
 def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot], waves: Waves) -> tuple[Step, ...]:
-    """Return the steps of stages that share a job, each with the cores that the job keeps from it on."""
+    """Return the steps of stages that share a job, each with the cores that the job keeps from that step on."""
     if not is_series(waves):
         side_by_side = {stage.name for wave in waves for stage in wave[1:]}
         return tuple(

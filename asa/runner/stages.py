@@ -307,7 +307,7 @@ class Stages(Mapping[str, StageView]):
         return range(1 if before in self._views[name].stage.after_any else len(_KINDS))
 
     def _waits_for_more(self, name: str) -> bool:
-        """Whether a stage still waits for an end or a begin, for one of several predecessors, or for elements."""
+        """Whether a stage waits for more than its predecessors' completion: for any end, a start, or elements."""
         stage = self._views[name].stage
         if name not in self._may_be_early:
             return any(not self._views[one].phase.is_settled for one in stage.after_any)
@@ -317,7 +317,7 @@ class Stages(Mapping[str, StageView]):
         return any(any(self._part_of(stage, one)) for one in others)
 
     def _why(self, name: str) -> str:
-        """Say why a stage will not run, by the first failure before it."""
+        """Return why a stage will not run, by the first failure before it."""
         however = self._views[name].stage.after_any
         out = [one for one in self._before[name] if self._views[one].phase in _OUT and one not in however]
         cause = next((one for one in out if self._views[one].phase in _BAD), out[0])

@@ -137,7 +137,7 @@ class RunState(RunCourse):
         )
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912, PLR0915 - one case an entry
-        """Apply an entry; yield what follows from it, in order. The iterator must be exhausted."""
+        """Apply an entry; yield the resulting records, in order. The iterator must be exhausted."""
         self.may_have_lost |= not isinstance(entry, _HARMLESS)
         self.deferrals.heard(entry, self)
         match entry:

@@ -1,4 +1,7 @@
-"""Has the batch system do what a run decides, each step recorded before it is done; see `asa.exactly_once`."""
+"""Submits, cancels and releases a run's jobs as decided; each step is recorded before it is taken.
+
+See `asa.exactly_once`.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ def tell_cancellations(one: Active) -> float | None:
 
 
 def sweep(one: Active) -> float | None:
-    """After the end of a run, cancel jobs of it that it does not know; return when to look again."""
+    """After the end of a run, cancel its jobs that it does not know; return when to look again."""
     if one.swept or one.state.outcome is None or one.state.jobs.open_intent is not None:
         return None
     if one.run.journal is not None:
@@ -137,7 +140,7 @@ def submit(one: Active, planned: PlannedJob) -> None:
         else:
             _is_refused_by_now(one, planned, spec.token)
         return
-    if _came_to_nothing(one, spec):  # the refusal follows from another job's, which decides what to do
+    if _came_to_nothing(one, spec):  # another job's refusal is the cause, and decides what to do
         one.defer(spec.token, attempt, str(refusal))
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
@@ -197,7 +200,7 @@ def release_claimed(one: Active) -> float | None:
 
 
 def _unfit(one: Active, name: str, token: str) -> str:
-    """Say why a stage cannot run in a token's job; empty if it can."""
+    """Return why a stage cannot run in a token's job; empty if it can."""
     view, spec = one.state.stages[name], one.state.jobs.intents[token].spec
     if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
@@ -254,7 +257,7 @@ def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
 
 
 def _submitted(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
-    """Submit a job; if it is too large, record that less is to be asked for next time."""
+    """Submit a job; if it is too large, record that the next request is smaller."""
     try:
         return _submitted_somewhere(one, spec)
     except (SubmitRejectedError, SubmitDeferredError) as error:

@@ -91,7 +91,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     """Return when to submit each job of a plan; infinity if it, or a job before it, cannot be submitted yet."""
     plan = list(plan)
     times, not_yet, left = list[float](), set[str](), None
-    # by stage of an earlier job: when that is submitted, so that other jobs can depend on it
+    # for each stage of an earlier job, the time of that job's submission, so that later jobs can depend on it
     asked_s: dict[str, float] = {}
     free = _free_for_host(state, plan)
     undecided = _undecided(state, free)
@@ -146,7 +146,7 @@ def _undecided(state: RunState, free: float) -> frozenset[str]:
 
 
 def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
-    """Whether a stage is submitted only after its handover, since an earlier allocation was in vain."""
+    """Whether a stage is submitted only after its handover, because an earlier allocation for it was in vain."""
     view = state.stages[name]
     return name in state.host.unclaimed and (view.resubmissions > 0 or name in state.host.attempts_failed)
 

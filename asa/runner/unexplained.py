@@ -2,8 +2,8 @@
 
 An unknown answer may be a refusal in the words of a new release, or a passing fault, which must not end the job. So the
 job is submitted again, with growing pauses, and counts as refused only once the same answer has come for a quarter of
-an hour. That other jobs are accepted meanwhile speaks for a refusal. The journal has the time of a job's first such
-answer, from which every client of the run counts.
+an hour. If other jobs are accepted meanwhile, the answer is more likely a refusal. The journal has the time of a job's
+first such answer, from which every client of the run counts.
 """
 
 from __future__ import annotations

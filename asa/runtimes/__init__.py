@@ -1,4 +1,4 @@
-"""How long stages really ran: stored for good, used to forecast the next run, and turned into advice on walltimes."""
+"""Observed run times of stages: they are stored for good, predict the next run, and give advice on walltimes."""
 
 from .advice import WalltimeAdvice, advise
 from .expected import Expected, expect, run_times_of

@@ -29,7 +29,7 @@ class Offer:
 
     @property
     def core_hours(self) -> float:
-        """Core-hours that it is expected to use."""
+        """Expected core-hours."""
         return core_hours(self.cores, self.shape.run_s)
 
 

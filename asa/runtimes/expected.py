@@ -231,5 +231,5 @@ class _Telling:
 
 
 def _remembers(stage: Stage) -> bool:
-    """Whether a stage that runs again skips what it has completed."""
+    """Whether a stage that runs again skips work that it has completed."""
     return bool(stage.tasks or stage.tasks_file)

@@ -80,7 +80,7 @@ def _at_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilitie
 def _distinct_widths(stage: Stage, cores_per_node: int) -> dict[int, int]:
     """Return the cores of each width of a stage of several shapes, without widths that get the same cores.
 
-    With whole nodes, several widths may get the same cores; then it is not known which of them ran.
+    With whole nodes, several widths may get the same cores, so the run does not show which of them it had.
     """
     if stage.moldable is None:
         return {}

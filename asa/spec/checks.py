@@ -97,7 +97,7 @@ def check_here(
 
 def _hint_at_schema(reading: Reading) -> None:
     if any(problem.line is None or problem.severity == "error" for problem in reading.problems):
-        return  # it is not a workflow file, or something else must be done first
+        return  # the file is no workflow file, or another mistake must be mended first
     if not reading.locations.lines_of_text[0].startswith(SCHEMA_LINE):
         hint = "`asa schema --out workflow.schema.json`, and make this the first line: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
@@ -297,11 +297,11 @@ class _Checks:
         self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
 
     def _is_near(self, name: str, found: ShellText) -> bool:
-        """Whether a file named in a text is looked for in the folder in which the text starts."""
+        """Whether commands look for a file that a text names in the folder in which the text starts."""
         return bool(name) and (Path(name).is_absolute() or not found.moves)
 
     def _missing(self, name: str) -> tuple[str, str]:
-        """Say that a file does not exist, and what to do."""
+        """Return the error that a file does not exist, and what to do."""
         path = self._folder / name
         where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
         hint = self._nearby(name)
@@ -311,7 +311,7 @@ class _Checks:
         return f"{name}: no such file{where}", hint
 
     def _nearby(self, name: str) -> str:
-        """Say what to do about a file that is in the workflow file's folder; empty if it is not."""
+        """Return what to do about a file that is in the workflow file's folder; empty if it is not."""
         if not (self._reading.file.parent / name).is_file():
             return ""
         return f"It is beside {self._reading.file.name}, but commands run where asa is started: start asa there."
@@ -584,7 +584,7 @@ def _set_here() -> frozenset[str]:
 
 @cache
 def _knows(shell: str, form: str) -> bool:
-    """Whether a shell, given by its path, knows a word or a form; true if it cannot be asked."""
+    """Whether a shell, given by its path, knows a word or a form; True if the shell cannot be run."""
     test = FORMS.get(form, f"command -v {form}")
     with suppress(OSError, subprocess.TimeoutExpired):
         return run_command([shell, "-c", test], timeout_s=_LAUNCH_S).returncode == 0

@@ -61,7 +61,7 @@ def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[St
 
 
 def _trouble(preparation: Preparation, folder: Path) -> str:
-    """Say why a shell cannot set it up; empty if it can."""
+    """Return why a shell cannot set up an environment; empty if it can."""
     try:
         values, files = preparing(preparation, looks_only=True)
         script = f"{head({'asa_outcome': '', 'asa_threads': '', **values})}{text('ending', *files)}"

@@ -46,12 +46,12 @@ _AS_HISTORY = "It is past jobs of a system: asa learn --from {f}, or asa worth f
 class Foreign:
     """A file of another tool."""
 
-    what: str  # what it is, with its article
-    hint: str  # which command takes it, or what to do instead
+    what: str  # the kind of file, with its article
+    hint: str  # the command that reads it, or what to do instead
 
 
 def recognize(file: Path, text: str) -> Foreign | None:
-    """Say what kind of file it is, if it is not a workflow file; None if that is not recognized.
+    """Return the kind of a file that is no workflow file; None if the kind is not recognized.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def recognize(file: Path, text: str) -> Foreign | None:
 
 
 def foreign_of(file: Path) -> Foreign | None:
-    """Say what kind of file it is, if it belongs to another tool; None also if it cannot be read."""
+    """Return the kind of a file that belongs to another tool; None if it does not, or cannot be read."""
     try:
         return recognize(file, read_text(file, "utf-8-sig")) if file.is_file() else None
     except (OSError, UnicodeDecodeError, InputError):

@@ -59,7 +59,7 @@ class Locations:
         return location in self._lines
 
     def line_of_text(self, location: Location, wanted: str) -> int:
-        """Return the line of some text within a value; the value's own line if it is not found."""
+        """Return the line of some text within a value; the value's own line if the text is not found."""
         first = self.line(location)
         for number in range(first, len(self.lines_of_text) + 1):
             if wanted in self.lines_of_text[number - 1]:

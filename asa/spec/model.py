@@ -1,4 +1,4 @@
-"""What a workflow file may say: its keys, what they mean, and which values they take."""
+"""The keys of a workflow file: their meaning and the values that they take."""
 
 from __future__ import annotations
 
@@ -435,7 +435,7 @@ else:
 
 
 class StageSettings(_PlainKeys):
-    """What a stage may say, and what `[defaults]` may say for all that do not."""
+    """The keys of a stage, which `[defaults]` may set for all stages that do not set them."""
 
     command: str | None = Field(
         default=None, description="What to run: shell commands for sh.", examples=["srun ./project raw"]

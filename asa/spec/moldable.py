@@ -1,4 +1,4 @@
-"""How several shapes are written in a file or in Python: reads them, and makes a stage's fields of them."""
+"""Reads the shapes that a stage may have, from a file or from Python, and makes the stage's fields of them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Prints:
         self._same: dict[str, str] = {}  # names that are the same for every job, each with the first stage that has it
 
     def troubles(self, stage: Stage, pattern: str) -> Iterator[tuple[str, str]]:
-        """Say what is wrong with a file name, and what to do; each problem once."""
+        """Return what is wrong with a file name, and what to do; each problem once."""
         yield from self._of_folder(known_folder(pattern))
         each, letters = stage.prints_apart
         if each and not has_pattern(pattern, letters):

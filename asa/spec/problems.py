@@ -169,7 +169,7 @@ def means(written: str, key: str) -> bool:
 
 
 def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
-    """Say that neither a stage nor the defaults have a required key."""
+    """Return the error that neither a stage nor the defaults have a required key."""
     return f"{_whose(stage)}{key!r} is missing", _ADD[key]
 
 

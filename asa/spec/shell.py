@@ -120,7 +120,7 @@ class Program:
 
 @dataclass(slots=True)
 class ShellText:
-    """What a shell's text contains."""
+    """The programs, files and variables that a shell text contains."""
 
     # what it runs, as far as the text shows; commands run for their output come first
     programs: list[Program] = field(default_factory=list)
@@ -164,7 +164,7 @@ def read_shell(text: str) -> ShellText:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A word or an operator; `is_plain` if the word is what it says, without anything to be worked out."""
+    """A word or an operator; `is_plain` if the word is literal, without expansions."""
 
     text: str
     line: int

@@ -40,10 +40,8 @@ _MAX_FILE_BYTES = 1 << 20
 class Use:
     """A variable that a stage uses.
 
-    `name`: of the variable.
-    `key`: the stage's key that uses it, as in a workflow file.
-    `file`: the other file in which it is used; empty for the stage's own text.
-    `line`: in that file, or text; from 1.
+    `name`: of the variable. `key`: the key of the stage in whose value it is used, as in a workflow file. `file`: the
+    other file in which it is used; empty for the stage's own text. `line`: in that file, or text; from 1.
     """
 
     name: str
@@ -100,7 +98,7 @@ def names_exported(options: str) -> list[str]:
 
 
 def left_in_words(names: Iterable[str]) -> str:
-    """Say which variables are withheld."""
+    """Return a sentence that names the withheld variables."""
     return f"Not passed on to jobs, since they hold secrets: {', '.join(names)}."
 
 
@@ -118,7 +116,7 @@ def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iter
 
 
 def uses_in_words(stages: Iterable[Stage], folder: str | Path | None) -> Iterator[str]:
-    """Say for each stage which withheld variables it uses, and what to write."""
+    """Yield for each stage the withheld variables that it uses, and what to write."""
     by_stage = {stage.name: uses_of(stage, folder) for stage in stages}
     by_names: dict[tuple[str, ...], list[str]] = {}
     for stage, uses in by_stage.items():
@@ -137,7 +135,7 @@ def dollars(names: Iterable[str]) -> str:
 
 
 def remedy(names: Iterable[str], where: str = "in it") -> str:
-    """Say with which key a stage asks for them, and where; and how it gets variables that are not secrets."""
+    """Return the key with which a stage asks for variables, and what to do if they are not secrets."""
     asked = f"write secrets = [{', '.join(map(_quoted, names))}] {where}"
     return f"{asked}, or its value in `environment` if it is no secret"
 

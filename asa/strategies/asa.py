@@ -154,7 +154,7 @@ class Naive(Strategy):
     def _asked(
         self, view: RunView, forecast: Forecast, stage: StageView, needed: float, allowance: IdleAllowance
     ) -> PlannedJob | None:
-        """Plan a stage's job; None if it is not to be submitted yet."""
+        """Plan a stage's job; None if its time has not come."""
         name = stage.stage.name
         if view.is_ready(name):
             return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)

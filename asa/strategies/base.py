@@ -61,7 +61,7 @@ _SETTLED = frozenset({Phase.DONE, Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Ph
 
 
 class Keep(StrEnum):
-    """What keeps a stage's job from running before its predecessors have ended."""
+    """The mechanism that keeps a stage's job from running before its predecessors have ended."""
 
     NOTHING = "nothing"
     """They have ended."""
@@ -72,7 +72,7 @@ class Keep(StrEnum):
 
 
 class ForecastKind(StrEnum):
-    """Where the waits that a strategy plans with come from."""
+    """The source of the waits that a strategy plans with."""
 
     NONE = "none"
     LEARNED = "learned"
@@ -387,7 +387,7 @@ class JobRequest(NamedTuple):
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A forecast that compares several requests, one of which will be made."""
+    """A forecast that compares alternative requests, of which only one will be submitted."""
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
         """Predict the wait of a job of some stages for each of several requests, comparable with each other."""
@@ -596,7 +596,8 @@ class Cancellation:
     reason
         The reason, for people.
     substitute
-        The job that replaces it once it is gone, whatever a later plan asks for; None to let a later plan decide.
+        The job to submit in its place once it is cancelled, whatever a later plan says; None to let a later plan
+        decide.
     """
 
     job_id: str
@@ -638,7 +639,7 @@ class Plan:
 
 
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
-    """Say in words what a strategy needs and a site lacks; empty if nothing.
+    """Return in words what a strategy needs and a site lacks; empty if nothing.
 
     A strategy declares its needs by `forecast` and `needs`.
 
@@ -671,7 +672,7 @@ class Strategy(Protocol):
 
     @property
     def forecast(self) -> ForecastKind:
-        """Where the waits that it plans with come from."""
+        """Source of the waits that it plans with."""
         ...
 
     @property
@@ -694,7 +695,7 @@ class Strategy(Protocol):
 
     @property
     def price_s(self) -> float | None:
-        """How many seconds of makespan one core-hour is worth; None for the default price."""
+        """Value of one core-hour, in seconds of makespan; None for the default price."""
         return None
 
     @property
@@ -711,7 +712,7 @@ class Strategy(Protocol):
         return False
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Return what to do from now on; the same view and forecast give the same plan."""
+        """Plan the run from now on; the same view and forecast give the same plan."""
         ...
 
 
@@ -738,7 +739,7 @@ class _Plain(Strategy):
 
     @property
     def forecast(self) -> ForecastKind:
-        """Where the waits that it plans with come from."""
+        """Source of the waits that it plans with."""
         return self.own.forecast
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:

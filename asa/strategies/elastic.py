@@ -176,7 +176,7 @@ def _differing(widths: tuple[int, ...]) -> tuple[int, ...]:
 def _with(
     view: RunView, forecast: Forecast, names: tuple[str, ...], widths: tuple[int, ...], name: str, *, price_s: float
 ) -> tuple[int, ...] | None:
-    """Return the job's cores during its stages and one more; None if that one is to begin another job."""
+    """Return the job's cores during its stages and a further stage; None if that stage is to begin another job."""
     site, width = view.capabilities, width_of(view, name)
     if width and all(widths):
         fits = width >= widths[-1] or site.shrink_by > 0
@@ -191,7 +191,7 @@ def _with(
 def _weigh(
     view: RunView, forecast: Forecast, names: tuple[str, ...], widths: tuple[int, ...], name: str, *, price_s: float
 ) -> tuple[int, ...] | None:
-    """Compare adding a stage to a job (with additional or kept cores) with another job for it; None for another job."""
+    """Return the cores of a job with a further stage, added or kept; None if a job of its own is better."""
     site, width = view.capabilities, width_of(view, name)
 
     def waits_s(stages: tuple[str, ...], cores: int, of: tuple[str, ...]) -> NDArray[np.float64]:

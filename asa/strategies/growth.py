@@ -41,7 +41,7 @@ class _Rise:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What to do about jobs that have been submitted."""
+    """Actions on jobs that have been submitted."""
 
     submissions: tuple[PlannedJob, ...] = ()  # requests for more cores
     cancellations: tuple[Cancellation, ...] = ()  # of cores that came too early, and of jobs that idled too long

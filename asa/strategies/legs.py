@@ -1,4 +1,4 @@
-"""When the next leg of a stage is submitted: at its turn, with a dependency on the running leg, or early, to take over.
+"""Decides when the next leg is submitted: in its turn, with a dependency on the running leg, or early, to take over.
 
 If a leg can be signalled to save its state and end, the next leg takes over as soon as it starts: nothing idles, and an
 early start only shortens the leg before. So the lead is optimized over all legs together. A leg lasts L seconds and
@@ -98,7 +98,7 @@ class Running:
 
     @property
     def terms(self) -> Continuation:
-        """How its stage is split into legs."""
+        """Rules by which its stage is split into legs."""
         return self.stage.stage.continues or Continuation()
 
     @property
@@ -108,13 +108,13 @@ class Running:
 
     @property
     def ends_s(self) -> float:
-        """When it must begin to save its state."""
+        """Time at which it must begin to save its state."""
         limit_s = self.stage.limit_s
         return (self.view.now_s if limit_s is None else limit_s) - self.terms.warn_s
 
     @property
     def ready_s(self) -> float:
-        """From when on it may be signalled: a leg that has just begun has no new state to save."""
+        """Time from which it may be signalled: a leg that has just begun has no new state to save."""
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 

@@ -198,7 +198,7 @@ class Planned(Strategy):
             )
 
     def _how(self, view: RunView, job: SearchedJob, *, is_ready: bool) -> tuple[Keep | None, float]:
-        """Return what keeps a job back and when to submit it; None if it is not to be submitted yet."""
+        """Return the mechanism that keeps a job back, and when to submit it; None if its time has not come."""
         if is_ready:
             return Keep.NOTHING, view.now_s
         if job.keep is Keep.AWAIT:
@@ -276,7 +276,7 @@ def _follows(view: RunView, job: SearchedJob) -> set[str]:
 
 
 def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
-    """Say in words why a job is submitted at its time, and which stages share it."""
+    """Explain in words why a job is submitted at its time, and which stages share it."""
     alone = len(job.block.stages) == 1
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
     if turns := job.block.elasticity.turns:

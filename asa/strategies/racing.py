@@ -1,4 +1,6 @@
-"""The rule of races, which needs no forecast: several requests for the same work, of which the first to start is kept.
+"""The rule of races: several jobs are submitted for the same work, and the first to start is kept.
+
+It needs no forecast.
 
 All that is left is asked for as one job, at the width at which it still gains from being wider. If that has not started
 after a while, so is the same at other widths, the widest first, and the next stage alone: of two groupings that wait at
@@ -44,7 +46,7 @@ class Races:
     alone: int = 2
 
     def plan(self, view: RunView) -> Plan | None:
-        """Say what should happen from now on; None if this is nothing for races."""
+        """Return the plan for jobs that race; None if the stages cannot race here."""
         left = [name for name in view.left() if view.stages[name].phase is not Phase.CONDITIONAL]
         stages = [view.stages[name].stage for name in left]
         if not view.capabilities.races or not all(stage.is_one_job and not stage.local for stage in stages):
@@ -63,7 +65,7 @@ class Races:
         return Plan.of([PlannedJob(job.stages, view.now_s, Keep.NOTHING, reason, racer=1)], choices=choices)
 
     def _partners(self, view: RunView, left: Sequence[str]) -> Plan | None:
-        """Ask for what races with the job that is pending; nothing more is asked for while something runs."""
+        """Return requests to race with the pending job; none while one of the jobs runs."""
         under_way = [view.stages[name] for name in left if view.stages[name].phase in _HAS_JOB]
         if started := {one.job_id for one in under_way if one.phase is not Phase.QUEUED}:
             return Plan() if len(started) == 1 else None
@@ -136,7 +138,7 @@ class RaceRequest:
     run_s: float
 
     def called(self, left: int) -> str:
-        """Say what it asks for."""
+        """Return the resources that it requests, in words."""
         what = "all that is left" if len(self.stages) == left else "the next stage alone"
         return f"{what}, on {self.cores} cores for {format_duration(self.run_s)}"
 

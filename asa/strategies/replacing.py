@@ -1,4 +1,4 @@
-"""When a queued job is replaced by one of another shape.
+"""Decides when a queued job is replaced by one of another shape.
 
 A job is replaced if another one is better by at least five minutes in at least 9 of 10 sampled futures of the visible
 queue, although the other joins the end of the queue while the first keeps its position: the first job's age counts in
@@ -114,7 +114,7 @@ def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) 
 
 
 def _reason(view: RunView, block: Block, other: Block, outlook: Outlook, sampled: Sampled) -> str:
-    """Say why a newly planned job should replace a queued one; empty if it should not."""
+    """Return why a newly planned job should replace a queued one; empty if it should not."""
     if not other.shapes:
         return ""
     queued, asked = _request(view, block), _request(view, other)

@@ -191,7 +191,7 @@ class _ModelRun:
         return sum(core_hours(job.cores, job.planned.spare_walltime_s) for job in idle)
 
     def _turn(self, strategy: Strategy, other: Strategy) -> None:
-        """Ask for a plan, do what is due of it, and let time pass until something happens."""
+        """Ask for a plan, take its due actions, and let time pass until the next event."""
         plan = self._plan(strategy, other)
         for cancellation in plan.cancellations:
             self._cancel(cancellation.job_id, cancellation.reason)
@@ -283,7 +283,7 @@ class _ModelRun:
             self.views[name] = StageView(view.stage, resubmissions=view.resubmissions + 1)
 
     def _starts_s(self, job: _ModelJob) -> float:
-        """Say when a job gets its cores; not yet known of one behind others that run."""
+        """Return when a job gets its cores; infinity while that depends on other jobs."""
         if job.planned.keep is not Keep.DEPENDENCY:
             return job.submit_s + self.wait_s
         ends = [view.ended_s or self.now_s for view in self._before(job)]
@@ -298,7 +298,7 @@ class _ModelRun:
         return [self.views[one] for one in sorted(after - set(job.planned.stages))]
 
     def _events(self) -> Iterator[float]:
-        """Say when something happens next of jobs that there are."""
+        """Yield the times of the next events of jobs."""
         for job in self.jobs.values():
             if job.began_s is not None:
                 yield from job.ends_s.values()

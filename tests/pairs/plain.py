@@ -44,7 +44,7 @@ def refusal_of(row):
 
 
 def wrong_in(stages, ending, lines):
-    """Say what payloads' lines, in the order in which they were written, tell that cannot be; empty if nothing."""
+    """Return what payloads' lines, in the order in which they were written, tell that cannot be; empty if nothing."""
     wrong, open_, ended = [], set(), {}
     of = {stage.name: [unit for unit in ending.runs if unit.partition(".")[0] == stage.name] for stage in stages}
     after = {unit: [other for name in stage.after for other in of[name]] for stage in stages for unit in of[stage.name]}

@@ -71,7 +71,7 @@ def run(row, workflow, site):
 
 
 def wrong_in(row, workflow, site):
-    """Say what of a row is not as the plain model has it; empty if nothing."""
+    """Return what of a row is not as the plain model has it; empty if nothing."""
     result, how = run(row, workflow, site)
     ending = ending_of(row.stages, pays=False)
     if result.outcome != "completed":

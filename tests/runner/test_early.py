@@ -25,7 +25,7 @@ def stage_of(job):
 
 
 def times(world):
-    """Say when each stage's job began and ended."""
+    """Return when each stage's job began and ended."""
     jobs = [job for job in world.link.all.values() if job.start_s is not None and not job.array_id]
     return {stage_of(job): (job.start_s, job.end_s) for job in jobs}
 

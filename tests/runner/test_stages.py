@@ -87,7 +87,7 @@ def test_what_becomes_of_stages_does_not_hang_on_the_order_of_news(drawn, bad, c
 
 
 def as_conditions_say(flow, bad):
-    """Say how each stage ends, one after the other, by the sentences of `Stage.when` and `Stage.after_any` alone."""
+    """Return how each stage ends, one after the other, by the sentences of `Stage.when` and `Stage.after_any` alone."""
     phases = {}
     for name in flow.order:
         one = flow.stages[name]

@@ -369,7 +369,7 @@ def begin_to_forget(cluster, code, strategy, **cut):
 
 
 def is_forgotten(run):
-    """Say whether Slurm knows nothing any more of the job in which the first stage ran."""
+    """Return whether Slurm knows nothing any more of the job in which the first stage ran."""
     return bool(run.ran["a"]) and "a" not in run.jobs()
 
 

@@ -311,7 +311,7 @@ def compared(told):
 
 
 def differences(mine, theirs, where=""):
-    """Say where two values differ."""
+    """Yield where two values differ."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for key in mine.keys() | theirs.keys():
             if key not in mine or key not in theirs:

@@ -256,6 +256,6 @@ def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
 
 
 def most_at_once(elements):
-    """Say how many of some elements ran at the same time at most."""
+    """Return how many of some elements ran at the same time at most."""
     spans = [(float(element[1]), float(element[-1])) for element in elements]
     return max(sum(begin <= moment < end for begin, end in spans) for moment, _ in spans)

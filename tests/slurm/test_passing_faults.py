@@ -177,7 +177,7 @@ def test_what_is_wrong_with_a_request_is_a_refusal_at_once(slurm, options):
 
 
 def deferred(run):
-    """Say why stages are put off, by their names."""
+    """Return why stages are put off, by their names."""
     state, records = run.folder.state()
     standing = stand(run.folder, state, records, time.time())
     return {one.stage: one.put_off for one in standing.stages if one.put_off_s is not None}

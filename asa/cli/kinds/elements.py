@@ -71,7 +71,7 @@ class ElementStanding(UnitStanding):
             yield from reason(replace(stage, reason=self.held_reason))
 
     def failures(self, state: RunState, stage: StageStanding, how: str) -> list[str]:
-        """Say which elements did not complete, one line for each way to end."""
+        """List the elements that did not complete, one line for each way to end."""
         from asa.runner.arrays import alike, short
 
         if not self.failed_count:

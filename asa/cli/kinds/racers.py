@@ -1,4 +1,4 @@
-"""The jobs that race for a stage: what each asks for, and what became of it."""
+"""The jobs that race for a stage: what each asks for, and how each ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Racer:
 
     job_id: str
     cores: int
-    stages: tuple[str, ...]  # all that it is to run, in order
+    stages: tuple[str, ...]  # all stages that the job is to run, in order
     state: str  # pending, started, withdrawn, outrun or ended
     reason: str = ""  # of its withdrawal
 
@@ -46,7 +46,7 @@ class RaceStanding(UnitStanding):
         return {"racers": [asdict(one) for one in self.racers]}
 
     def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
-        """List the jobs that may run the stage; once one has started, that one and what is still pending."""
+        """List the jobs that may run the stage; once one has started, list it and those still pending."""
         if not self.is_next:
             return ""
         pending = [one.called for one in self.racers if one.state == "pending"]

@@ -118,7 +118,7 @@ class PrivateView:
             _open_loopback()
 
     def _put(self, where: str) -> None:
-        """Put a folder, or the file system mounted on it, into the view."""
+        """Mount a folder, or the file system that is mounted on it, in the view."""
         target = self._root + where.rstrip("/")
         below = [one for one in self._mounts if one.startswith(f"{where.rstrip('/')}/") and one != where]
         if where in _SYSTEM:
@@ -348,7 +348,7 @@ def _escaped(path: str) -> str:
 
 
 def _takes_notes(folder: str) -> bool:
-    """Whether a file system can record in a folder that entries of the lower one were removed."""
+    """Whether a file system can record that entries of a lower layer were removed, as overlayfs needs."""
     try:
         os.setxattr(folder, "user.overlay.asa", b"y")
     except OSError:
@@ -460,7 +460,7 @@ def _is_there(path: str, below: int) -> bool:
 
 
 class Readings:
-    """Which files below a folder any process opens, as inotify reports."""
+    """Files below a folder that any process opens, as inotify reports them."""
 
     _OPENED, _ONLY_FOLDERS = 0x00000020, 0x01000000
     _MOST_FOLDERS = 2000
@@ -613,7 +613,7 @@ def _below(top: int) -> list[int]:
 
 
 def _clear(keep: str) -> None:
-    """Remove the folder that the recorder would have removed; an empty one may stay if it is a mount point."""
+    """Remove the folder in the recorder's place; if it is a mount point, it may stay, empty."""
     for one in os.scandir(keep):
         if one.is_dir(follow_symlinks=False):
             shutil.rmtree(one.path, ignore_errors=True)

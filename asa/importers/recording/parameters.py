@@ -19,8 +19,8 @@ def with_parameters(text: str, parameters: Mapping[str, str], kept: Mapping[Path
     """Replace values by parameters wherever a value is a whole word.
 
     `text`: of a workflow file. `parameters`: the value to be replaced, by name of the parameter. `kept`: files that the
-    driver made; these cannot contain parameters.
-    Raises `InputError`: a value is not in the text, or cannot be told from other text.
+    driver made; these cannot contain parameters. Raises `InputError`: a value is not in the text, or cannot be
+    distinguished from other text.
 
     Examples
     --------

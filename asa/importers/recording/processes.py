@@ -75,7 +75,7 @@ def now_ticks() -> int:
 
 
 def lineage_of(number: int, top: int) -> tuple[Process, ...]:
-    """Return a process, its parent, that one's parent, and so on, up to one below the top."""
+    """Return a process and its ancestors, up to the child of the top process."""
     found: list[Process] = []
     while number not in {top, 0, 1} and (seen := _stat(number)) is not None:
         found.append(Process(number, seen.began_ticks))
@@ -120,7 +120,7 @@ def _stat(number: int) -> _Stat | None:
 
 
 def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
-    """Return for each process below one what its threads do, and how often they have waited; None if unknown."""
+    """Return the state and the number of waits of each descendant's threads; None if unknown."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (seen := _stat(int(entry.name))) is not None and seen.state != "Z":

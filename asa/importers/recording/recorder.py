@@ -68,7 +68,7 @@ class NoPrivateViewError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class LeftByDriver:
-    """What the driver made besides jobs, with paths as the driver sees them."""
+    """The driver's output besides jobs, with paths as the driver sees them."""
 
     new: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -259,7 +259,7 @@ def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
 
 
 def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
-    """Read what the driver made, before it is removed."""
+    """Read the driver's output, before it is removed."""
     contents, links, modes = {}, {}, {}
     for path in map(Path, [*ended["new"], *ended["changed"]]):
         kept = Path(f"{keep}/made{path}")

@@ -15,7 +15,7 @@ import sys
 
 
 def _script(name: str, search: str) -> dict[str, object]:
-    """Read a batch script, where sbatch looks for it."""
+    """Read a batch script from where sbatch looks for it."""
     paths = [name] if "/" in name else [name, *(os.path.join(folder, name) for folder in search.split(":") if folder)]
     path = next((path for path in paths if os.path.isfile(path)), name)
     try:

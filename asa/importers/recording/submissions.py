@@ -17,7 +17,7 @@ FIRST_NUMBER = 59_371_801
 
 @dataclass(slots=True)
 class Submission:
-    """A job as sbatch was given it, and what the driver saw of it later."""
+    """A job as it was submitted with sbatch, and its state as the driver saw it later."""
 
     number: int
     arguments: tuple[str, ...]

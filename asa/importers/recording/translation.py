@@ -116,7 +116,7 @@ class _Translation:
             self._numbers[str(recording.own_number)] = recording.script.name
 
         self._rewritten = dict(_rewritten(recording))
-        # by stages of which one must have failed: the stage that runs then
+        # each key is a group of stages, one of which must have failed; each value the stage that runs then
         self._failures: dict[tuple[int, ...], int] = {}
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
@@ -364,7 +364,7 @@ class _Translation:
         stages[-count:] = [replace(stage, local=True, request=None, cores=1) for stage in stages[-count:]]
         return replace(imported, workflow=Workflow(imported.workflow.name, stages), comments=comments)
 
-    # ------------------------------------------------------------------ what a job is
+    # ------------------------------------------------------------------ the stage of a job
 
     def _script(self, job: Submission) -> Script:
         options = {name: replace(option, where=job.where) for name, option in job.directives.items()}

@@ -99,6 +99,6 @@ class Page:
 class Around:
     """The other pages of a page's folder; none if there is no folder."""
 
-    above: Sequence[Link] = ()  # from the folder's first page down to the page that has this one as a part
+    above: Sequence[Link] = ()  # links from the folder's first page down to the page that contains this one
     parts: Sequence[Link] = ()  # the parts of this page
     of: str = ""  # the run or command that the page is about; only a page about the same one may replace it

@@ -1,4 +1,4 @@
-"""Units of stages: what jobs run, how jobs get it, and what happens to a stage when a job has ended.
+"""Units of stages: the parts of a stage that its jobs run, how jobs get them, and what happens when a job has ended.
 
 A single stage is one unit, and so is each of several stages in one job. Other stages have many units: tasks, which jobs
 take from one bag; elements of an array, which a job gets at its submission; and legs, one after the other. Each kind of

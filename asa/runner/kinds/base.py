@@ -98,7 +98,7 @@ class Units:
         return True
 
     def reason(self, run: RunCourse, job: Job) -> str:
-        """Say why a job was submitted."""
+        """Return why a job was submitted."""
         return job.planned.reason
 
     def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
@@ -134,16 +134,16 @@ class Units:
         """Record that a job was accepted."""
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether an accepted job represents its stages; `former`: the job that its token had before."""
+        """Whether an accepted job represents its stages; `former`: the earlier job with the same token."""
         return True
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
-        """Record that one of a stage's jobs was refused for good; return whether the stage runs without it."""
+        """Record that one of a stage's jobs was refused for good; return whether the stage runs without that job."""
         return False
 
     @property
     def may_come_late(self) -> bool:
-        """Whether a job belongs to the run even if it turns up after others were asked for in its place."""
+        """Whether a job belongs to the run even if it turns up after others replaced it."""
         return False
 
     def sought(self, run: RunCourse) -> list[str]:
@@ -217,22 +217,22 @@ class Units:
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Settle what ended jobs left open, as tasks that they took but did not end; return whether that succeeded.
+        """Settle work that ended jobs left open, such as tasks that they took; return whether that succeeded.
 
-        `given_back`: names of what has been settled already; this call adds to it.
+        `given_back`: names of settled work, to which this call adds.
         """
         return True
 
     # ------------------------------------------------------------------ useless jobs
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Say why a job that has not begun its payload is useless; empty if it is not."""
+        """Return why a job that has not begun its payload is useless; empty if it is not."""
         if job.giving_up or job.status.payload_start_s is not None:
             return ""
         return self.why_useless(run, job) or why_stranded(run, job)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say so if the stages of a job have another job."""
+        """Return a reason if other jobs have the stages of this job; else empty."""
         has_own = any(run.stages[name].job_id == job.status.job_id for name in job.planned.stages)
         return "" if has_own or job.status.reason == DUPLICATE else "its stages have another job"
 
@@ -269,7 +269,7 @@ def ended_in(job: Job, left: Sequence[str]) -> list[str]:
 
 
 def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
-    """Decide what happens to consecutive stages of a job, the first of which ended it."""
+    """Decide what happens to consecutive stages of a job whose first one ended the job."""
     status, first = job.status, left[0]
     if node := run.nodes.moves(run.stages[first].stage, status, job):
         run.ask_again(job)
@@ -284,7 +284,7 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
         run.ask_again(job)
         yield from run.hand_back(first, why(status), end_s, status.job_id)
     else:
-        # whoever cancels a job cancels all its stages
+        # to cancel a job is to cancel all its stages
         failed = left if status.state is JobState.CANCELLED and not run.host.may_add else left[:1]
         one = f"stage {failed[0]!r}" if len(failed) == 1 else f"the job of {len(failed)} stages"
         run.ask_again(job, but=failed)
@@ -335,7 +335,7 @@ def _as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:
 
 
 def why_stranded(run: RunCourse, job: Job) -> str:
-    """Say why a job can never run its stages; empty if it can."""
+    """Return why a job can never run its stages; empty if it can."""
     own = (view for name in job.planned.stages if (view := run.stages[name]).job_id == job.status.job_id)
     if why := next((view.reason for view in own if view.phase in _OUT_FOR_GOOD), ""):
         return why
@@ -347,7 +347,7 @@ def why_stranded(run: RunCourse, job: Job) -> str:
 
 
 def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
-    """Whether a job that another needs is useless to it; of several jobs that share a stage, whether all are."""
+    """Whether a job can no longer meet another job's dependency; if several jobs share a stage, whether none can."""
     if not needed.round:
         return needed.is_void and not _has_done_its_part(run, needed, job)
     if run.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
@@ -357,7 +357,7 @@ def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
 
 
 def _has_done_its_part(run: RunCourse, needed: Job, job: Job) -> bool:
-    """Whether all stages that another job follows completed in a job of waves that failed."""
+    """Whether a failed job, which ran stages side by side, completed all stages that another job follows."""
     if not needed.spec.has_waves:
         return False
     followed = {before for name in job.planned.stages for before in run.stages[name].stage.after}

@@ -176,7 +176,7 @@ class ElementUnits(RoundUnits):
     # ------------------------------------------------------------------ elements that need those of other arrays
 
     def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
-        """Whether some of a stage's elements may run since their counterparts completed, or may yet."""
+        """Whether some of a stage's elements may run: their counterparts have completed, or may still complete."""
         if stage.array is None:
             return False
         if stages[before].phase.is_settled:
@@ -237,10 +237,9 @@ class ElementUnits(RoundUnits):
         return replace(part, is_compact=True) if is_beyond or stage in self.compact else part
 
     def wants_fewer(self, planned: PlannedJob, spec: JobSpec) -> bool:
-        """Whether to submit smaller parts, since one was not accepted.
+        """Whether to submit smaller parts, because the batch system did not accept one.
 
-        While other parts of the round are queued or running, these may be the cause: the part then waits for them
-        instead.
+        Other parts that are queued or running may be the cause: the part then waits for them instead.
         """
         if (array := spec.array) is None:
             return False
@@ -297,7 +296,7 @@ class ElementUnits(RoundUnits):
 
 
 def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[ElementEnd, str]) -> str:
-    """Say why elements are submitted again: they failed, are moved to another node, or were not run."""
+    """Return why elements are submitted again: they failed, are moved to another node, or were not run."""
     if failed:
         count = sum(len(one.elements) for one in failed)
         return f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}"
@@ -312,7 +311,7 @@ def _ran_nothing(end: ElementEnd) -> bool:
 
 
 def _may_retry(end: ElementEnd) -> bool:
-    """Whether elements that ended in this way may be retried: not if cancelled, or if they would end so again."""
+    """Whether elements that ended in this way may be retried: they were not cancelled, and might end otherwise."""
     if end.state is JobState.CANCELLED:
         return False
     return not (end.state is JobState.FAILED and would_end_so_again(end))

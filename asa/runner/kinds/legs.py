@@ -50,7 +50,7 @@ class LegUnits(RoundUnits):
         return [job_id] if planned.leg and planned.keep is Keep.DEPENDENCY and job_id is not None else before
 
     def reason(self, run: RunCourse, job: Job) -> str:
-        """Say why a leg was submitted: as planned, if ahead; else because it is its turn."""
+        """Return why a leg was submitted: as planned, if ahead; else because it is its turn."""
         number = job.spec.leg + run.stages[job.planned.stages[0]].earlier_legs
         return job.planned.reason if job.planned.leg or number == 1 else f"leg {number}, in its turn"
 
@@ -86,13 +86,13 @@ class LegUnits(RoundUnits):
         yield from RoundUnits.began(self, run, job, at_s)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say so if a later leg runs, or nothing is left to do."""
+        """Return a reason if a later leg runs, or no work is left; else empty."""
         if not is_of_its_round(run, job):
             return "nothing is left to do"
         return "a later leg goes on" if job.spec.leg < run.stages[job.planned.stages[0]].leg else ""
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Let the next leg continue, or ask for it."""
+        """Let the next leg continue; if none was submitted, ask for one."""
         name, status = job.planned.stages[0], job.status
         if has_completed(job):
             yield from self.completed(run, job, end_s)

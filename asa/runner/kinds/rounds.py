@@ -96,7 +96,7 @@ class RoundUnits(Units):
         return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=further)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say so if nothing is left to do."""
+        """Return a reason if no work is left; else empty."""
         return "" if is_of_its_round(run, job) else "no tasks are left"
 
     # ------------------------------------------------------------------ which job represents the stage
@@ -149,7 +149,7 @@ class RoundUnits(Units):
         return status
 
     def left_some(self, run: RunCourse, job: Job) -> bool:
-        """Whether a completed job left units to others: its script marks when all have ended."""
+        """Whether a completed job left units to other jobs. Its script marks the end of all units."""
         if job.status.state.is_final:
             return job.status.reason == NOTHING_LEFT  # as already reported
         posts = Path(run.folder) / "posts"

@@ -39,7 +39,10 @@ class TaskUnits(RoundUnits):
         return bool(intent.planned.mate)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say so if a job that has not begun would find no tasks; a requeued job may have tasks of its own."""
+        """Return a reason if a job that has not begun would find no tasks.
+
+        A requeued job may have taken tasks before.
+        """
         is_drained = job.round in self.drained and not job.status.restarts
         return "no tasks are left" if is_drained else RoundUnits.why_useless(self, run, job)
 

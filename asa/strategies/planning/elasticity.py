@@ -25,7 +25,7 @@ MoreWaits = Callable[[str, int, float], NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
-    """How the width of a job changes while it runs."""
+    """The changes of a job's width while it runs."""
 
     shrinks: bool = False  # whether it gives back cores that its remaining stages do not need
     widths: tuple[int, ...] = ()  # of a growing job: its cores during each stage
@@ -35,7 +35,7 @@ class Elasticity:
 
     @property
     def turns(self) -> list[str]:
-        """Describe in words what it does as it runs."""
+        """Describe the changes of width in words."""
         turns = ["gives cores back as it goes"] if self.shrinks else []
         if self.widths:
             turns.append(f"gets more as it needs them, and may be idle for {format_duration(self.spare_s)}")
@@ -66,7 +66,7 @@ _NARROWING = Elasticity(shrinks=True)
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """How jobs may change their width at a site.
+    """The changes of width that a site allows.
 
     `shrink_by`: the site takes cores back in multiples of this; 0 if it does not.
     `widths`: the cores of a growing job during each stage, rounded to what the site gives and takes; 0 where
@@ -185,7 +185,7 @@ def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.fl
 
 
 def looked_after(view: RunView, forecast: Forecast) -> Watched:
-    """Return what to do about jobs whose width changes, if there are any."""
+    """Return actions on submitted jobs whose width changes, if there are any."""
     changing = any(stage.cores for stage in view.stages.values())
     return _GROWTH.watch(view, forecast) if changing else Watched()
 

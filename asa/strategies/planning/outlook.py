@@ -79,7 +79,7 @@ _LEVELS = np.array(LEVELS)
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What the user wants of a plan."""
+    """The user's aim: a price, a budget or a deadline."""
 
     # seconds that a core-hour is worth: the plan with the least `Question.cost_s` (time plus price times core-hours) is
     # chosen. By default, one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan; where shapes are
@@ -177,7 +177,7 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What to expect of a run from now on."""
+    """The expected course of a run from now on."""
 
     now_s: float
     under_way: tuple[UnderWay, ...]  # in the workflow's order
@@ -207,7 +207,7 @@ class Outlook:
         return np.stack([plan.end_s for plan in judged_together(self.question, self.forecast, plans)])
 
     def judged(self, plans: Sequence[Sketch]) -> Sequence[Sketch]:
-        """Judge other plans for the rest in the way that this one was judged."""
+        """Judge other plans for the remaining stages by the same rules as this plan."""
         return judged_together(self.question, self.forecast, plans) if self.question.typically else plans
 
     def choices(self) -> dict[str, Choice]:

@@ -24,7 +24,7 @@ from .molding import Form, Line, WideningJob, lines_of
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one job would run, and what it would ask for."""
+    """One job of a plan: its stages, and its request."""
 
     stages: tuple[str, ...]
     cores: int  # at its beginning

@@ -180,8 +180,8 @@ def gd(
 ) -> None:
     """Measure how far the genetic algorithm's solutions are from the exact front, by generations and population.
 
-    Jobs are scheduled by BBSched, and the windows that it meets are kept. Most are easy: the quarter of them is
-    measured in which most jobs fit.
+    Jobs are scheduled by BBSched, and the windows that it meets are kept. Most windows are easy, so only a quarter of
+    them is measured: those in which most jobs fit.
 
     Exit codes: 0 done, 2 the input cannot be used.
     """

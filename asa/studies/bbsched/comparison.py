@@ -52,7 +52,7 @@ class WaitsOfPart:
 class ComparedOutcome:
     """The outcome of a workload.
 
-    Usages are shares of the machine during the measured time; jobs are those submitted in it.
+    Usages are shares of the machine during the measured time; only jobs submitted in that time count.
     """
 
     case: Case

@@ -50,7 +50,7 @@ class PlannerFigure:
 
     @property
     def times_papers(self) -> float | None:
-        """By what factor it is better than the paper's."""
+        """Factor by which it is better than the paper's."""
         if self.papers is None or not self.value:
             return None
         return self.value / self.papers if self.more_is_better else self.papers / self.value

@@ -159,13 +159,13 @@ def why(
     trace_cores: _CoresOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a job does not start earlier: what is missing, who has it, and what would have to be otherwise.
+    """Report why a job does not start earlier: what is missing, who has it, and what would have to be otherwise.
 
     FILE and the options are those of `asa ccs plan`. Each thing that the job's start depends on is taken away in turn,
-    and the job planned anew: what others hold of each resource, limits, how its chunks fit onto nodes, and so on. What
-    would let it start sooner binds. Nothing of this changes the plan.
+    and the job planned anew: what others hold of each resource, limits, how its chunks fit onto nodes, and so on. A
+    limit *binds* if the job would start sooner without it. Nothing of this changes the plan.
 
-    Of the time that --at names it is said what would be missing if the job started then.
+    --at TIME names a start; the answer is what would be missing then.
 
     Example: `asa ccs why small requests.txt --at 2017-08-01T10:00`
 

@@ -1,4 +1,4 @@
-"""The input of `asa ccs`, a file of requests or a log; and the plan that is made from it."""
+"""The input of `asa ccs`, a file of requests or a log, and the plan made from it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from asa.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How Slurm schedules the queue."""
+    """The rules by which Slurm schedules the queue."""
 
     # weights in the multifactor priority: of the weeks since submission, and of the job's share of the nodes
     age: float = 1000.0

@@ -31,7 +31,7 @@ class JobPair:
 
     @property
     def gains_s(self) -> tuple[float, float, float]:
-        """How much shorter wait, execution and completion are in the flexible version."""
+        """Relative reductions of wait, execution and completion in the flexible version."""
         wait_s, run_s = (fixed - flexible for fixed, flexible in (self.waits_s, self.runs_s))
         return wait_s, run_s, wait_s + run_s
 

@@ -83,7 +83,7 @@ class _ByRequest:
 
 
 class _RunTimeOracle(Patient):
-    """Chooses the job with the shortest run time: what could be learned if run times were known."""
+    """Chooses the job with the shortest run time: the bound of what an agent that knew run times could learn."""
 
     def __init__(self, runs_s: Integers, **others: Any) -> None:
         super().__init__(Oldest(), window=0, **others)

@@ -5,7 +5,7 @@ Montage on 112 cores is one more; each is run in several replications, one a see
 its own copy of the same queue. *Concurrently*, the three workflows of a size are submitted to one queue, one a minute,
 and run at the same time. On a centre all runs of a strategy share one estimator, seed after seed, size after size: it
 uses for one workflow what it learned from those before. The same holds for ASA Naive: all workflows and sizes are run
-with it, too, in both modes, though only Montage on 112 cores counts.
+with it in both modes, though only Montage on 112 cores counts.
 
 **Submissions.** For Table 2 each workflow's widest job is submitted 60 times, one a minute, while an estimator predicts
 each wait and learns it when the job starts. Such a job has the stage's request and ends after a second: it only

@@ -33,7 +33,7 @@ WIDTHS = (7, 14, 28, 56, 112, 224)
 BENCHMARK_CHAIN = "benchmarks"
 WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
 _STRATEGY, _REFERENCE = "asa-plan", "big-job"
-_WINDOW_S = 43_200.0  # window after the client's coming: other jobs submitted in it are followed
+_WINDOW_S = 43_200.0  # window after the client's arrival: other jobs submitted in it are followed
 _LASTS_S = 3600.0  # run time of a benchmark at its smallest width
 _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 

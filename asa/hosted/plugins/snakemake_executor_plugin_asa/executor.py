@@ -82,7 +82,7 @@ class Executor(RemoteExecutor):
             asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
             is_other = self._graph.note(asked)
             self._graph.handed_over(name)
-            # the rule by which Snakemake decides this when the job has failed
+            # Snakemake's own rule for a failed job
             may_come_again = bool(cast("Any", job).restart_times > job.attempt - 1)
             text = f"#!/bin/sh\n# {_HOST}'s job {job.jobid}, stage {name} of asa's run.\n{self._command(job)}\n"
             self._hosted.claim(name, text, asked=asked if is_other else None, may_come_again=may_come_again)

@@ -33,7 +33,7 @@ _OPTIONS = {  # names of resources as in Snakemake's own executor for Slurm
 
 
 def key_of(job: Any) -> Hashable:
-    """Return what identifies a job, also if Snakemake makes a new object for it."""
+    """Return a job's identity, which stays the same if Snakemake makes a new object for it."""
     if job.is_group():
         return frozenset(map(key_of, job.jobs))
     return (
