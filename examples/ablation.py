@@ -1,4 +1,4 @@
-"""How much each part of the default estimator contributes: with more and more parts, and with each one left out.
+"""Measures how much each part of the default estimator contributes, added one by one, and left out alone.
 
 python examples/ablation.py [TRACE...]
 

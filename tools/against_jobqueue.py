@@ -67,7 +67,7 @@ class Graph:
 
     @property
     def margin_s(self) -> float:
-        """How long before the end of its walltime a job is left."""
+        """Seconds before the end of its walltime at which a job is left."""
         return min(self.walltime_s / 10, 60.0)
 
     @property
@@ -578,7 +578,7 @@ def their_cluster(commands: list[str], graph: Graph, _price: float, _estimator: 
 
 
 def rounds(run: Callable[[int, str], Told], count: int, first: int) -> Iterator[Told]:
-    """Run both packages in turn; each round, the other one is first."""
+    """Run both packages in turn; the order changes every round."""
     for number in range(count):
         order = ("jobqueue", "pool") if (first + number) % 2 else ("pool", "jobqueue")
         for who in order:

@@ -344,7 +344,7 @@ _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']
 
 
 def _without_network(out: Path) -> list[str]:
-    """Replace addresses from which a page would fetch something by the site's own files; list the remaining ones."""
+    """Replace addresses from which a page would fetch a file by the site's own files; list the remaining addresses."""
     left = []
     for page in out.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ def layers(stages: int) -> Workflow:
 
 
 def sparse(stages: int) -> Workflow:
-    """Make stages each of which follows up to three earlier ones, chosen at random."""
+    """Make stages that each follow up to three earlier ones, chosen at random."""
     chance = random.Random(stages)
     before = [chance.sample(range(i), min(i, chance.randint(0, MAX_BEFORE))) for i in range(stages)]
     return Workflow("sparse", [_stage(i, those) for i, those in enumerate(before)])

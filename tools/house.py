@@ -95,7 +95,7 @@ def module(file: str) -> str:
 
 
 def imports(file: str, tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
-    """Return the modules that one imports, also inside functions, but not for types only."""
+    """Return the modules that a module imports, also inside functions, but not for types only."""
     own = module(file)
     package = own if file.endswith("__init__.py") else own.rpartition(".")[0]
 

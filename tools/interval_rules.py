@@ -1,4 +1,4 @@
-"""How often 95 % intervals of a mean contain the true mean, by several rules: a table of docs/research/evaluations.md.
+"""Measures how often 95 % intervals contain the true mean, by several rules: a table of docs/research/evaluations.md.
 
 As in: python tools/interval_rules.py
 """

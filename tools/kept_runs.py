@@ -452,7 +452,7 @@ def _cut_at(name: str, lines: int) -> int:
 
 
 def make(root: Path) -> None:
-    """Make everything in a folder, and write down what a user sees of it."""
+    """Make all kept runs in a folder, and write down what a user sees of them."""
     expected: dict[str, Any] = {"runs": {}, "left": {}}
     for case in cases():
         folder = RunFolder.create(root / "runs", case.plan(str(root / "bank")))

@@ -1,4 +1,4 @@
-"""How well run times at a left-out width follow from those at others: a table of docs/explanation/shapes.md.
+"""Measures how well run times at some widths predict that at a further one: a table of docs/explanation/shapes.md.
 
 As in: python tools/left_out_widths.py
 """

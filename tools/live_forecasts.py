@@ -637,7 +637,7 @@ def one_release(release: str, replayed_there: Stretch, seed: int) -> dict[str, A
 
 
 def at_once(releases: Sequence[str], arguments: Sequence[str]) -> list[dict[str, Any]]:
-    """Run each release in a process of its own; if this one is interrupted, the others clean up and end as well."""
+    """Run each release in a process of its own; if this process is interrupted, the others clean up and end as well."""
     command = [sys.executable, __file__, *arguments, "--json", "--release"]
     children = [subprocess.Popen([*command, each], stdout=subprocess.PIPE) for each in releases]
     with ThreadPoolExecutor(len(children)) as readers:

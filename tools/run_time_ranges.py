@@ -1,4 +1,4 @@
-"""How often new runs of programs are within the range predicted for 8 in 10: a table of docs/explanation/shapes.md.
+"""Measures how often new runs are within the range predicted for 8 in 10: a table of docs/explanation/shapes.md.
 
 As in: python tools/run_time_ranges.py
 

@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints its table
-"""What a waiting client costs: its CPU time and its requests, on real daemons with many other jobs in the queue.
+"""Measures the cost of a waiting client, CPU time and requests, on real daemons with many other jobs in the queue.
 
     python tools/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
 

@@ -109,7 +109,7 @@ class Told:
 
 @dataclass
 class Others:
-    """Others' jobs, which arrive as a seed draws them, whatever happens to them."""
+    """Other users' jobs; they arrive as a seed draws them, whatever the competitors do."""
 
     cluster: Testbed
     seed: int

@@ -63,7 +63,7 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
     try:
         try:
             place.start()
-        except Exception as error:  # noqa: BLE001 - whatever it is, no trial was made
+        except Exception as error:  # noqa: BLE001 - after any error, no trial was made
             return Verdict(trial, invalid=[f"its place did not start: {error}"])
         operator = Operator(trial, place)
         faults = [threading.Thread(target=suffer, args=(fault, operator), daemon=True) for fault in trial.faults]

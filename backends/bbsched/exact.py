@@ -223,7 +223,7 @@ def _densest(what: Integers, per: Integers) -> Integers:
 
 
 def _preferred(problem: WindowProblem) -> tuple[Integers, Integers]:
-    """Return two sets for each job: the jobs that must be selected if it is, and those with which it must be selected.
+    """Return two sets for each job: the jobs that its selection requires, and the jobs whose selection requires it.
 
     No solution has a job that could be replaced by one with the same use of scarce resources and a higher value, or an
     equal value and a place nearer the head.

@@ -66,7 +66,7 @@ def _settle(
 
 @kernel
 def _is_beaten(genes: Any, jobs: int, values: Any, goals: int, row: int, other: int) -> bool:
-    """Whether another is nowhere worse, and better somewhere or, if equal, nearer the front, or as near but earlier."""
+    """Whether another solution is nowhere worse, and better somewhere, or equal and nearer the front or earlier."""
     is_better = False
     for g in range(goals):
         if values[other * goals + g] < values[row * goals + g]:

@@ -11,7 +11,8 @@ from asa.core.compiled import At, kernel
 def fitting(jobs: Any, many: int, demand: Any, pools: int, limited: int, free: Any) -> int:
     """Count the jobs that fit together, in order, into the free resources, which they reduce.
 
-    A job that does not fit is skipped. So it is 0 only if none fits alone, and all only if all fit together. O(jobs).
+    A job that does not fit is skipped. So the count is 0 only if no job fits alone, and includes all jobs only if they
+    fit together. O(jobs).
     """
     count = 0
     for i in range(many):

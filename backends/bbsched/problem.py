@@ -210,7 +210,7 @@ class WindowProblem:
 
     @property
     def has_room_for_all(self) -> bool:
-        """Whether all jobs fit together without any disadvantage: then no other selection is as good."""
+        """Whether all jobs fit together without any disadvantage. Then no other selection is as good."""
         limited = len(self.limits)
         used = self.start[:limited] + self.uses[:, :limited].sum(axis=0)
         return bool((used <= self.limits).all() and (self.goal_parts < self.losses).all())

@@ -9,10 +9,10 @@ At each pass (Sections 3.1 and 3.2):
    Others start, in order, that do not delay it (EASY backfilling).
 
 A job that was skipped by `starvation_bound` selections from its window is starving. (The paper counts iterations in the
-window; one in which no job can start skips none.) It must be selected, if it fits. The paper does not say what to do if
-it does not fit; without a reservation nothing is guaranteed. So the first such job gets the reservation, and the method
-selects twice: first among jobs that will have ended by then, then, within what it will not need, among the others. If
-others overtake it in the machine's own order it is moved to the head.
+window; one in which no job can start skips none.) It must be selected, if it fits. The paper does not say what happens
+if that job does not fit; without a reservation nothing is guaranteed. So the first such job gets the reservation, and
+the method selects twice: first among jobs that will have ended by then, then, within what it will not need, among the
+others. If others overtake it in the machine's own order it is moved to the head.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ UNLIMITED_S = 365 * 86400.0
 
 
 class ApplicationKind(StrEnum):
-    """Who decides on a job's size, and when (section 2)."""
+    """Kinds of applications, by who decides on a job's size, and when (section 2)."""
 
     RIGID = "rigid"
     MOLDABLE = "moldable"

@@ -70,7 +70,7 @@ class _Run:
     asked: int  # requested cores
     cores: int  # cores that it computes on
     slower: float = 1.0  # factor of its run time relative to the log
-    since: float = 0.0  # time from which it computes
+    since: float = 0.0  # time from which the job computes
     left: float = 1.0  # remaining share of its work
     limit: float = 1.0  # remaining share of its request
     end: int = NEVER
@@ -138,7 +138,7 @@ class DmrCore(InPython):
         self._submits, self._lasts, self._requests, self._widths = (column.tolist() for column in columns)
         self._next = 0
         self._clients: list[tuple[int, int]] = []  # cores and request
-        self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request with it
+        self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request at that size
         self._options: dict[int, list[tuple[int, int]]] = {}  # of queued jobs with several sizes, from large to small
         self._unpromised: tuple[int, list[int], list[int]] | None = None  # see `_open`; None until needed
         self._allocated: dict[int, int] = {}

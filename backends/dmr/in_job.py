@@ -101,13 +101,13 @@ class JobManager:
         return Reply(Action.SHRINK, answer.nodes, why)
 
     def _may_keep(self, processes: int) -> bool:
-        """Whether these processes fill whole nodes, and the others are nodes that the batch system takes back."""
+        """Whether these processes fill whole nodes, and the batch system takes back the remaining nodes."""
         site = self._backend.capabilities
         kept, given = processes * self._cores, (self._allocated - processes) * self._cores
         return kept % max(site.cores_per_node, 1) == 0 and given % site.shrink_by == 0
 
     def _give_back(self, processes: int) -> None:
-        """Return nodes that the program has left to the batch system; after a refusal it is not asked again."""
+        """Return nodes that the program has left to the batch system; after a refusal, do not try again."""
         if self._refusal or not isinstance(self._backend, Shrinking):
             return
         if not self._may_keep(processes):

@@ -1,4 +1,4 @@
-"""How the resource manager resizes a job (sections 3 and 5.2), and what that costs (section 7.3).
+"""The resource manager's way to resize a job (sections 3 and 5.2), and its cost (section 7.3).
 
 Expand: a resizer job that depends on the job asks for the additional nodes, with the highest priority. When it runs,
 its nodes are taken from it, it is cancelled, and the job's number of nodes is raised. If it does not run within the

@@ -83,7 +83,7 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Polic
     PolicyAnswer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
     """
     others = sizes_from(wish, nodes)
-    own = bisect_left(others, nodes)  # it is not among them
+    own = bisect_left(others, nodes)  # the present size is not among them
     smaller, larger = others[:own], others[own : bisect_right(others, nodes + free)]
     size = nodes
     if nodes < wish.minimum:

@@ -29,7 +29,7 @@ class Pupil(Judge, Protocol):
     """A judge that learns from the cost of waiting."""
 
     def elapse(self, cost: float, seconds: int, now: int) -> None:
-        """Learn the time since the last pass, and the cost of waiting in it."""
+        """Note the time since the last pass, and the cost of waiting during it."""
         ...
 
 

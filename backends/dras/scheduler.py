@@ -184,7 +184,7 @@ class TwoLevels(Selecting):
     def _serve(self, view: QueueView, job: int, waiting: Integers) -> Integers:
         """Start the job with the reservation, if its time has come; return the other waiting jobs."""
         others: Integers = waiting[waiting != job]
-        if len(others) == len(waiting):  # it is no longer in the queue, or cannot run at present
+        if len(others) == len(waiting):  # the job is no longer in the queue, or cannot run at present
             self.reserved = None
         elif view.demand[job, 0] <= view.free[0]:
             self.reserved = None

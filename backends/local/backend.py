@@ -571,7 +571,7 @@ class LocalBackend:
         return job
 
     def _may_be(self, job_id: str, kept: KeptSubmission, host: str) -> bool:
-        """Whether a job without files in the queue may exist: it has markers, or its queue is not visible here."""
+        """Whether a job without files in the queue may exist: it has markers, or its queue cannot be seen from here."""
         if host != self._host:
             return True
         return self._folder.began(job_id, kept.token) is not None or self._folder.ended(job_id, kept.token) is not None

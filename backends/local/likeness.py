@@ -1,4 +1,4 @@
-"""What jobs of this computer find of Slurm, so that scripts which were written for it run unchanged."""
+"""Slurm's variables and commands as jobs of this computer find them: scripts written for Slurm run unchanged."""
 
 from __future__ import annotations
 

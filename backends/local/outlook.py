@@ -1,4 +1,4 @@
-"""When pending jobs are to be expected to start, if all that run take all of their walltimes."""
+"""Predicts the starts of pending jobs, if every running job takes its whole walltime."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def foresee(
 
 
 def _ready_s(job: Awaited, starts: Mapping[int, float], ends: Mapping[int, float]) -> float:
-    """Return the time from which a job may start; infinite while that is not known."""
+    """Return the time from which a job may start; infinity while that is not known."""
     times = [job.ready_s]
     for number, kind, delay_s in job.after:
         started_s, ended_s = starts.get(number, math.inf) + delay_s, ends.get(number, math.inf)

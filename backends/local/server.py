@@ -45,7 +45,7 @@ _OUTLOOK_S = 1.0
 _RETRY_S = 1.0
 _SWEEP_S = 3600.0
 _SWEEP_JOBS = 500
-_UNORDERED_S = 86400.0  # age from which a folder without a request is of a client that was killed
+_UNORDERED_S = 86400.0  # age from which a folder without a request is left over from a killed client
 _UNBEGUN_S = 10.0  # a started process has recorded itself by then
 _TRIES = 250
 _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -78,12 +78,12 @@ class ServedJob:
 
     @property
     def limit_s(self) -> float:
-        """When it is signalled to end at the latest."""
+        """Latest time at which it is signalled to end."""
         return (self.standing.start_s or 0.0) + self.walltime_s
 
     @property
     def due_s(self) -> float:
-        """When the server must act on it without any event."""
+        """Time at which the server must act on it, without any event."""
         if self.standing.ending_s is not None:
             return max(self.standing.ending_s + GRACE_S, self.killed_s + GRACE_S)
         return self.limit_s
@@ -309,7 +309,7 @@ class Server:
         except ValueError:
             self._reject(number)
             return None
-        if order is None or not (folder / "order.json").exists():  # it is not valid yet, or has ended
+        if order is None or not (folder / "order.json").exists():  # the dependency is not valid yet, or has ended
             return None
         job = ServedJob(number, folder, order, standing)
         if standing.is_final:
@@ -355,7 +355,7 @@ class Server:
         self._is_outlook_old = True
 
     def _conditions(self, job: ServedJob) -> Iterator[tuple[float | None, str]]:
-        """Yield for each condition of a job when it is met (None if not known yet), and its name."""
+        """Yield for each condition of a job the time at which it is met (None if not known yet), and its name."""
         if job.order.begin_s is not None:
             yield job.order.begin_s, "BeginTime"
         for number, kind, delay_s in job.order.dependencies:
@@ -378,7 +378,7 @@ class Server:
             with suppress(ValueError):
                 standing = self.spool.standing(number)
                 if standing is None and self.spool.holds(number):
-                    return SpooledStanding()  # it is about to be taken in
+                    return SpooledStanding()  # the server is about to take the job in
                 if standing is not None and not standing.is_final:
                     return standing
                 if standing is not None:
@@ -481,7 +481,7 @@ class Server:
         self._conclude(job, code)
 
     def _begin_again(self, job: ServedJob, doing: Doing | None) -> None:
-        """Leave the job to another process that began it; or try again, since this one could not record its start."""
+        """Leave the job to another process that began it; if none did, try again, since the start was not recorded."""
         self._unwatch(job)
         job.child = None
         if doing is None:
@@ -491,7 +491,7 @@ class Server:
 
     def _follow_other(self, job: ServedJob, doing: Doing) -> None:
         code = code_of(job.folder)
-        if not doing.is_seen:  # as within a container: it is assumed to run until its latest end
+        if not doing.is_seen:  # for example in a container: the process is assumed to run until its latest end
             if code is not None or self.clock() > job.limit_s + 2 * GRACE_S:
                 self._conclude(job, code)
         elif doing.is_alive:
@@ -661,4 +661,4 @@ def main(root: str, linger_s: str) -> None:
                 return
         if spool.ring():
             return  # another process serves
-        time.sleep(0.02)  # the other one is about to end
+        time.sleep(0.02)  # the other server is about to end

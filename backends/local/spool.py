@@ -81,7 +81,7 @@ class SpooledStanding:
     end_s: float | None = None
     exit_code: int | None = None
     reason: str = ""
-    ending: str = ""  # why it is being ended: `TimeLimit` or `Cancelled`
+    ending: str = ""  # reason for its end: `TimeLimit` or `Cancelled`
     ending_s: float | None = None
     walltime_s: float | None = None  # its walltime, if that was changed
 
@@ -125,7 +125,7 @@ class Spool:
         self._check_entries()
 
     def is_strange(self) -> bool:
-        """Whether other users own or can change it, so that its content must not be trusted."""
+        """Whether other users own the path or can change it, so that its content must not be trusted."""
         try:
             self.check()
         except FileNotFoundError:
@@ -205,7 +205,7 @@ class Spool:
         return _numbers(self.ended)
 
     def read(self, number: int, read: Callable[[Path], _Read]) -> _Read | None:
-        """Read a file of a job, in whichever folder it is; None if there is none."""
+        """Read a file of a job, from the folder of current or of ended jobs; None if there is none."""
         for folders in (self.jobs, self.ended, self.jobs):  # it may be moved meanwhile, but only once
             with suppress(FileNotFoundError, NotADirectoryError):
                 return read(folders / str(number))
@@ -320,7 +320,7 @@ def written(standing: SpooledStanding) -> bytes:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Take a lock; yield whether it is taken, or another process has it. It ends with the process."""
+    """Try to take a lock; yield whether this process has it now. The lock ends with the process."""
     with path.open("r+b") as file:  # NFS locks only files that are open for writing
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """In place of Slurm's ``srun``, in jobs of this computer: starts the tasks of one step, as processes here.
 
-What only says where on a cluster the tasks run is ignored. What would change what they do, and cannot be had here, is
-refused in words. Only the standard library is needed: jobs may outlive the asa that asked for them.
+Options that only place tasks on a cluster are ignored. Options that would change what the tasks do, and cannot be met
+here, are refused with a sentence. Only the standard library is needed: jobs may outlive the asa that asked for them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _LOOK_S = 20.0  # for what `ldd` may take
 
 
 class StandInError(Exception):
-    """What was asked for cannot be had here."""
+    """A requested option cannot be met on this computer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for."""
+    """The options and the command of one call."""
 
     command: Sequence[str]
     tasks: int
@@ -204,7 +204,7 @@ def _file(name: str, task: int) -> str:
 
 
 def _is_of_mpi(program: str) -> bool:
-    """Whether it is linked with a library of MPI; a script may still start one that is."""
+    """Whether a program is linked with an MPI library; a script is not, although it may start one that is."""
     try:
         done = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=_LOOK_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -213,7 +213,7 @@ def _is_of_mpi(program: str) -> bool:
 
 
 def _by_mpiexec(asked: Request) -> NoReturn:
-    """Start what is one program in several processes, each of which would otherwise be the only one."""
+    """Start an MPI program with mpiexec; without it, each process would believe to be the only one."""
     program = asked.command[0]
     if shutil.which("mpiexec") is None:
         raise StandInError(f"{program} is to run in {asked.tasks} processes of MPI, and there is no mpiexec here")

@@ -1,4 +1,4 @@
-"""What a job would lack if it started at a given time: the first conflict, its second, and the jobs that cause it."""
+"""The resources that a job would lack if it started at a given time: the first conflict, its second, and its causes."""
 
 from __future__ import annotations
 

@@ -171,7 +171,10 @@ class FreePool:
 
 
 def _span(since: int, lasts_s: int) -> tuple[int, int]:
-    """Return the time span for expanding cron strings: the same for many requests, so that it is done once."""
+    """Return the time span for expanding cron strings.
+
+    It is the same for many requests, so that they are expanded once.
+    """
     start = since - since % _DAY_S
     return start, start + _DAY_S + HORIZON_S + (lasts_s // _STRIDE_S + 1) * _STRIDE_S
 
@@ -219,7 +222,7 @@ class _Bound:
     area: int = 0
 
     def left(self, available: int, lasts_s: int, area: int) -> int | None:
-        """Return the items allowed for a request, 0 if it is too long or large; None if it may have all."""
+        """Return the items allowed for a request; 0 if the request is too long or large, None without a limit."""
         limit = self.limit
         is_long = limit.duration_s is not None and lasts_s > limit.duration_s
         is_large = limit.area is not None and self.area + area > limit.area

@@ -195,7 +195,7 @@ class RequestPlan:
             raise StateError("could not tell of what came last, and may not go on", where="plan", hint=hint)
 
     def _tell(self) -> None:
-        """Report a whole step at once: a part of it might be a plan in which two jobs share one placement."""
+        """Report a whole step at once: after a part of it, two jobs might share one placement."""
         entries, self._entries = self._entries, []
         if self._on_entry is not None and entries:
             self._is_broken = True  # unless the report returns

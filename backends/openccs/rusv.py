@@ -41,7 +41,7 @@ class UsageSlot(NamedTuple):
 
 
 class RUSV:
-    """How many items of a resource are used, or free, in which time spans (Section 4).
+    """The number of items of a resource that are used, or free, in each time span (Section 4).
 
     Nothing is stored while all items are free: none is used or, in a vector of free items, at least `available` are
     free. Adjacent slots with the same number are merged.

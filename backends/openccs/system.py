@@ -249,7 +249,7 @@ class _SystemReader:
 
 def _whole(value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - it is reported as such
+        raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - the caller reports a value
     return value
 
 

@@ -147,7 +147,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a resource, a limit or a user is valid.
+    """The times at which a resource, a limit or a user is valid.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Reasons why a job is not planned earlier, the question of Section 2: binding constraints, lacks, and their holders.
 
 Each constraint in turn is removed on a copy of the plan, and a placement of the job is searched again; a constraint
-binds if the job would start sooner without it. For a time at which it "would fit in", the answer says what is missing
-first, from which second on, and which jobs hold it.
+binds if the job would start sooner without it. For a time at which a user expects the job to fit, the answer names the
+first missing resource, from which second on it is missing, and the jobs that hold it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Why:
     """The reasons why a job is not planned earlier."""
 
     job: CcsJob
-    is_refused: bool  # it is not in the plan
+    is_refused: bool  # the job is not in the plan
     nodes: str  # short form of the names of its nodes
     now_s: int  # current time; and the earliest time at which it could have started
     since_s: int
@@ -234,7 +234,7 @@ class _Alternatives(World):
     # ------------------------------------------------------------------ without some of them
 
     def start_without(self, gone: Collection[Constraint]) -> int | None:
-        """Return the start of the job without some constraints; None if it is not sooner."""
+        """Return the start of the job without some constraints; None if that is not earlier."""
         job, causes = self.job, {one.cause for one in gone}
         request = self._request_without(gone)
         ask = self._ask_without(gone, request)

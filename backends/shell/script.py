@@ -109,7 +109,7 @@ def token_of_file(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a batch script runs, and with which guarantees."""
+    """The command of a batch script, and the guarantees with which it runs."""
 
     name: str  # name of the job in the batch system
     command: str
@@ -123,7 +123,7 @@ class Payload:
     steps: Sequence[Step] = ()  # several commands to run instead of the single one
     # for each step, or for the single command, lines of shell code to run before it
     before: Sequence[Sequence[str]] = ()
-    shares: bool = False  # whether other jobs run the same payload, and may go on when this one has no work left
+    shares: bool = False  # whether other jobs run the same payload, and may go on when this job has no work left
     array: Array | None = None  # its elements run the payload, each with its own markers and completion marker
     # whether the batch system numbers the elements from 0, since it does not accept numbers as large as theirs
     is_renumbered: bool = False

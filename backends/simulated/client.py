@@ -15,7 +15,7 @@ class Need:
     """An unmet dependency of a client's job: the job that it needs, the kind of dependency, and a delay in seconds."""
 
     on: int
-    type: DependencyType  # the kind of dependency on it
+    type: DependencyType  # the type of dependency on that job
     delay: int = 0
     or_end: bool = False  # whether its end alone is enough, before the delay is over
 
@@ -53,7 +53,7 @@ class ClientJob:
     stood: tuple[tuple[int, int], ...] = ()
     stands: int = UNSTARTED  # time since which it waits for more cores; UNSTARTED while it does not
     work: Work | None = None  # work shared with other jobs; None if it works alone
-    saves: int = UNSTARTED  # duration of saving its state, in seconds; UNSTARTED if it is not signalled
+    saves: int = UNSTARTED  # seconds that it takes to save its state; UNSTARTED if it is not signalled
     signalled: int = UNSTARTED  # time of the signal, past or future
     skipped: int = 0  # seconds of its work at the beginning that another job has already done
 

@@ -54,7 +54,7 @@ def calibrate(
 ) -> None:
     """Search for the workload whose waits are nearest to the paper's, starting from the present one.
 
-    Takes some seconds a trial. What it finds is checked on periods that it was not fitted to.
+    Takes some seconds a trial. The result is checked on periods to which it was not fitted.
     """
     from asa.core.console import Console
 

@@ -286,7 +286,7 @@ class Engine:
         return self._core.planned_start(cores, request, since) if isinstance(self._core, PlanningCore) else None
 
     def planned(self, number: int) -> float | None:
-        """Return the planned start of a client's pending job; None if the core does not plan, or it is kept back."""
+        """Return a pending job's planned start; None if the core does not plan, or the job is kept back."""
         job = self.clients[number]
         waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.is_local
         return float(self._core.planned(job.index)) if waits and isinstance(self._core, PlanningCore) else None

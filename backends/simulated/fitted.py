@@ -362,7 +362,7 @@ class FittedWorkload:
         return sum(kind.share * kind.mean_work_s() for kind in self.kinds) / sum(kind.share for kind in self.kinds)
 
     def _pace(self) -> float:
-        """Factor by which the time between campaigns passes faster than fitted, for the load."""
+        """Factor that shortens the fitted time between campaigns, to reach the requested load."""
         chances = self._kind_chances()
         jobs = sum(p * kind.mean_campaign() for p, kind in zip(chances, self.kinds, strict=True))
         spent = sum(p * self._mean_spent_s(kind) for p, kind in zip(chances, self.kinds, strict=True))

@@ -19,7 +19,10 @@ KEPT_BACK, QUEUED, STARTED = range(3)
 
 
 class Queue(NamedTuple):  # the name is in what was compiled and kept, which could not be read under another
-    """What runs and waits; ends of running jobs and run times of waiting ones are those of a future, a row each."""
+    """Running and pending jobs.
+
+    A row for each future has the ends of running jobs, and the run times of pending ones.
+    """
 
     running_cores: Any
     running_due: Any  # seconds from now: requested ends, ascending
@@ -228,7 +231,7 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
         p.state[At(j)], p.end[At(j)], p.starts[At(row + j)] = KEPT_BACK, NEVER_S, -1.0
     narrowest, left, waiting, now = 0, own, jobs, 0.0
     while True:
-        for j in range(own):  # each precedes those that depend on it
+        for j in range(own):  # each job precedes those that depend on it
             ran, mode = q.run[At(first + jobs + j)], p.mode[At(j)]
             if p.state[At(j)] == STARTED:
                 if p.end[At(j)] >= NEVER_S:

@@ -18,7 +18,7 @@ from typing import Final
 
 
 class Meaning(Enum):
-    """What an answer to a submission means."""
+    """The meaning of an answer to a submission."""
 
     NEVER = "never"
     """Slurm has refused the request for good."""

@@ -39,7 +39,7 @@ class TrackedElement(TrackedJob):
         return self.holds[1]
 
     def is_duplicate(self, folder: MarksFolder) -> bool:
-        """Whether another array has the claim, or no array has it and this one must run nothing more."""
+        """Whether another array has the claim, or no array has it and this array must run nothing more."""
         token, array_id = self.holds
         return bool(token) and folder.holder(token) != array_id
 

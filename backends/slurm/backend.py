@@ -290,7 +290,7 @@ class SlurmBackend:
         return pass_on(spec, {job_id: self._jobs[job_id].status for job_id in others}, self.now())
 
     def _excuse(self, spec: JobSpec, passed: Passed, error: SubmitRejectedError) -> None:
-        """Defer a refused job if a job it depends on has ended meanwhile, and Slurm has forgotten that one."""
+        """Defer a refused job if a job on which it depends has ended meanwhile, and Slurm has forgotten that job."""
         if not (needed := [dependency.job_id for dependency in passed.kept]):
             return
         with suppress(BackendError):
@@ -353,7 +353,7 @@ class SlurmBackend:
         self._track(job_id, self._kept_of(record))
 
     def _expected(self, job_id: str) -> KeptSubmission | None:
-        """Return the record of the job with a number, if it is of this run; None if it is not, as far as known."""
+        """Return the record of the job with a number; None if the job is not known to be of this run."""
         if job_id in self._strangers:
             return None
         job = self._jobs.get(job_id)
@@ -594,7 +594,7 @@ class SlurmBackend:
         records: Mapping[str, SlurmRecord],
         arrays: Mapping[str, Sequence[SlurmRecord]],
     ) -> None:
-        """Check that this is the run's cluster if it knows none of the run's jobs.
+        """If the controller knows none of the run's jobs, check that its cluster is the run's.
 
         Raises `OtherClusterError`: it is another cluster.
         """
@@ -736,7 +736,7 @@ class SlurmBackend:
                     self._pacer.changed(self._clock())
 
     def _is_misnumbered(self, job: TrackedJob) -> bool:
-        """Whether a job has another number than the answer to its submission said; then it gives way to that one."""
+        """Whether a job's number differs from the answer to its submission; the job of that number then stays."""
         if job.record is not None or not job.kept.token or not self._is_anothers(job):
             return False
         with suppress(BackendError):

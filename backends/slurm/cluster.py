@@ -81,7 +81,7 @@ class HomeCluster:
         return job_id in self._unsure
 
     def check(self) -> None:
-        """Compare at the beginning. A run without a recorded cluster, as of earlier versions, gets this one.
+        """Compare at the beginning. For a run without a recorded cluster, as of earlier versions, record this one.
 
         Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: Slurm does not answer.
         """
@@ -155,7 +155,7 @@ class HomeCluster:
         self._doubted_s = self._clock()
         self._keep(replace(self._home, address=here.address))
 
-    # ------------------------------------------------------------------ what shows that it is elsewhere
+    # evidence that it is another cluster
 
     def _compared(self) -> SlurmCluster:
         """Compare names, and the number of the next job if Slurm reports it."""
@@ -170,7 +170,7 @@ class HomeCluster:
         return here
 
     def _have_passed_the_highest(self, number: int, at_s: float) -> bool:
-        """Whether numbers have begun again after passing the highest: known jobs then have higher ones."""
+        """Whether job numbers have begun again after the highest possible one: known jobs then have higher numbers."""
         if 0 <= self._clock() - self._passed_s < _DOUBT_AGAIN_S:
             return True
         records = filter(_is_numbered_in_order, self._link.queue())
@@ -218,7 +218,7 @@ class HomeCluster:
         return shlex.join(["asa", "resume", str(run), _ACCEPT])
 
     def _touched(self) -> str:
-        """Return a sentence on what may have been done there before this was noticed."""
+        """Return a sentence on actions that the other cluster may have got before this was noticed."""
         if not self._unsure:
             return "Nothing was touched."
         jobs = ", ".join(self._unsure)

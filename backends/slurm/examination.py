@@ -175,7 +175,7 @@ class Examiner:
     def _access(self, found: _Findings, about: SlurmAbout) -> None:
         if not isinstance(self._settings, RestSettings):
             return
-        from .rest.exchange import is_in_clear  # noqa: PLC0415 - with commands it is not needed
+        from .rest.exchange import is_in_clear  # noqa: PLC0415 - not needed with commands
 
         if self._settings.allow_insecure and is_in_clear(self._settings.url):
             found.add(
@@ -208,7 +208,7 @@ class Examiner:
                 "A run that takes longer is stuck then: set token_file or token_command, which are read anew.",
             )
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ nodes and partitions
 
     def _partitions(
         self, found: _Findings, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
@@ -240,7 +240,7 @@ class Examiner:
         else:
             found.add("Partitions", "\n".join(lines), "good", f"Jobs go to {site.partition!r}. {sizes}")
 
-    # ------------------------------------------------------------------ by which rules
+    # ------------------------------------------------------------------ scheduling rules
 
     def _age(self, found: _Findings, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
         topic, configured, known = "Age rule", age_accrues(config), self._settings.age_accrues

@@ -119,11 +119,11 @@ class SlurmFacility:
         return advice(reason)
 
     def remedy(self, trouble: str) -> str:  # noqa: ARG002 - the port's signature
-        """Return what a user can do about a problem; with commands, only wait."""
+        """Return what a user can do about a problem; with commands, the user can only wait."""
         return ""
 
     def examine(self, *, probe: bool) -> Examination:
-        """Examine the site, and how it is best asked; with `probe`, also with a job that never runs."""
+        """Examine the site, and find the best way to ask it; with `probe`, also submit a job that never runs."""
         with closing(self._open_link()) as link:
             return Examiner(link, self.settings, default_system=self._default_system, clock=self._clock).examine(
                 probe=probe

@@ -16,7 +16,7 @@ _NO_LIMIT_S = 7 * 86400.0  # counts as this walltime, as in histories
 
 
 class _Phase(IntEnum):
-    """How much was reported of a job."""
+    """The part of a job's life that was reported."""
 
     UNREPORTED, WAITS, RUNS, OVER = range(4)
 

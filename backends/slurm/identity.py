@@ -2,7 +2,7 @@
 
 A number does not identify a job. A controller that lost its state reuses numbers, and on another cluster the same
 number is another user's job. So before jobs are changed, the controller is asked once for the jobs that now have their
-numbers. Only those are changed whose name or comment has the right token, and whose user is this one.
+numbers. A job is changed only if its name or comment has the right token, and it belongs to this user.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class OwnJobs:
     def _own_and_others(
         self, job_ids: Collection[str], others: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
-        """Return which numbers are of this client's jobs; and the others, each with the reason why it is not.
+        """Return the numbers that are of this client's jobs; and the other numbers, each with the reason why it is not.
 
         `by_name`: whether the link also passes the name; then a job that was just accepted counts as ours before it is
         shown.

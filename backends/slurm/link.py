@@ -63,7 +63,7 @@ class SlurmJob(JobKeys):
 
     @property
     def further_options(self) -> tuple[str, ...]:
-        """Options on which its size also depends: those that do not give the size, and whether it is an array."""
+        """Options that influence its size without giving it, and whether it is an array."""
         return (*without_size(self.options), *(("--array",) if self.array else ()))
 
     @property
@@ -131,23 +131,23 @@ class SlurmRecord:
     comment: str = ""
     is_array: bool = False  # whether the record is for several pending elements of an array
     node_list: str = ""  # its nodes, as Slurm lists them: `n3`, or `n[1-4,7]`; empty for none
-    array_id: str = ""  # the number of its array; empty if it is of none
+    array_id: str = ""  # the number of its array; empty if it belongs to none
     # elements of the array in this record, by Slurm's numbers; None if they are not all reported
     elements: Elements | None = None
 
     @property
     def is_one(self) -> bool:
-        """Whether it is of a single job, or of a single element."""
+        """Whether the record is of a single job, or of a single element."""
         return not self.is_array
 
     @property
     def is_part(self) -> bool:
-        """Whether it is of an array."""
+        """Whether the record is of an array."""
         return bool(self.array_id)
 
     @property
     def numbers(self) -> set[str]:
-        """The numbers by which it is known: its own, and that of its array."""
+        """Numbers by which the job is known: its own, and that of its array."""
         return {self.job_id, self.array_id} - {""}
 
 
@@ -206,7 +206,7 @@ def count_gpus(gres: str) -> int:
 class SlurmAbout:
     """The identity of the answering Slurm."""
 
-    means: str  # how it is reached, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
+    means: str  # access path, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
     version: str = ""  # of Slurm, as in `22.05.8`; empty if not reported
     cluster: str = ""  # name of the cluster; empty if not reported
     controller_up: bool = True
@@ -217,7 +217,7 @@ class SlurmAbout:
 
 @dataclass(frozen=True, slots=True)
 class SlurmCluster:
-    """What identifies a cluster."""
+    """The identity of a cluster."""
 
     name: str = ""  # empty if not reported
     next_number: int | None = None  # number that the next job will get; None if not reported
@@ -279,7 +279,7 @@ class SlurmLink(Protocol):
 
     @property
     def changeable(self) -> frozenset[str]:
-        """What `update` can change of a job, as names of its arguments."""
+        """Properties of a job that `update` can change, as names of its arguments."""
         ...
 
     def about(self) -> SlurmAbout:

@@ -200,7 +200,7 @@ def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -
 def keys_of_38() -> Keys:
     """Return the keys for Slurm 22.05, not all of which are in its published description.
 
-    It has no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the opposite.
+    It has no ``--exclusive`` without a value. It has no ``--no-requeue`` either: that version would do the opposite.
     """
     return _keys(  # `begin` stays text: a number is refused, and a date would be in slurmrestd's time zone
         38,

@@ -1,4 +1,4 @@
-"""How often a client looks at its jobs: seldom enough for the site, soon enough for the user."""
+"""Times at which a client looks at its jobs: seldom enough for the site, soon enough for the user."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Pacer:
         return self._looked_s + max(pause_s * self._jitter, self._min_s) - at_s
 
     def may_look(self, at_s: float) -> bool:
-        """Whether a request may cause a look now: not within `min_s` of the last one, nor while backing off."""
+        """Whether a request may cause a look now: not within `min_s` of the last look, nor while backing off."""
         if self._looked_s is None or self.pause_s(at_s) <= 0:
             return True
         return not self._failures and at_s - self._looked_s >= self._min_s

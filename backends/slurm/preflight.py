@@ -125,7 +125,7 @@ def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
 
 
 def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], job: SlurmJob) -> bool:
-    """Whether nodes that are down now make no difference for a job: there are enough others of their kind."""
+    """Whether nodes that are down now make no difference for a job, since enough others of their kind are up."""
     names = set(job.partition.split(",")) if job.partition else {one.name for one in partitions if one.is_default}
     own = [node for node in nodes if not names or names & set(node.partitions)]
     away = [node for node in own if _AWAY & set(node.states)]

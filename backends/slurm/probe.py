@@ -36,7 +36,7 @@ def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Revelation:
-    """What the job revealed."""
+    """The facts that the test job revealed."""
 
     job_id: str
     offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed
@@ -47,7 +47,7 @@ class Revelation:
 
 
 class Prober:
-    """Submits the job, and ensures that it is cancelled even after errors."""
+    """Submits the test job, and ensures that it is cancelled even after errors."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Prober:
         self._left_over = ""
 
     def probe(self, *, age: bool) -> Revelation:
-        """Submit a job, look at it, and cancel it.
+        """Submit a test job, look at it, and cancel it.
 
         `age`: whether to wait, up to about a minute, until Slurm reports the job's age.
         """

@@ -203,7 +203,8 @@ _WHAT = {
     "bb": "burst buffer space",
     "job": "jobs",
 }
-# patterns of spellings, the first match counts; `{what}` is what is limited, `{whose}` whose limit it is
+# patterns of spellings, of which the first match counts; `{what}`: the limited resource; `{whose}`: the owner of the
+# limit
 _FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
     (re.compile(r"^reservation.*deleted$"), _NO_RESERVATION),  # it contains the reservation's name
     (

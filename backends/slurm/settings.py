@@ -171,7 +171,7 @@ class SlurmSettings(ResizingSettings):
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
         """Return fields of `asa.backend.Capabilities`: whether there are job arrays, their size, whether jobs may race.
 
-        If the upper bound of the size is not known, it is Slurm's default.
+        An unknown upper bound of the size is taken as Slurm's default.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE

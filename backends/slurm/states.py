@@ -145,7 +145,7 @@ def is_held(record: SlurmRecord) -> bool:
 
 
 def waits_held(record: SlurmRecord) -> bool:
-    """Whether a job is pending, and does not start until it is released."""
+    """Whether a job is pending and on hold: it does not start until it is released."""
     return _state_of(record) is JobState.PENDING and is_held(record)
 
 

@@ -83,7 +83,7 @@ class TrackedJob:
         return limit_s if limit_s >= self.kept.walltime_s + _ROUNDED_S else self.kept.walltime_s
 
     def suspended_s(self) -> float | None:
-        """When it was last seen suspended; recorded again only when this makes a difference."""
+        """Time at which it was last seen suspended; recorded again only if that makes a difference."""
         was_s = self.kept.suspended_s
         if self.record is None or _SUSPENDED.isdisjoint(self.record.states):
             return was_s
@@ -115,7 +115,7 @@ class TrackedJob:
         return self.status
 
     def is_ours(self, record: SlurmRecord) -> bool:
-        """Whether a record with this job's number is about this job, since numbers are reused."""
+        """Whether a record with this job's number is about this job: Slurm reuses numbers."""
         return record.name == self.kept.name
 
     def hear(self, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> bool:
@@ -141,7 +141,7 @@ class TrackedJob:
         past: SlurmRecord | None = None,
         inquiry: Inquiry = NOTHING_ASKED,
     ) -> bool:
-        """Process that the controller does not show the job; return whether this changes anything.
+        """Process that the controller does not show the job; return whether anything changed.
 
         The rules are those of `absence`.
 
@@ -223,7 +223,7 @@ class TrackedJob:
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=DUPLICATE))
 
     def is_kept_back(self) -> bool:
-        """Whether Slurm shows that the job still waits for others, whatever its state."""
+        """Whether Slurm shows that the job still waits for other jobs, whatever its state."""
         if self.record is not None and self.record.dependency:
             return True
         return self.status.state is JobState.PENDING and self.status.eligible_s is None
@@ -267,7 +267,7 @@ class TrackedJob:
         return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
 
     def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: MarksFolder, clock_s: float) -> JobStatus:
-        """Return the status with what Slurm does not report."""
+        """Return the status with facts that Slurm does not report."""
         job_id, kept = by_slurm.job_id, self.kept
         status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
         try:
@@ -319,7 +319,7 @@ class TrackedJob:
         return record.states[0] == _OUT_OF_MEMORY and self.kept.out_of_memory != "ignore"
 
     def _undone(self, status: JobStatus, folder: MarksFolder) -> JobStatus:
-        """Mark a job as failed whose payload exited with 0, though one of its processes was killed for lack of memory.
+        """Mark a job as failed although its payload exited with 0: one of its processes was killed for lack of memory.
 
         Its completion markers are removed, so that it is run again. Raises `UnavailableError`: they cannot be removed
         now.
@@ -333,7 +333,7 @@ class TrackedJob:
         return folder.holder(self.kept.token) != self.job_id
 
     def _is_held_by_others(self, record: SlurmRecord, by_slurm: JobStatus, clock_s: float) -> bool:
-        """Whether the job is or was on hold, though this client does not, and did not recently, want that.
+        """Whether somebody else has the job on hold, or had; this client does not want that, and did not recently.
 
         A hold that was over before the next look shows in a late eligible time, although no dependency or begin time of
         ours held the job.
@@ -438,7 +438,7 @@ class TrackedJob:
         return JobState.FAILED, "RaisedSignal:15(Terminated)" if ended.signals else "NonZeroExitCode"
 
     def _latest_s(self) -> float:
-        """Return the latest time that is known of it."""
+        """Return the latest known time of the job's life."""
         return max(self.status.submit_s, self.status.start_s or 0.0)
 
 

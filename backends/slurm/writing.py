@@ -38,7 +38,7 @@ class JobWriter:
         refuse_unwritable(spec, spec.partition, *terms, *_texts_of(self._defaults))
 
     def script(self, spec: JobSpec, name: str, site: Capabilities) -> str:
-        """Return the script. Raises `SubmitRejectedError`: it is longer than Slurm accepts."""
+        """Return the script. Raises `SubmitRejectedError`: the script is longer than Slurm accepts."""
         payload = payload_of(
             spec,
             name,

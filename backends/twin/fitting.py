@@ -84,7 +84,7 @@ USUAL = (
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of the jobs, if it is not known which cores each has.
+    """The queues of the jobs, if the cores that belong to each queue are not known.
 
     `names`: names of the queues.
     `of`: for each job the index of its queue.

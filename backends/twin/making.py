@@ -99,7 +99,7 @@ def _completed(
 
 
 def _is_part(twin: Twin) -> bool:
-    """Whether jobs waited long on a machine that they alone would leave idle, so that other users' jobs are hidden."""
+    """Whether other users' jobs seem hidden: jobs waited long although all visible ones leave the machine idle."""
     waited = twin.jobs.wait_s >= 0
     if not waited.any():
         return False

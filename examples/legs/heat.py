@@ -52,7 +52,7 @@ while done < steps:
     plate[1 + done % (size - 2), size // 2] += 0.01
     done += 1
     if done % 5000 == 0 or told:
-        save("state", done, plate)  # 3: now and then, and when told to
+        save("state", done, plate)  # 3: now and then, and after a signal
     if told:
         sys.exit(85)  # 4: not yet done
 np.save(place / "result.npy", plate)  # 5: done, with exit code 0

@@ -27,7 +27,7 @@ class News(NamedTuple):
 
     job: int
     fate: Fate
-    again: bool = False  # whether it is back in the queue
+    again: bool = False  # whether the job is back in the queue
 
 
 class Core(Protocol):
@@ -161,7 +161,7 @@ class PooledCore(Core, Protocol):
 
     @property
     def pools(self) -> Mapping[str, int]:
-        """What there is of each pool, by name."""
+        """Total size of each pool, by name."""
         ...
 
     def ask(self, index: int, amounts: Mapping[str, int]) -> None:

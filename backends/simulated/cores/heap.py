@@ -1,4 +1,4 @@
-"""A binary heap of integers, each of which combines the end of a running job and its number."""
+"""A binary heap of integers; each combines the end of a running job and its number."""
 
 from __future__ import annotations
 

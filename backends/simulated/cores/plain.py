@@ -1,7 +1,7 @@
 """First come first served, with or without EASY backfilling, in plain Python: for one short log.
 
-Its conventions are the default ones of `fast_kernel`, and all starts are equal. That loop is far faster, but takes half
-a second to load, where this one may need a tenth of a second in all.
+Its conventions are the default ones of `fast_kernel`, and all starts are equal. The compiled loop is far faster, but
+takes half a second to load; this module may need a tenth of a second in all.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class CommandLink:
         return is_denied
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
-        """Ask the controller which job has a number now; the answer is small also if it is another user's."""
+        """Ask the controller which job has a number now; the answer is small even for another user's job."""
         form = QueueFormat()
         done = self._squeue("of_anybody", form, "-j", job_id, mine=False)
         return [] if refusals.is_unknown_job(done) else list(_understood(form, done))

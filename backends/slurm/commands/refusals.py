@@ -129,7 +129,7 @@ def _answered(name: str, done: Done, said: str) -> BackendError:
 
 
 def _stopped(name: str, done: Done, said: str) -> BackendError:
-    """Return the error if sbatch sent nothing: the request is wrong, something is unavailable, or it is not known."""
+    """Return the error if sbatch sent nothing: a wrong request, an unavailable service, or an unknown cause."""
     meanings = _meanings(done)
     if Meaning.AWAY in meanings:
         return _away(done)

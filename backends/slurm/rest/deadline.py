@@ -60,6 +60,6 @@ class Watch:
 
     def _shut(self) -> None:
         if self._connection is not None:
-            with suppress(OSError):  # it is closed already
+            with suppress(OSError):  # the socket is closed already
                 # not the method of an encrypted socket: that would read the rest as unencrypted
                 socket.socket.shutdown(self._connection, socket.SHUT_RDWR)

@@ -61,7 +61,7 @@ class RestAnswer:
     content_type: str = ""  # as in its header; empty without one
 
     def document(self) -> dict[str, Any]:
-        """Decode the answer; an empty object if it is not JSON."""
+        """Decode the answer; return an empty object if it is not JSON."""
         try:
             return parse(self.body)
         except ValueError:
@@ -69,7 +69,7 @@ class RestAnswer:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a page for browsers, and so not from slurmrestd."""
+        """Whether the answer is a page for browsers, and so not from slurmrestd."""
         return "html" in self.content_type or self.body[:64].lstrip()[:1] == b"<"
 
 

@@ -57,7 +57,7 @@ from .versions import Versions
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MAX_SINGLE = 32
-_MAX_SOUGHT = 1000  # for more jobs in a listing, it is decoded as a whole
+_MAX_SOUGHT = 1000  # a listing of more jobs is decoded as a whole
 _FEW = 3
 _LISTED_PER_REQUEST_BYTES = 1 << 18  # so many bytes of a listing cost a site about as much as a request
 _ADDRESSES = {"nodes": "/nodes", "associations": "/associations/"}  # addresses of lists
@@ -136,7 +136,7 @@ class RestLink:
 
     @property
     def changeable(self) -> frozenset[str]:
-        """What `update` can change of a job, as names of its arguments; finds the version if it is not known yet."""
+        """Properties of a job that `update` can change, as names of its arguments; asks for the version if need be."""
         return self._versions.get().changeable
 
     def about(self) -> SlurmAbout:
@@ -474,7 +474,7 @@ class RestLink:
         return records
 
     def _is_listed_best(self, count: int) -> bool:
-        """Whether so many jobs are better read from the full listing, judged by its last size, than one by one."""
+        """Whether the full listing, judged by its last size, is read faster than so many jobs one by one."""
         if not math.isfinite(self._listing_bytes):
             return count > _MAX_SINGLE
         return count > _FEW and (count > _MAX_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
@@ -614,7 +614,7 @@ def _deletions(document: Mapping[str, Any]) -> Iterable[tuple[str, Complaint]]:
 
 
 def _is_failure(why: Complaint) -> bool:
-    """Whether a job goes on that was to be cancelled: not if it has ended, or the number is another job's."""
+    """Whether a cancellation failed; it did not if the job has ended, or its number is another job's now."""
     return why.number not in ALREADY_DONE | {OTHER_NAME}
 
 

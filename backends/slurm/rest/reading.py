@@ -24,7 +24,7 @@ _NOWHERE = frozenset({"", "None assigned", "(null)"})
 
 
 def number(value: Any) -> float | None:
-    """Read a number; infinity for an unlimited one, None if it is not set."""
+    """Read a number; infinity for unlimited, None if it is not set."""
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return math.inf

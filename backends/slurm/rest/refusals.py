@@ -43,7 +43,7 @@ class Complaint:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether Slurm read the request and refused it; otherwise the problem may be on the way."""
+        """Whether Slurm read the request and refused it; otherwise the connection may be the problem."""
         number = self.number or 0
         return (2000 <= number < 3000 and number != _INTERNAL) or number == 8000 or 9000 <= number < 9400
 

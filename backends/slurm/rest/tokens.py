@@ -106,7 +106,7 @@ class TokenSource:
 
     @property
     def ends_s(self) -> float | None:
-        """When the present token expires, in seconds since 1970; None if it does not say."""
+        """Time at which the present token expires, in seconds since 1970; None if the token has none."""
         ends = self._claims.get("exp")
         return float(ends) if isinstance(ends, int | float) else None
 
