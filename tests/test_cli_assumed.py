@@ -54,7 +54,8 @@ for word; do case $word in --delimiter=*) mark=${word#*=};; --name=*) names=${wo
 [ -z "$ASA_TEST_SACCT_FAILS" ] || { echo "sacct: error: Unable to connect to the database" >&2; exit 1; }
 job() { # number state start end name
     case ,$names, in *,$5,*) ;; *) return;; esac
-    for field in "$1" "$1" me "$2" "$3" "$3" "$3" "$4" 120 4 4 1 n1 batch 0:0 "$5" ""; do printf '%s%s' "$field" "$mark"; done
+    set -- "$1" "$1" me "$2" "$3" "$3" "$3" "$4" 120 4 4 1 n1 batch 0:0 "$5" ""
+    for field; do printf '%s%s' "$field" "$mark"; done
     echo
 }
 job 1 COMPLETED 1000 1600 first
@@ -100,12 +101,16 @@ def test_a_job_with_the_workflow_s_name_tells_of_its_only_stage(slurm, capsys):
     [
         ({"expected_run_s": 60.0}, ""),
         ({"local": True, "cores": 1}, ""),
-        ({}, "Slurm's accounting shows no job of yours in the last 90 days that is named as strange.\n"),
+        (
+            {},
+            "No job of yours in the last 90 days is named strange in Slurm's accounting.\n",
+        ),
     ],
 )
 def test_accounting_is_asked_only_for_run_times_that_are_not_known(slurm, capsys, stage, says):
-    flow = Workflow("x y", [Stage("known", expected_run_s=1, cores=1, walltime_s=60, command="true"),
-                            Stage("strange", **{"cores": 4, "walltime_s": 7200, "command": "true", **stage})])  # fmt: skip
+    known = Stage("known", expected_run_s=1, cores=1, walltime_s=60, command="true")
+    strange = Stage("strange", **{"cores": 4, "walltime_s": 7200, "command": "true", **stage})
+    flow = Workflow("x y", [known, strange])
     assert with_known_run_times(flow, SimulatedSite("hpc2n").capabilities) is flow
     assert capsys.readouterr().err == says
 

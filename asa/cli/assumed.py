@@ -108,7 +108,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     unknown = [
         one
         for one in flow.stages.values()
-        if one.expected_run_s is None and not (one.moldable or one.local) and one.continues is None
+        if one.expected_run_s is None and not (one.moldable or one.local) and (one.is_one_job or one.queues_in_parts)
     ]
     names = sorted(set[str]().union(*(_job_names(flow, one) for one in unknown)))
     if not names or shutil.which("sacct") is None:
@@ -132,7 +132,8 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
         )
         return expecting
     sys.stderr.write(
-        f"Slurm's accounting shows no job of yours in the last {_LOOK_BACK_DAYS} days that is named as {_listed(names)}.\n"
+        f"No job of yours in the last {_LOOK_BACK_DAYS} days is named {' or '.join(names[:_MAX_NAMES])} in Slurm's "
+        "accounting.\n"
     )
     return flow
 
