@@ -134,7 +134,7 @@ class Step:
     post: str = ""
     # tokens of completion markers that others write: the step begins once all exist. See `JobSpec.awaits`, `REFUSAL`.
     awaits: tuple[str, ...] = ()
-    # whether it is in the same wave as the step before it
+    # whether the step is in the same wave as the step before
     beside: bool = False
     # see `JobSpec.out_of_memory`
     out_of_memory: Literal["fail", "ignore"] = "fail"
@@ -144,7 +144,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began and completed, and how many cores its job had kept by then; 0 cores: all that it got.
+    """Beginning and completion of a step, and the cores that its job had kept by then; 0 cores: all that the job got.
 
     A step that failed while others of its wave continued also has its exit code and outcome.
 
@@ -619,7 +619,7 @@ class Capabilities:
         """
         if spec.local:
             return None
-        names = (spec.partition or self.partition).split(",")  # given several, the batch system chooses one
+        names = (spec.partition or self.partition).split(",")  # of several partitions, the batch system chooses one
         down = (one for name in names if (one := self.partitions.get(name)) is not None and not one.is_up)
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         # partitions that are down will come up again
@@ -840,7 +840,7 @@ class CancelsMany(Protocol):
 
 
 def cancel_all(backend: Backend, job_ids: Collection[str]) -> dict[str, BackendError]:
-    """Cancel several jobs, one by one if the backend cannot do more; return those not cancelled, with reasons."""
+    """Cancel several jobs, by `cancel_all` if the backend has it; return the jobs not cancelled, with reasons."""
     if isinstance(backend, CancelsMany):
         try:
             return dict(backend.cancel_all(job_ids)) if job_ids else {}
@@ -958,7 +958,7 @@ class Advisor(Protocol):
 
 @runtime_checkable
 class Troubleshooting(Protocol):
-    """A facility that knows what to do if it cannot be reached."""
+    """A facility that knows remedies for an unreachable batch system."""
 
     def remedy(self, trouble: str) -> str:
         """Return what a user can do about a trouble, from `Condition.trouble`; empty if waiting is all."""
@@ -1218,7 +1218,7 @@ class Site(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The abilities and rules of all its worlds."""
+        """The abilities and rules that all its worlds have."""
         ...
 
     @property

@@ -158,7 +158,7 @@ class Array:
 
     @property
     def step(self) -> int:
-        """The step of their numbers, if it is above 1; else 1."""
+        """Step of the first of its ranges with a step above 1; else 1."""
         return next((step for _, _, step in self.all.ranges if step > 1), 1)
 
     @property

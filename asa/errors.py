@@ -91,7 +91,7 @@ class AsaError(Exception):
 
 
 class InputError(AsaError):
-    """What the user gave cannot be used."""
+    """The user's input cannot be used."""
 
     exit_code = 2
 

@@ -1,8 +1,8 @@
 """Submits jobs exactly once, even if answers are lost: jobs of a run's stages, and those of a pool's workers.
 
 A job's token is on the disk before the job is submitted. If the answer is lost, the job is looked for by its token
-before it is submitted again. If both submissions arrive, the token ensures that at most one job runs its payload: that
-one is kept, and the other is cancelled, however late it turns up.
+before it is submitted again. If both submissions arrive, the token ensures that at most one job runs its payload: this
+job is kept, and the other is cancelled, however late it turns up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DUPLICATE = "Twin"
 
 
 class Cause(StrEnum):
-    """Why a job was not submitted, where it may be tried again."""
+    """Reasons why a job was not submitted but may be tried again."""
 
     UNKNOWN = ""
     """The answer was lost, or something else has to happen first."""
@@ -297,7 +297,7 @@ class Submitter(ABC):
         return kept
 
     def _is_to_be_taken_in(self, token: str, status: JobStatus) -> bool:
-        """Whether a job that was found becomes the owner's, who does not know it."""
+        """Whether the owner takes over a found job that it does not know."""
         return self.job_of(token) is None and self.status_of(status.job_id) is None and self.takes_in(token)
 
     def _suspect(self, token: str) -> None:
@@ -361,12 +361,15 @@ class Submitter(ABC):
             return False
 
     def tell_cancellations(self, job_ids: Iterable[str]) -> set[str]:
-        """Cancel jobs; return those whose cancellation the batch system accepted. It is repeated until they end."""
+        """Cancel jobs; return those whose cancellation the batch system accepted.
+
+        The caller repeats this until they end.
+        """
         now_s, taken, due = self.backend.now(), set[str](), list[str]()
         for job_id in job_ids:
             status = self.status_of(job_id)
             if status is not None and status.state.is_final:
-                self._cancelled_s.pop(job_id, None)  # if somebody starts it again, that is another matter
+                self._cancelled_s.pop(job_id, None)  # a later restart by somebody is not covered by this request
                 taken.add(job_id)
             elif 0 <= now_s - self._cancelled_s.get(job_id, (now_s, -math.inf))[1] < AGAIN_S[-1]:
                 taken.add(job_id)

@@ -99,7 +99,7 @@ class SiteFacts:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How to ask a batch system for its facts and its jobs.
+    """The commands that ask a batch system for its facts and its jobs.
 
     Parameters
     ----------

@@ -208,8 +208,8 @@ class StageFunction(Generic[P]):
     """A function that a stage can run; a direct call runs it here.
 
     A job finds it by its module's name, or its file, and its own name, so it must be at the top level of a file that
-    compute nodes see. One that was typed in, as in a notebook, is sent along by cloudpickle, if that is installed, with
-    what it uses of the notebook at that moment.
+    compute nodes see. A function that was typed in, as in a notebook, is sent with the job by cloudpickle, if that is
+    installed, together with the values of the notebook that it uses at that moment.
 
     What it returns is the value of its stage: an argument of others, and `RunResult.result`.
 
@@ -310,7 +310,7 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
     def made(function: Callable[P, object]) -> StageFunction[P]:
         where = f"function {getattr(function, '__name__', function)!r}"
         asked = _checked(resources, _KINDS, where)
-        _fields(asked, where)  # so that text is refused here, too
+        _fields(asked, where)  # refuses text here, too
         return StageFunction(function, asked)
 
     return made
@@ -512,7 +512,7 @@ class Flow:
                 who = choose_estimator(estimator, chosen, world, history)
                 flow = self.workflow
                 if kept_in is not None:
-                    with suppress(StateError):  # what was learned is useful, but not needed
+                    with suppress(StateError):  # storing learned waits is useful, but not necessary
                         flow = expect(flow, RunTimes(kept_in), capabilities).workflow
                 plan = plan_run(
                     flow,
@@ -606,7 +606,7 @@ def _parsed(parse: Callable[[str], float], key: str, text: str, where: str) -> f
 
 
 def _seconds(key: str, given: Any, where: str) -> float:
-    if not isinstance(given, _TIMES[0]) or isinstance(given, bool | Mapping):  # for one width
+    if not isinstance(given, _TIMES[0]) or isinstance(given, bool | Mapping):  # one time for one width
         raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_TIMES[1]}.")
     if isinstance(given, timedelta):
         return given.total_seconds()

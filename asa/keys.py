@@ -62,10 +62,10 @@ class Notation:
     """The notation of values of a special type, in files and in Python."""
 
     read: Callable[[Any], Any]  # raises `InputError`
-    given: tuple[type, ...]  # the types that Python accepts for them
+    given: tuple[type, ...]  # the types that Python accepts for such values
     words: str  # these types, for messages
     pattern: str  # of their text
-    others: tuple[Mapping[str, Any], ...] = ()  # JSON schemas of other forms that a file may use
+    others: tuple[Mapping[str, Any], ...] = ()  # JSON schemas of further forms that a file may use
     write: Callable[[Any], str] = str
 
 
@@ -81,7 +81,7 @@ class Key:
     min_value: int = 0
     max_value: int = MAX_COUNT
     choices: tuple[str, ...] = ()
-    option: str = ""  # the equivalent option of sbatch, if there is one, without its dashes
+    option: str = ""  # the equivalent option of sbatch, without dashes; empty if there is none
     of_bare: int | str = ""  # the option's value if it is given without one
     notation: Notation | None = None  # if its values have a special type
     # what was probably not meant in a value, and what to do
@@ -392,7 +392,7 @@ _VALUES: Final = attrgetter(*_NAMES)
 
 
 def asked(one: JobKeys) -> dict[str, Any]:
-    """Return what a stage or a job asks for, by field.
+    """Return the values that a stage or a job requests, by field.
 
     Examples
     --------

@@ -159,7 +159,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         for r in all_records
         if isinstance(r, StageEnded)
         for name in r.stages
-        if r.time_s >= anew_s.get(name, r.time_s)  # else it ran again later
+        if r.time_s >= anew_s.get(name, r.time_s)  # otherwise the stage ran again later
     }
     _check_complete(workflow, ends)
     settled = _settled(workflow, ends, began)
@@ -268,7 +268,7 @@ def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
 
 
 def _check_complete(workflow: Workflow, ends: Mapping[str, float]) -> None:
-    """Raise unless each stage ended, or is left out because nothing failed."""
+    """Raise unless each stage ended, or did not run because nothing failed."""
     skipped: set[str] = set()
     for name in workflow.order:
         stage = workflow.stages[name]
@@ -280,7 +280,7 @@ def _check_complete(workflow: Workflow, ends: Mapping[str, float]) -> None:
 
 
 def _settled(workflow: Workflow, ends: Mapping[str, float], began_s: float) -> dict[str, float]:
-    """Return when each stage ended, or when it was certain that it would not run."""
+    """Return the time at which each stage ended, or at which it was certain not to run."""
     settled: dict[str, float] = {}
     for name in workflow.order:
         before_s = max((settled[before] for before in workflow.stages[name].after), default=began_s)
@@ -309,7 +309,7 @@ def _parts(
 
 
 def _may_s(stage: Stage, parts: Mapping[str, float], began_s: float) -> float:
-    """Return when a stage could begin, from when each predecessor let it."""
+    """Return the earliest time at which a stage could begin, given the times at which its predecessors let it."""
     return (min if stage.when == "any" else max)(parts.values(), default=began_s)
 
 

@@ -27,7 +27,7 @@ class JobOutcome(StrEnum):
     INPUT_MISSING = "input-missing"
     SETUP_FAILED = "setup-failed"  # of the environment: modules, conda, container or set-up lines
     FOLDER_MISSING = "folder-missing"  # the work folder is missing
-    UNABLE = "unable"  # the node lacks something that asa needs, such as space for temporary files
+    UNABLE = "unable"  # the node lacks a resource that asa needs, such as space for temporary files
     TOO_FEW_CORES = "too-few-cores"  # fewer than the next stage needs, as after a requeue
     GAVE_BACK = "gave-back"  # the allocation began early, and idled for as long as it may
     UNYIELDING = "unyielding"  # the same in a leg, since the leg before did not end when it was signalled
@@ -46,7 +46,7 @@ class JobOutcome(StrEnum):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would end in this way at every attempt."""
+        """Whether every further attempt would end in the same way."""
         return self in {JobOutcome.SETUP_FAILED, JobOutcome.STALLED}
 
     @property

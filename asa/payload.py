@@ -105,7 +105,7 @@ def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
 
 
 def _beginning(stage: Stage) -> str:
-    """Write whether others may read the payload's files, and show what the user wants run."""
+    """Write whether others may read the payload's files, and show the user's command."""
     if stage.tasks_file:
         lines = [f"each line of {stage.tasks_file}"]
     elif stage.takes_turns:
@@ -204,7 +204,7 @@ def _add_where_it_prints(made: _ShellText, stage: Stage, *, is_alone: bool) -> N
 
 
 def _for_slurm(pattern: str) -> str:
-    """Remove backslashes: with one in a name, Slurm replaces no pattern."""
+    """Remove backslashes: in a name that contains one, Slurm replaces no pattern."""
     return pattern.replace("\\", "").replace("%", "%%") if "\\" in pattern else pattern
 
 
@@ -221,7 +221,7 @@ def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: 
     shown = _where_all_nodes_look(stage, folder)
     cpus_per_task = stage.cpus_per_task
     inside = within(stage.preparation, cores=cores, cpus_per_task=cpus_per_task, gpus=stage.gpus, shown=shown)
-    if stage.array is not None:  # the program that starts it may not pass variables on
+    if stage.array is not None:  # a launcher may not pass variables on
         inside += "env $asa_numbers "
     made.values["asa_inside"] = inside.rstrip()
     if not (stage.script or _is_long(stage)):

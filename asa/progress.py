@@ -36,7 +36,7 @@ class StageProgress:
 
 
 class RunProgress:
-    """The stages of a run, as its records tell of them.
+    """The stages of a run, as its records show them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class RunProgress:
             self.add(record)
 
     def add(self, record: Record) -> None:
-        """Take in what happened."""
+        """Apply a record."""
         self.now_s = record.time_s
         if isinstance(record, RunStarted):
             self.begin_s = record.time_s
@@ -77,7 +77,7 @@ class RunProgress:
         return sum(stage.state == "done" for stage in self.stages.values())
 
     def line(self) -> str:
-        """Write it in one line: a bar, and what is not done."""
+        """Return one line: a bar, and the stages that are not done."""
         count = len(self.stages)
         full = _BAR * self.done // max(count, 1)
         others = {state: self._count(state) for state in ("running", "allocated", "queued", "failed")}
@@ -104,7 +104,7 @@ class RunProgress:
         )
 
     def _shown(self) -> Sequence[StageProgress]:
-        """Of many stages, leave out those that are done or have not begun first."""
+        """Limit a long list of stages: leave out completed and unbegun stages first."""
         stages = list(self.stages.values())
         if len(stages) <= _MAX_ROWS:
             return stages
@@ -155,9 +155,9 @@ def _duration(seconds: float) -> str:
 
 
 def follower(progress: RunProgress, *, wanted: bool | None, stream: TextIO | None = None) -> Callable[[Record], None]:
-    """Give what shows a run while it runs, to be called with each record.
+    """Return a function that shows a run while it runs; call it with each record.
 
-    `wanted`: None for where somebody looks: in a notebook, or if `stream` (standard error) is a terminal.
+    `wanted`: whether to show the run; None: only in a notebook, or if `stream` (standard error) is a terminal.
     """
     stream = sys.stderr if stream is None else stream
     if wanted is False:
@@ -170,7 +170,7 @@ def follower(progress: RunProgress, *, wanted: bool | None, stream: TextIO | Non
 
 
 def _notebook() -> Callable[..., Any] | None:
-    """Give what displays something in the notebook that this runs in; None elsewhere."""
+    """Return the function that displays a value in the current notebook; None elsewhere."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or not hasattr(shell, "kernel"):
         return None

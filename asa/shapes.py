@@ -167,7 +167,7 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
             run_s, spread, walltime_s = own.run_s, own.spread, own.walltime_s
         elif width not in given:  # a width with a small and less certain walltime must not shorten those of others
             walltime_s = max(walltime_s, run_s)
-        elif longer > 1.0:  # by how much is not known, but the stage must not be killed there, too
+        elif longer > 1.0:  # the necessary walltime is unknown, but the stage must not be killed there, too
             run_s = min(run_s, walltime_s)
         found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
     return tuple(found)
@@ -192,7 +192,7 @@ def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int,
 
 
 def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = None) -> RunAt | None:
-    """Return how long a stage runs at a width, with the uncertainty.
+    """Return the run time of a stage at a width, with its uncertainty.
 
     `width`: in the unit of the points.
     `points`: known run times, one for each width.

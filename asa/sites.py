@@ -277,9 +277,9 @@ def open_facility(
 ) -> OpenedSite:
     """Open a batch system by the user's settings; of settings given twice, the later wins.
 
-    First comes what `asa doctor` found, then what the site file sets, then `settings`. If neither a backend nor a site
-    is named, this takes the only site, the one called ``default``, or a backend that finds its commands on this
-    computer; failing these, this computer itself.
+    Settings come from the findings of `asa doctor`, then the site file, then `settings`; later ones win. If neither a
+    backend nor a site is named, this takes the only site, the one called ``default``, or a backend that finds its
+    commands on this computer; failing these, this computer itself.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ def _found_here() -> tuple[str | None, str | None, str]:
         )
     for name in plugins.names(_GROUP):
         if not plugins.mentions(_GROUP, name, _FINDS):
-            continue  # importing all backends, only to see that they find nothing, takes seconds
+            continue  # importing all backends takes seconds, and most find nothing
         made = _loaded(name)
         look = getattr(made, _FINDS, None) if _is_facility(made) else None
         if look is not None and (why := look()):
@@ -433,7 +433,7 @@ def _family(name: str) -> list[str]:
 
 
 def _member(members: list[str], file: SiteFile | None, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Choose among backends to one batch system, and say why: the site file's, or what can be made of the settings."""
+    """Choose among the backends of one batch system, with the reason: the site file, or else the given settings."""
     if file and file.backend in members:
         return file.backend, f"{file.path} is for it"
     fits = {name: _fit(_loaded(name), settings) for name in members}
@@ -445,7 +445,7 @@ def _member(members: list[str], file: SiteFile | None, settings: Mapping[str, An
 
 
 def _fit(made: Any, settings: Mapping[str, Any]) -> int:
-    """Rate how settings fit a backend: 2 if it can be made of them, 1 if it takes others or more, 0 if it lacks one."""
+    """Rate how well settings fit a backend: 2 if they suffice, 1 if it takes others or more, 0 if one is missing."""
     try:
         _check_names(made, settings)
         made(**settings)
@@ -484,7 +484,7 @@ def _no_such_site(site: str) -> UnknownNameError:
 
 
 def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that a backend does not take, if it says in its signature which it does."""
+    """Refuse settings that a backend does not take, if its signature lists those that it takes."""
     try:
         parameters = inspect.signature(made).parameters
     except ValueError:  # of a builtin
@@ -519,7 +519,7 @@ def location(path: Path, key: str) -> str:
 
 
 def _own_lines(path: Path) -> tuple[list[str], list[str]]:
-    """Split what a user wrote into the lines before the first table and those of tables; `observed` is left out."""
+    """Split a user's lines into those before the first table and those of tables; `observed` is left out."""
     top: list[str] = []
     tables: list[str] = []
     in_observed = False
@@ -581,7 +581,7 @@ def _escaped(character: str) -> str:
 
 
 def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
-    """Make sure that the file will say what it should, and nothing of its user's is lost."""
+    """Check that the new text has the intended settings, and loses none of the user's own."""
     try:
         document = read_toml(text)
         document.pop(_STRATEGY, None)
@@ -604,7 +604,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 def _write(path: Path, text: str) -> None:
     """Replace a file as a whole, so that nobody ever reads half of it."""
     with in_words("cannot be written", path, "Save elsewhere."):
-        place = safe.followed(path)  # a link of the user's own stays one
+        place = safe.followed(path)  # a link of the user's own stays a link
         safe.provide_folder(place.parent)
         with replacing(place) as file:
             file.write(text.encode())

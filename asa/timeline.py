@@ -32,7 +32,7 @@ Kind = Literal["kept", "pending", "held", "running"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period in which a job did one thing.
+    """A period in which a job was pending, idle, or ran a stage.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the jobs of a run did, from its begin to its end.
+    """The periods of a run's jobs, from the begin of the run to its end.
 
     Parameters
     ----------

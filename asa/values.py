@@ -1,4 +1,4 @@
-"""What functions that stages call return, or raise: kept in the run's folder, for later stages and for the client."""
+"""Keeps the values that stages' functions return or raise in the run's folder, for later stages and for the client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RemoteTraceback(Exception):  # noqa: N818 - as in `concurrent.futures`: th
         self.text = text
 
     def __str__(self) -> str:
-        """Give the traceback as it was printed there."""
+        """Return the traceback as it was printed in the job."""
         return f"\n{self.text}"
 
 
@@ -63,7 +63,7 @@ def referred(arguments: Any) -> list[str]:
 
 
 def resolved(arguments: Any, folder: Path) -> Any:
-    """Put values in place of the stages that are meant."""
+    """Replace stages among the arguments by the values of their functions."""
     if isinstance(arguments, list):
         return [resolved(one, folder) for one in arguments]
     if not isinstance(arguments, dict):
@@ -81,12 +81,12 @@ def _file(folder: Path, stage: str) -> Path:
 
 
 def forget(folder: Path, stage: str) -> None:
-    """Remove what an earlier attempt of a stage left."""
+    """Remove the value that an earlier attempt of a stage left."""
     _file(folder, stage).unlink(missing_ok=True)
 
 
 def keep(folder: Path, stage: str, value: object) -> None:
-    """Keep what a stage's function returned; that it cannot be kept is no failure of the stage, and is kept instead."""
+    """Keep a function's return value; if that is impossible, keep the reason: the stage has not failed."""
     try:
         _put(folder, stage, _VALUE, pickle.dumps(value, pickle.HIGHEST_PROTOCOL), "")
     except Exception as error:  # noqa: BLE001 - whatever a user's value makes of it
@@ -94,7 +94,7 @@ def keep(folder: Path, stage: str, value: object) -> None:
 
 
 def fail(folder: Path, stage: str, error: BaseException) -> None:
-    """Keep what a stage's function raised."""
+    """Keep the exception that a stage's function raised."""
     text = "".join(traceback.format_exception(error))
     try:
         data = pickle.dumps(error.with_traceback(None), pickle.HIGHEST_PROTOCOL)
@@ -109,7 +109,7 @@ def _put(folder: Path, stage: str, kind: str, data: bytes, text: str) -> None:
 
 
 def load(folder: Path, stage: str) -> Any:
-    """Give what a stage's function returned, or raise what it raised.
+    """Return the value that a stage's function returned, or raise the exception that it raised.
 
     Raises
     ------
@@ -141,6 +141,6 @@ def load(folder: Path, stage: str) -> Any:
 
 
 def folder_here() -> Path | None:
-    """Give the folder of values of the job that this process runs in; None outside a run."""
+    """Return the folder of values of the job that this process runs in; None outside a run."""
     named = os.environ.get(VALUES, "")
     return Path(named) if named else None

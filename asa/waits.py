@@ -299,7 +299,7 @@ def _tail(quantiles_s: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The conditions that an estimator is made for.
+    """The conditions for which an estimator is made.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ class WaitEstimator(Protocol):
     Calls come in order of time. `predict` changes nothing, and may be called at any time. `submitted` reports a job
     that was really submitted, and returns a ticket; the caller passes that to `observe` when something becomes known of
     the wait, and to `ended` when the job has ended. Many jobs may wait at the same time. State is plain data, which can
-    be stored and shared; an estimator made from another's state continues exactly where that one was.
+    be stored and shared; an estimator made from another's state continues exactly from there.
     """
 
     def predict(self, job: QueuedJob) -> WaitForecast:
@@ -328,7 +328,7 @@ class WaitEstimator(Protocol):
         ...
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
-        """Learn that a job waits from now on; `forecast` is the one that the submission was based on, if any."""
+        """Learn that a job waits from now on; `forecast`: the forecast on which the submission was based, if any."""
         ...
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:

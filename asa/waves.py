@@ -134,7 +134,7 @@ def cores_of(waves: Waves, cores_per_node: int) -> int:
 
 
 def asked_by(waves: Waves) -> dict[str, Any]:
-    """Return what else a job needs for its waves, by field: the maximum over waves."""
+    """Return the further needs of a job for its waves, by field: the maximum over waves."""
     return shared_by(together(wave) for wave in waves)
 
 

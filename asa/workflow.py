@@ -106,7 +106,7 @@ class GivenStageKeys(GivenKeys, total=False):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stage(StageKeys):
-    """One stage of a workflow: what runs, on which resources, for how long, and after which others.
+    """One stage of a workflow: its payload, resources, duration and predecessors.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ class Stage(StageKeys):
     after
         Names of the stages that must have completed before, unless `when` says otherwise.
     when
-        ``success``: it runs once all stages that it follows have completed. ``any``: it runs once one of them has.
-        ``failed``: it runs once they have all ended, if one of them failed or could not run because another failed.
-        ``always``: it runs once they have all ended.
+        ``success``: it runs once all stages that it follows have completed. ``any``: it runs once one of them has
+        completed. ``failed``: it runs once they have all ended, if one of them failed or could not run because another
+        failed. ``always``: it runs once they have all ended.
     after_any
         Those of `after` that only have to have ended, in whatever way; `when` is about the others.
     after_start
@@ -163,8 +163,7 @@ class Stage(StageKeys):
     environment
         Names and values of variables.
     secrets
-        Names of the client's variables that it needs though they hold secrets; jobs get the client's other variables
-        anyway.
+        Names of secret variables of the client that it needs; jobs get the client's other variables anyway.
     inputs, outputs
         Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: files that must exist and not be empty
         before it begins, and after it ended.
@@ -515,12 +514,12 @@ class Stage(StageKeys):
 
     @property
     def strictly_after(self) -> tuple[str, ...]:
-        """The stages that it follows and that `when` is about: without those that only need to have begun or ended."""
+        """The predecessors to which `when` applies: not those that only need to have begun or ended."""
         return tuple(name for name in self.after if name not in self.after_any and name not in self.after_start)
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it does not simply run once all stages that it follows have completed."""
+        """Whether it may run on other conditions than the completion of all stages that it follows."""
         return self.when != "success" or bool(self.after_any) or self.may_be_early
 
     @property
@@ -529,7 +528,7 @@ class Stage(StageKeys):
         return self.when == "any" or bool(self.after_start or self.after_matching)
 
     def following(self, befores: Iterable[str]) -> Stage:
-        """Return the same stage, following only some of the stages that it follows."""
+        """Return the same stage with only some of its predecessors."""
         after = tuple(befores)
         after_any, after_start, after_matching = (
             tuple(name for name in names if name in after)
@@ -573,7 +572,7 @@ class Stage(StageKeys):
 
     @property
     def has_unknown_last_job(self) -> bool:
-        """Whether none of its jobs is known to be the last before it ends: stages after it are submitted only then."""
+        """Whether its last job is known only when it ends: stages after it are submitted only then."""
         return self.continues is not None
 
     @property
@@ -655,7 +654,7 @@ class Stage(StageKeys):
 
     @property
     def prints_apart(self) -> tuple[str, str]:
-        """Its parts with separate output files, and the patterns that distinguish these; empty if it is one job."""
+        """Kind of its parts with separate output files, and the patterns that distinguish these; empty for one job."""
         if self.array is not None:
             return "elements", "ajJ"
         if self.continues is not None:
@@ -764,16 +763,16 @@ class Stage(StageKeys):
         return one_s * len(self.array.elements)
 
     def cores_on(self, cores_per_node: int) -> int:
-        """Cores that it takes on a site with nodes of so many cores."""
+        """Return the cores that it gets on a site with nodes of so many cores."""
         return self.allocated(self.cores or 0, self.nodes or 0, cores_per_node)
 
     def nodes_on(self, cores_per_node: int) -> int:
-        """Lower bound of the nodes that it is on, on a site with nodes of so many cores."""
+        """Return the least number of its nodes, on a site with nodes of so many cores."""
         asked = self._needs(self.request).nodes if self.request is not None else self.nodes or 0
         return max(asked, -(-self.cores_on(cores_per_node) // max(cores_per_node, 1)))
 
     def payload_cores_on(self, cores_per_node: int) -> int:
-        """How many of these cores its payload should use: those that it asks for, or all."""
+        """Return the number of these cores that its payload should use: those that it asks for, or all."""
         return max(self.cores or 0, (self.nodes or 0) * cores_per_node)
 
     def _error(self, message: str, hint: str) -> WorkflowError:
@@ -891,7 +890,8 @@ class Workflow:
         if not self.arrays:
             return self
         stages = [stage.in_turn(max_cores, cores_per_node) for stage in self.stages.values()]
-        return Workflow(self.name, stages)  # without the walltime of all in one job, since arrays do not share a job
+        # without the workflow's own walltime, which is for one job: arrays do not share a job
+        return Workflow(self.name, stages)
 
     @cached_property
     def continuing(self) -> tuple[str, ...]:
@@ -1005,7 +1005,7 @@ class Workflow:
         return Workflow(self.name, stages, walltime_s=None if self._walltime_s is None else asked_s)
 
     def peak_cores(self, cores_per_node: int) -> int:
-        """Cores of the widest stage: what a Big Job holds all the time."""
+        """Cores of the widest stage, which a Big Job holds all the time."""
         return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
 
     def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:

@@ -169,7 +169,7 @@ class Bag:
         return False
 
     def give_back(self, number: int, token: str) -> bool:
-        """Give back the tasks that a job which is gone had claimed and not ended, so that others take them.
+        """Give back the tasks that a lost job had claimed and not ended, so that other jobs take them.
 
         `number`: the round.
         `token`: of the job.
@@ -255,7 +255,8 @@ class _Round:
         taker_folder = self._folder / "returned" / name
         if taker_folder.exists():
             return True
-        taken = self._taken().get(name, ())  # read first: if the taker lives on, it keeps what it claims from now on
+        # read first: a taker that is still alive keeps the tasks that it claims from now on
+        taken = self._taken().get(name, ())
         ended = {int(found[1]) for found in _RECORD.finditer(self._log(name))}
         left = [at for first, last in taken for at in range(first, last + 1) if at not in ended]
         text = "".join(f"{first} {last}\n" for first, last in _pieces(left, max(len(left) // self._divisor, 1)))

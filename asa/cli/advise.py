@@ -115,7 +115,7 @@ def advise(
         _forget(runs, forget)
         return
     if shape:
-        price_given(price, "", None)  # a wrong one is refused before a batch system is asked
+        price_given(price, "", None)  # refuses a wrong price before a batch system is asked
         where = Where(system, bank, backend, site, bank_only, price)
         tell_shapes(workflow, command, where, given, runs, as_json=output is Output.JSON)
     elif workflow is None:
@@ -166,7 +166,7 @@ def _forget(runs: RunTimes, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Advised:
-    """The advice on a stage, and the waits that the bank predicts with both walltimes (None if it knows too few)."""
+    """The advice on a stage, and the bank's predicted waits with both walltimes (None if it knows too few waits)."""
 
     cores: int | None
     advice: WalltimeAdvice
@@ -386,7 +386,7 @@ def _one_line(advice: WalltimeAdvice) -> str:
 
 
 def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, quiet: bool = False) -> Workflow:
-    """Set the expected run time of stages that learn theirs, and say on stderr where it comes from."""
+    """Set the expected run time of stages whose file says `learn`, and name its source on stderr."""
     from asa.runtimes import Expected, RunTimes, expect
     from asa.units import format_duration
 

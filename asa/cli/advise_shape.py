@@ -1,4 +1,4 @@
-"""``asa walltimes --shape``: which shape to ask for, for a stage or a command, and which other one to try."""
+"""``asa walltimes --shape``: advises on the shape of a stage or a command, and on another shape to try."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The system on which jobs are to run, and what is known of its waits."""
+    """The system on which jobs are to run, and the known waits there."""
 
     system: str
     known: KnownWaits | None
@@ -186,7 +186,7 @@ def _material(
 
 
 def _points(stage: Stage) -> tuple[RunAt, ...]:
-    """Return what is known of a stage's run time, by width."""
+    """Return the known run times of a stage, by width."""
     from asa.shapes import RunAt
 
     if stage.moldable is not None and stage.moldable.run_at:
@@ -239,7 +239,7 @@ def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> 
 
 
 def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, int, str, float]]:
-    """Return the widths that may be worth a trial, each as a request, if it can be asked for."""
+    """Return the widths that may be worth a trial, each as a request; leave out those that cannot be requested."""
     from asa.runtimes.trials import untried
     from asa.shapes import Moldable
 
@@ -284,7 +284,7 @@ def _requests(one: _Material, destination: Destination) -> list[QueuedJob]:
 
 
 def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
-    """Return the shapes that may be tried, without the one that is best by what is known."""
+    """Return the shapes that may be tried, without the one that is best by the known run times."""
     from asa.runtimes.trials import UntriedOffer
 
     assert one.advice.compared is not None

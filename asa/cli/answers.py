@@ -61,7 +61,7 @@ class PredictionAnswer:
     outcomes: Sequence[Outcome]
     of_geometry: bool
     behind_s: float | None
-    live: str = ""  # what the queue looked like, in words
+    live: str = ""  # the state of the queue, in words
     said: Said | None = None
 
     def quality(self) -> dict[str, float]:

@@ -211,7 +211,7 @@ def _add(to: typer.Typer, name: str) -> None:
     """Import a command, and add it to an app."""
     try:
         command = _command(_FORMER_NAMES.get(name, name))
-    except InputError as error:  # the other commands still work
+    except InputError as error:  # a broken command must not disable the others
         to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
         return
     if isinstance(command, typer.Typer):
@@ -313,7 +313,7 @@ def run_command() -> None:
 
 
 def _flush() -> None:
-    """Flush all output; a client that leaves because its terminal is gone need not report that again."""
+    """Flush all output; a client that leaves because its terminal is gone has reported that already."""
     leaving = sys.exc_info()[1]
     try:
         sys.stdout.flush()
@@ -359,12 +359,12 @@ def _give_up(error: OSError) -> NoReturn:
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
     hint = "Free disk space, or write elsewhere." if is_full else "Check the path, its owner, and its permissions."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
-    silence_output()  # else the interpreter flushes again, and fails again
+    silence_output()  # otherwise the interpreter flushes again, and fails again
     sys.exit(1)
 
 
 def _own_up(error: Exception) -> NoReturn:
-    """Exit after an unexpected error, printing what is needed to fix it."""
+    """Exit after an unexpected error; print the data that are needed to fix it."""
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     *_, last = traceback.extract_tb(error.__traceback__)

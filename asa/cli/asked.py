@@ -107,7 +107,7 @@ class AskedRun:
     workflow: Workflow  # as it would run on this system
     source: str  # path of the workflow's file; empty for an installed workflow
     parameters: dict[str, str]  # given by the user for parameters of the file
-    opened: OpenedSite  # the batch system that it is to run on
+    opened: OpenedSite  # the batch system on which the workflow is to run
     bank: Path | None  # the bank's folder; None for no bank
     forecasting: Forecasting  # how its waits are predicted
     width: int | None  # of stages with several shapes; None to let the strategy choose
@@ -116,7 +116,7 @@ class AskedRun:
 
     @contextmanager
     def connected(self, folder: Path) -> Iterator[Backend]:
-        """Open the batch system; if it lacks an ability, the error says that nothing was submitted."""
+        """Open the batch system; if it lacks a necessary ability, report that nothing was submitted."""
         from asa.cli.driving import opened
 
         guessed = bool(self.opened.why) and self.opened.backend != _HERE
@@ -221,7 +221,9 @@ def read_asked(
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
-    """Give all stages with several shapes one width: the widest up to `width`. Note stages without one, and guesses.
+    """Give all stages with several shapes one width: the widest up to `width`.
+
+    Print a note on stages without such a width, and on guessed run times.
 
     Raises `InputError`: no stage has several widths.
     """

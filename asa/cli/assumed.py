@@ -47,7 +47,7 @@ def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
 
 
 def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
-    """Set the run times of stages that do not say theirs, and say where they are from.
+    """Set the run times of stages that have none, and print their source.
 
     They are from earlier runs in the bank, else from the user's past jobs of these names in Slurm's accounting.
     """
@@ -139,7 +139,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
 
 
 def _past_runs(names: Sequence[str]) -> Sequence[PastRun] | None:
-    """Ask the site that would be used for the user's past jobs of some names, and wait for some seconds only.
+    """Ask the site, for some seconds only, for the user's past jobs of some names.
 
     None if it keeps no records of them.
     """

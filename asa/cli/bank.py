@@ -137,7 +137,7 @@ def forget(
             sys.stderr.write("Nothing was deleted.\n")
             return
     gone = store.forget(matching)
-    drop(store.folder)  # what was learned from them
+    drop(store.folder)  # the estimators learned from them
     sys.stderr.write(f"{counted(gone, 'observation')} deleted.\n")
 
 

@@ -53,7 +53,7 @@ def cancel(
     if not yes and sys.stdin.isatty():
         _ask(folder, state)
     changed = given_settings(settings)
-    wish = want(folder, stage)  # first, so that the request stands even if this command fails
+    wish = want(folder, stage)  # first, so that the request remains even if this command fails
     try:
         with working(f"cancelling {folder.path.name}"):
             is_done = (
@@ -82,7 +82,7 @@ def cancel(
 
 
 def _tell(folder: RunFolder, stage: str, text: str, output: Output) -> None:
-    """Report what was done."""
+    """Report the cancellation."""
     if output is Output.TABLE:
         sys.stderr.write(f"{text}\n")
         return
@@ -128,7 +128,7 @@ def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bo
 
 
 def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:
-    """Record that the run is to end, then drive it to its end: nothing more is submitted."""
+    """Record that the run is to end, then drive it to its end without submitting anything."""
     from asa.cli.driving import drive_here, opened, reopen
     from asa.cli.live import Silent
     from asa.runner.entries import Stopped

@@ -308,7 +308,7 @@ def _with_frontier(runs: Sequence[CompareRun]) -> list[dict[str, Any]]:
 
 
 def _rules(backend: str, scheduler: str | None, others: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of the simulator; a backend other than the usual one has only its own."""
+    """Return the settings of the simulator; a backend other than the default has no settings but its own."""
     if backend != _SIMULATED:
         if scheduler is not None:
             raise InputError(
@@ -441,7 +441,7 @@ def _write_files(
 
 
 def _of_estimator(comparison: Comparison) -> str:
-    """Name the estimator, and what it had learned."""
+    """Name the estimator, and the number of waits that it had learned."""
     learned = "the workflow's own jobs, from one replication to the next: replications are not independent"
     if comparison.history:
         learned = f"the last {comparison.history} jobs before each replication"

@@ -1,4 +1,4 @@
-"""Runs that continue while no client stays: which ways the site allows, and the jobs that drive them."""
+"""Runs that continue without a client: the keepers that a site allows, and the jobs that drive such runs."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ KeeperOption = Annotated[
 
 
 def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
-    """Choose a way to keep a run going that is available here.
+    """Choose a keeper that is available here.
 
-    Raises `InputError`: the requested way, or every way, is unavailable; the message says why.
+    Raises `InputError`: the requested keeper, or every keeper, is unavailable; the message says why.
     """
     from asa.cli.pooled import POOL
     from asa.keepers import possible
@@ -122,7 +122,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
 
 
 def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
-    """Before a run is detached, name all variables that later jobs will lack; warn of those that stages use."""
+    """Before a run is detached, name the variables that later jobs will lack; warn of variables that stages use."""
     from asa.spec.withheld import dollars, uses_of
 
     left = left_out(os.environ)
@@ -243,7 +243,7 @@ def _interrupted_after(seconds: float, is_so: threading.Event) -> Iterator[None]
 
 
 def _is_followed(folder: RunFolder, facility: Facility, following: KeptRun, walltime_s: float, after_s: float) -> bool:
-    """Submit the next job of a chain; return whether it was accepted."""
+    """Submit the next job in a keeper's chain; return whether the batch system accepted it."""
     try:
         _submit_keeper(folder, facility, following, walltime_s, max(after_s, 0.0))
     except AsaError as error:
@@ -266,6 +266,6 @@ def end_keeper(folder: RunFolder, facility: Facility) -> None:
 
 
 def has_ended(state: RunState) -> bool:
-    """Whether a run has ended, and none of its jobs is left."""
+    """Whether a run has ended, and all its jobs as well."""
     is_settled = not state.jobs.unfinished() and state.jobs.open_intent is None and not state.jobs.doubtful
     return state.outcome is not None and is_settled

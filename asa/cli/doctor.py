@@ -69,7 +69,7 @@ def doctor(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Examine a site: how its batch system is configured, whether asa works with it, and what to mind there.
+    """Examine a site: the configuration of its batch system, whether asa works with it, and what users should know.
 
     With slurmrestd: `asa doctor --backend slurm-rest --option url=https://slurm.example.org:6820 --probe --save here`,
     and from then on `--site here`. The token is read from SLURM_JWT, see `scontrol token`.

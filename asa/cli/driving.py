@@ -35,8 +35,8 @@ _MAX_LISTED = 3  # failed stages
 _LONG_S = 5.0
 _COMPILERS = ("numba", "llvmlite")
 _COMPILING_S = 10.0  # how long a client that is asked to leave waits for a compiler
-_PATIENCE_S = 1.0  # how long a client that is asked to leave waits for other work
-_UNWINDING_S = 5.0  # a second request is ignored for this long
+_PATIENCE_S = 1.0  # seconds that a client waits for other work before it leaves
+_UNWINDING_S = 5.0  # seconds for which a second request is ignored
 _WHY = {
     signal.SIGINT: "it was interrupted (SIGINT)",
     signal.SIGTERM: "it was asked to end (SIGTERM)",
@@ -72,7 +72,7 @@ def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
 
 @contextmanager
 def _patience(what: str) -> Iterator[None]:
-    """If a step takes long, say on stderr which one."""
+    """If a step takes long, name it on stderr."""
     timer = threading.Timer(_LONG_S, lambda: _say(f"Still {what} ...\n"))
     timer.daemon = True
     timer.start()
@@ -255,7 +255,7 @@ class _Departures:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if time.monotonic() - self._went_s < _UNWINDING_S:
-            return  # it is already leaving
+            return  # the client is already leaving
         is_urged = bool(self.why) and number != signal.SIGHUP
         self.want(_WHY[signal.Signals(number)])
         self._asked_s = min(self._asked_s, time.monotonic())
@@ -327,7 +327,7 @@ class _Watch:
     def on_record(self, record: Record) -> None:
         """Show an event."""
         self._records.append(record)
-        self._notice(None)  # an event ends a trouble, and is shown after that news
+        self._notice(None)  # an event ends a trouble; the end of the trouble is shown first
         with self._read_by_somebody():
             self._display.happened(record)
 
@@ -373,8 +373,8 @@ class _Watch:
     def _read_by_somebody(self) -> Iterator[None]:
         """Print something; if the reader is gone, as in `asa run | head`, leave as if the user had left.
 
-        An unattended client continues, as does one whose terminal is gone or whose output cannot be written: the run
-        matters more.
+        A client continues if it is unattended, its terminal is gone, or its output cannot be written: the run matters
+        more.
         """
         try:
             yield
@@ -392,7 +392,7 @@ class _Watch:
         return remedy_on(self._facility, self._folder, trouble)
 
     def _sign(self) -> None:
-        """Record the client's state for other clients."""
+        """Record for other clients what this client does."""
         if self._state is None or (heard := self._backend.condition) == self._heard:
             return
         self._heard = heard

@@ -195,7 +195,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
 
 
 def _other_jobs(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    """Describe the stage's other jobs: those that race with it, one that is not accepted yet, and its last attempt."""
+    """Describe the stage's other jobs: its racers, a job that is not accepted yet, and the job of its last attempt."""
     yield from stage.units.other_jobs(stage)
     if stage.job_id is not None:
         yield from _not_accepted(folder, run, stage)
@@ -385,7 +385,7 @@ def _withheld(folder: RunFolder, stage: Stage) -> Iterator[str]:
     from asa.core.variables import secrets_of
     from asa.spec.withheld import dollars, remedy, sounds_secret, uses_of
 
-    is_own = is_safe(folder.path)  # else read no files, since others may have named them
+    is_own = is_safe(folder.path)  # else read no files: others may have chosen their names
     if names := [use.name for use in uses_of(stage, folder.plan.folder if is_own else None, sounds_secret)]:
         yield (
             f"It uses {dollars(names)}, which it has not asked for: variables that hold secrets go on to stages that "

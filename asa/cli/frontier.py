@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from asa.report.frontier import PlanAmongOthers
     from asa.strategies.planning import Outlook, Sketch
 
-_MOST = 8  # rows; of more plans, those closest to their neighbours are left out
+_MOST = 8  # maximum number of rows; further plans, those closest to their neighbours, are left out
 _FEW_JOBS = 3
 
 
@@ -23,7 +23,7 @@ class PlanOnFrontier:
 
     name: str
     cores: tuple[int, ...]  # of each job
-    time_s: float  # to the end of all stages, as it counts when plans are chosen
+    time_s: float  # seconds to the end of all stages; the same statistic by which plans are chosen
     p90_s: float
     core_hours: float
     hour_sooner: float | None  # core-hours per hour saved against the previous row; None in the first

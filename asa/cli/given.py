@@ -1,4 +1,4 @@
-"""Reads ``--param`` and ``--option``, and suggests what was meant by a wrong one."""
+"""Reads ``--param`` and ``--option``; suggests corrections for wrong names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_FILE = {".py", ".json", ".smk", ".sh", ".sbatch", ".slurm", ".job"}
 
 
 def price_given(given: str | None, of_site: str, file: Path | None) -> tuple[str | None, str]:
-    """Return the price of time that applies, and where it is from: the user's, or else the site file's, or None.
+    """Return the price of time and its source: the user's option, else the site file's price, else None.
 
     `given`: the argument of `--price`.
     `of_site`: the price in the site file; may be empty.
@@ -134,7 +134,7 @@ class Given:
 def _no_parameter(
     workflow: str, name: str, value: str, known: list[str], try_options: Callable[[Mapping[str, str]], object]
 ) -> InputError:
-    """Return the error for a parameter that the workflow file does not have, with what was probably meant."""
+    """Return the error for a parameter that the workflow file does not have, with the likely correction."""
     message = f"{workflow} has no parameter {name!r}"
     if not is_file(workflow):
         message = "only a workflow file has parameters"

@@ -150,11 +150,11 @@ def scripts(
     alone. A script that runs another of the given scripts is refused, since that one would run twice.
 
     With `--record -- COMMAND` a driver in any language is run once, and what it submits becomes the workflow: loops,
-    arguments and variables are what they were. It sees the files as they are; what it writes is kept beside the
-    workflow file if jobs may need it, and else thrown away.
+    arguments and variables have the values of that run. The driver sees the files as they are. Files that it writes are
+    kept next to the workflow file if jobs may need them, and else thrown away.
 
-    Options of sbatch for which there is no key are passed on to Slurm. A job array becomes a stage that is one; with
-    --pack-arrays its elements become tasks of one or several stages, or one stage each. Each keeps its walltime.
+    Options of sbatch for which there is no key are passed on to Slurm. A job array becomes a stage that is a job array;
+    with --pack-arrays its elements become tasks of one or several stages, or one stage each. Each keeps its walltime.
     """
     from asa.importers import import_scripts
 

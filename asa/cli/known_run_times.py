@@ -24,11 +24,11 @@ def forecast_dict(forecast: RunForecast) -> dict[str, Any]:
     return {**dict(quantiles), **fields}
 
 
-FOR_P90, FOR_P99 = 10, 100  # runs of which one is expected to be beyond it: of fewer it is an extrapolation
+FOR_P90, FOR_P99 = 10, 100  # fewest runs for these quantiles: from so many, one is expected to exceed them
 
 
 def quantile_cells(known: RunForecast) -> tuple[str, str, str, str]:
-    """Write p50, p90, p99 and the longest run; empty where too few runs are known to say it."""
+    """Write p50, p90, p99 and the longest run; empty if too few runs are known for a quantile."""
     from asa.units import format_duration
 
     p90 = format_duration(known.p90_s) if known.count >= FOR_P90 else ""

@@ -40,14 +40,14 @@ class KnownWaits:
 
     bank: WaitBank
     system: str
-    partitions: tuple[str, ...]  # that may be asked for; the first is the default
+    partitions: tuple[str, ...]  # partitions that may be requested; the first is the default
     user: str
     now_s: float  # the time for which answers hold
     digest: Digest  # summary of the bank's jobs of the system
     kinds: Mapping[str, int]  # number of waits learned, by geometry
     outcomes: Sequence[Outcome]  # past forecasts of this kind, with the waits that followed
     behind_s: float | None  # age of the newest observation by today's clock; None if that has no meaning
-    live: str = ""  # what the queue looked like, in words; empty if it was not read
+    live: str = ""  # the state of the queue, in words; empty if it was not read
     max_cores: int = 0  # of the machine; 0 if it was not asked
     whose: str = "The batch system"  # the source of the estimates below
     estimates_s: Mapping[Asked, float] = field(default_factory=dict)  # the waits that it estimates for requests

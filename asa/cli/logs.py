@@ -151,7 +151,8 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
     if job is None:
         return None
     file = _file_of(folder, job, kind, stage)
-    if file is not None and job.step_of(stage) and not last_lines(file, 1):  # the job's own file may say why it ended
+    # the job's own file may have the reason of its end
+    if file is not None and job.step_of(stage) and not last_lines(file, 1):
         return folder.output_of(job.spec.token, job.status.job_id, kind)
     return file
 
@@ -196,7 +197,7 @@ def _has_text(file: tuple[str, Path]) -> bool:
 def last_words(
     folder: RunFolder, state: RunState, stage: str, lines: int, *, of_units: bool = False
 ) -> tuple[Path | None, str]:
-    """Return the last lines of a stage's standard error, or of its standard output if that is empty, and the file.
+    """Return the last lines of a stage's standard error, or else of its standard output, and the file.
 
     `of_units`: look at the first unit that failed.
     """
@@ -236,7 +237,7 @@ def last_lines(file: Path, lines: int) -> str:
 
 
 def _job_that_ran(state: RunState, stage: str) -> Job | None:
-    """Return a stage's job, or its last one; None if the stage never ran in that job."""
+    """Return a stage's present or last job; None if the stage never ran in it."""
     job = latest_job(state, stage)
     is_its = job is not None and (state.stages[stage].job_id is not None or has_begun_in(job, stage))
     return job if is_its else None

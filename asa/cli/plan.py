@@ -245,9 +245,9 @@ class _Line:
     after: tuple[str, ...]
     age_accrues: bool
     is_local: bool
-    jobs: int  # that share the tasks of its stage
-    alike: int  # jobs of its size: these, or the elements of an array
-    once_ended: bool  # and so is asked for when these are done
+    jobs: int  # number of jobs that share the tasks of its stage
+    alike: int  # number of jobs of this size: these jobs, or the elements of an array
+    once_ended: bool  # whether it is submitted only when the jobs before it have ended
 
     @property
     def keep(self) -> str:
@@ -320,7 +320,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A look at a run that has not begun."""
+    """The plan of a run that has not begun, and the data to explain it."""
 
     made: RunPlan
     aim: Aim
@@ -331,7 +331,7 @@ class _Shown:
 
     @property
     def is_informed(self) -> bool:
-        """Whether anything is known of the waits."""
+        """Whether any waits are known."""
         return bool(self.candidates)
 
     @property
@@ -501,7 +501,7 @@ def _spread(times_s: Any) -> dict[str, float]:
 
 
 def _expected(times_s: Any) -> str:
-    """Write a mean; where rare cases make it up, also what is usual."""
+    """Write a mean; if rare cases dominate it, also the usual value."""
     mean_s, max_s = float(times_s.mean()), _quantiles(times_s, 0.9)[0]
     usual = f" (9 in 10: up to {format_duration(max(max_s, 0.0))})" if mean_s > max(max_s, 1.0) else ""
     return f"{format_duration(max(mean_s, 0.0))}{usual}"
@@ -613,14 +613,14 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
 
 
 def _mode(job: SearchedJob) -> str:
-    """Name what keeps a job back."""
+    """Name the mechanism that keeps a job back."""
     from asa.strategies.planning import mode_of
 
     return mode_of(job.keep)
 
 
 def _sizes(lines: Iterable[_Line]) -> str:
-    """Write how many stages are in each job, and by a letter what keeps it back."""
+    """Write the number of stages in each job, and a letter for the mechanism that keeps the job back."""
     jobs = [f"{len(line.job.block.stages)}{_mode(line.job)[0] if line.after else ''}" for line in lines]
     alike = [(one, len(list(group))) for one, group in groupby(jobs)]
     words = [f"{count} x {one}" if count > 1 else one for one, count in alike]

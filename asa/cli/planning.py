@@ -1,4 +1,4 @@
-"""Prints what a run would do, before anything is done."""
+"""Prints the plan of a run before the run begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def print_plan(
     plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, folder: str, scripts: bool = False
 ) -> None:
-    """Print the plan, why it is so, and with `scripts` each job as it would be sent, if the backend can show that."""
+    """Print the plan and its reasons; with `scripts`, also each job as the backend would send it."""
     previews = [_preview(backend, job.spec, folder, plan) for job in jobs]
     if as_json:
         entries = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]

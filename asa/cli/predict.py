@@ -174,7 +174,7 @@ def find_known(
 
 
 def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[float]) -> list[QueuedJob]:
-    """Make all combinations of the requested values, without widths that a partition is not known to have."""
+    """Make all combinations of the requested values; leave out widths that a partition is not known to have had."""
     from asa.cli.known_waits import check_width
 
     jobs: list[QueuedJob] = []
@@ -236,7 +236,7 @@ def _answer(known: KnownWaits, job: QueuedJob, times: Sequence[float]) -> Predic
 
 
 def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[WaitForecast, Said | None]:
-    """Blend the batch system's own estimate for a request, if there is one, into the forecast."""
+    """Blend the batch system's own estimate for a request, if it has one, into the forecast."""
     from asa.cli.answers import Said
     from asa.estimators.site_estimate import assumed_error, blend, off_lately
 

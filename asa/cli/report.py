@@ -183,7 +183,7 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
 def check_page(
     target: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None
 ) -> None:
-    """Refuse a page that could not be written, before the work that takes long.
+    """Before long work, refuse a page that could not be written.
 
     `name`: the page's file in a folder, if already known.
     Raises `InputError`: the path is in use for something else, its folder does not exist, or it has a file that is no

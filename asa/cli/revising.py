@@ -30,7 +30,7 @@ def bank_folder(given: str | None) -> Path | None:
 
 
 def take_bank(folder: RunFolder, given: str | None) -> None:
-    """Let a run store its waits in another bank from now on; report if its present one cannot be written.
+    """Let a run store its waits in another bank from now on; report a present bank that cannot be written.
 
     Raises `InputError`: the bank that the user names cannot be made or written.
     """
@@ -62,7 +62,7 @@ def take_estimator(folder: RunFolder, given: str | None) -> None:
 
 
 def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, goes_again: bool) -> Path | None:
-    """Return a run's own workflow file if stages that did not complete are not as there any more, and say so.
+    """Return a run's own workflow file if uncompleted stages have changed in it, and report that.
 
     `goes_again`: the run has ended, and goes on, so that it can take them as they are now; else None is returned.
     """

@@ -144,7 +144,7 @@ def run(
     First see what would be submitted: `asa run flow.toml --dry-run`. Then `asa run flow.toml`, with --backend or --site
     if there is more than one batch system.
 
-    Of a script that submits jobs `asa run -- ./submit.sh ARGUMENTS` first records what it submits, and runs that.
+    A script that submits jobs: `asa run -- ./submit.sh ARGUMENTS` first records the jobs, and then runs them.
 
     Ctrl-C stops only this client: submitted jobs go on (with --strategy pool they start again), and `asa resume`
     continues the run, here or on another computer that sees its folder. Killing the client at any moment does no harm.
@@ -351,7 +351,7 @@ def resume(
     check_secrets_left(state, revised or state.workflow, again, retry=retry)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
-    if accept_cluster and folder.driver() is None:  # else another client drives the run, as the next steps report
+    if accept_cluster and folder.driver() is None:  # else another client drives the run; the next steps report that
         folder.forget_cluster()
     if not quiet:
         stages = (revised or state.workflow).stages.values()
@@ -374,7 +374,7 @@ def _accept_for_host(folder: RunFolder) -> None:
 
 
 def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
-    """Check the stages that are to run again."""
+    """Check the names of the stages that are to run again."""
     for name in named:
         stage_of(state, name)
     if named and state.outcome is None:
@@ -400,7 +400,7 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:
-    """Whether a run that ended still has jobs to cancel."""
+    """Whether a run has ended, but still has jobs to cancel."""
     state = read_state(folder)[0]
     return bool(state.jobs.unfinished()) or state.jobs.open_intent is not None
 

@@ -85,9 +85,9 @@ def runs_folder(given: Path | None, *, begins: bool = False) -> Path:
 
 
 def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolder:
-    """Find a run by its name, the beginning of it, or its folder; return it with an absolute path.
+    """Find a run by its name, the beginning of the name, or its folder; return it with an absolute path.
 
-    `to_act`: the run is to be changed, so it must belong to the user. Else its owner is shown.
+    `to_act`: the run is to be changed, so it must belong to the user; for a run that is only read, its owner is shown.
     Raises `OwnerError`: the run is to be changed, but others own it or can change it.
     """
     from asa.runner import RunFolder, find_run
@@ -122,7 +122,7 @@ def open_named(
             folder = open_run(runs, first)
         except InputError:
             folder = None
-        if folder is None:  # neither way round: what was wrong with the usual one
+        if folder is None:  # neither order fits: report the error of the usual one
             raise
     state, _ = read_state(folder)
     if needs_stage and not second:
@@ -160,7 +160,7 @@ def stage_of(state: RunState, name: str) -> str:
 
 
 def latest_job(state: RunState, stage: str) -> Job | None:
-    """Return a stage's job, or else the last one that it had."""
+    """Return a stage's job; if it has none now, its last one."""
     job_id = state.stages[stage].job_id
     if job_id is not None:
         return state.jobs[job_id]
@@ -198,7 +198,7 @@ def retry_command(folder: RunFolder) -> str:
 
 
 def want(folder: RunFolder, stage: str) -> Path:
-    """Ask the client that drives a run to cancel it, or one of its stages; return the request's file."""
+    """Ask the client that drives a run to cancel the run, or one of its stages; return the file of the request."""
     from asa.runner import CancelRequest
 
     try:

@@ -1,4 +1,4 @@
-"""The state of a run, for people and programs: what all commands show that show a run."""
+"""The state of a run, for people and programs; all commands that show a run use it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class StageStanding:
     # cores of its job, submitted or not yet; where the job's cores change, those during this stage
     cores: int
     walltime_s: float
-    jobs: int = 1  # such jobs that share its tasks, at a time
-    alike: int = 1  # jobs of its size: these, or the elements of its array
+    jobs: int = 1  # number of jobs that share its tasks at a time
+    alike: int = 1  # number of equal jobs: these jobs, or the elements of its array
     job_id: str | None = None
     submit_s: float | None = None  # of that job, on the batch system's clock
     eligible_s: float | None = None
@@ -73,7 +73,7 @@ class StageStanding:
     ended_s: float | None = None
     wait_s: float | None = None  # how long its job waited in the queue, or has waited so far
     run_s: float | None = None  # how long it ran, or has run so far
-    is_growing: bool = False  # whether the one of these two that is the latest goes on
+    is_growing: bool = False  # whether the later of wait and run time is still growing
     predicted_wait_s: float | None = None  # the wait that was predicted, or would be if it were submitted now
     forecast: WaitForecast | None = None  # the distribution of the wait that was predicted at its submission
     expected_start_s: float | None = None  # when the batch system expects it to start
@@ -95,7 +95,7 @@ class StageStanding:
 
     @property
     def has_failed(self) -> bool:
-        """It ended, and not well."""
+        """Whether it failed."""
         return self.state in _FAILED and not self.given_up
 
     @property
@@ -135,7 +135,7 @@ class RunStanding:
     refusal: str = ""  # why no client may continue it; `remedy` then has what to do
     next_s: float | None = None  # when the client means to act next
     metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
-    bad_nodes: Sequence[BadNode] = ()  # that its jobs are kept off now
+    bad_nodes: Sequence[BadNode] = ()  # nodes that its jobs avoid now
 
     @property
     def age_s(self) -> float | None:
@@ -188,7 +188,7 @@ class RunStanding:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, however."""
+        """Whether it has ended, in any way."""
         return self.state not in {"running", "detached"}
 
     def as_dict(self) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def _refusal(folder: RunFolder) -> tuple[str, str]:
             kept(folder.path)
     except OwnerError as refusal:
         return f"{refusal.where} {refusal.message}", (refusal.hint or "").removeprefix(owned.UNUSED)
-    except InputError:  # it cannot be looked at
+    except InputError:  # the run cannot be examined
         pass
     return "", ""
 
@@ -323,7 +323,7 @@ def _refusal(folder: RunFolder) -> tuple[str, str]:
 def _kept(folder: RunFolder, now_s: float) -> str:
     """Name a run's keeper, and if no client has looked at the run for long, since when."""
     keeper = None
-    with suppress(OwnerError):  # which is checked before acting on it
+    with suppress(OwnerError):  # the owner is checked before acting on the run
         if folder.owner and is_kept_in_private(folder.path):
             return f"only {folder.owner} can see who looks after it"
         keeper = kept(folder.path)
@@ -589,6 +589,6 @@ def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
 
 
 def _end_of(stage: str, status: JobStatus) -> JobStatus | StepTimes:
-    """Give how a stage ended: of several side by side itself, where it failed while others went on."""
+    """Return how a stage ended; if it failed while stages side by side with it went on, its own end."""
     own = next((step for step in status.steps if step.name == stage), None)
     return status if own is None or own.exit_code is None else own

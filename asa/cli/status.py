@@ -133,7 +133,7 @@ def runs(
     rows = map(_row, paths)
     if every:
         shown = sorted(rows, key=lambda row: row.created_s)
-    else:  # so that only one run's records are in memory at a time
+    else:  # read one by one, so that only one run's records are in memory
         shown = nlargest(_SHOWN, rows, key=lambda row: row.created_s)[::-1]
     if output is Output.JSON:
         print_document({"runs": [row.as_dict() for row in shown]})

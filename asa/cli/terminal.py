@@ -149,7 +149,7 @@ class _Checked(io.TextIOWrapper):
 
     @property
     def rich_proxied_file(self) -> _Past:
-        """The stream that rich's consoles look up by this name; it is unchecked: colours are control characters.
+        """The unchecked stream: rich's consoles look it up by this name, and their colours are control characters.
 
         A console looks it up before it renders; from then on, all consoles escape their texts themselves.
         """

@@ -110,7 +110,7 @@ def _opened(runs: Path | None, run: str, kept: str, *, is_keeper: bool) -> RunFo
 
 
 def _note(folder: RunFolder, refusal: OwnerError) -> bool:
-    """Write to the run's log, if it belongs to the user, why no client continues it; return whether to print that."""
+    """Write to the log of the user's own run why no client continues it; return whether to print that."""
     text = f"may not go on with the run: {refusal.where} {refusal.message}. {refusal.hint}"
     return bool(folder.owner) or folder.log_once(text)
 
@@ -123,7 +123,7 @@ def _write_into(log: Path) -> None:
 
 
 def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, kept: str, quiet: bool) -> None:
-    """Remove the run's keeper, and say how the run ended."""
+    """Remove the run's keeper, and report how the run ended."""
     from asa.runner.notify import Notifier
 
     Notifier(folder).ended(read_state(folder)[1])  # the client that saw the end may have sent it already

@@ -154,7 +154,7 @@ def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:
 def _groupings(
     question: Question, groups: list[tuple[str, ...]], stage: str
 ) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Yield the plan as it is, with the stage's job split at the stage, and with it joined to a neighbouring job."""
+    """Yield the plan, plans that split the stage's job at the stage, and plans that join it to a neighbour."""
     rank = next(n for n, group in enumerate(groups) if stage in group)
     own = groups[rank]
     at = own.index(stage)

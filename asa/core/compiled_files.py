@@ -31,7 +31,7 @@ def is_ones_own(pycache: Path) -> bool:
 def own_folder(named: str) -> str | None:
     """Provide a folder for compiled results that nobody else can enter; None if that fails.
 
-    `named`: the folder in which numba is set to keep what it compiles; empty for none.
+    `named`: the folder of compiled code that numba's settings name; empty for none.
     """
     try:
         folder = Path(named, "asa") if named else safe.cache_folder() / "compiled"

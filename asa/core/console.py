@@ -69,7 +69,7 @@ class Console(RichConsole):
 
     @property
     def file(self) -> IO[str]:
-        """The file that it writes to, without the check of a checked stream, also while a live display redirects it."""
+        """The file to which it writes, without a checked stream's check; also while a live display redirects it."""
         file = super().file
         past: IO[str] = getattr(file, "rich_proxied_file", file)
         return past

@@ -34,7 +34,7 @@ class TooDeepError(ValueError):
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """Open a path that a user named: a file, a pipe or a terminal, but nothing that never ends."""
+    """Open a path that a user named: a file, a pipe or a terminal. Endless devices are refused."""
     file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
     about = os.fstat(file.fileno())
     is_empty = about.st_rdev == Path(os.devnull).stat().st_rdev

@@ -57,7 +57,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     try:
         figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if is_svg else None)
         data = drawn.getvalue()
-        if is_svg:  # an SVG file contains names, as comments or as they are
+        if is_svg:  # an SVG file contains the texts of the figure, in comments or directly
             data = printable(data.decode()).encode()
         with safe.writing(Path(path)) as file:
             file.write(data)

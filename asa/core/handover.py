@@ -1,4 +1,4 @@
-"""Values that processes of one machine pass to each other without copying: arrays are in memory that all map."""
+"""Values that processes of one machine pass to each other without copying: all of them map the arrays' memory."""
 
 from __future__ import annotations
 

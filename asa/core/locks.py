@@ -22,7 +22,7 @@ STALE_S = 600.0
 """A lock's holder touches it far more often."""
 
 _BEAT_S = 5.0
-_NAMING_S = 1.0  # a process that creates a lock's file writes into it at once
+_NAMING_S = 1.0  # seconds that an empty lock file may be new: its creator writes into it at once
 
 
 class Holder(NamedTuple):
@@ -49,8 +49,8 @@ class FileLock:
     one that all hosts share. Whoever deletes a stale lock must hold a second lock on it, and check again. So no two
     processes take it over, and nobody deletes a lock that another has just made.
 
-    A holder that was stopped for so long that another took over does not notice; `check` then raises. It is called
-    before anything that only the holder may do.
+    A holder that was stopped for so long that another process took over does not notice; `check` then raises. It is
+    called before anything that only the holder may do.
 
     `doing`: what a holder does, for the message.
     """
@@ -101,7 +101,7 @@ class FileLock:
         return self.path.stat().st_mtime
 
     def check(self) -> None:
-        """Raise if another process took over the lock, as it may after this one was stopped for long."""
+        """Raise if another process took over the lock, which may happen after this process was stopped for long."""
         holder = self.holder()
         if holder is None or holder.token != self.token:
             raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")

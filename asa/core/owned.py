@@ -1,7 +1,7 @@
 """Who owns a file or folder, and whether its content may be acted on; only this module decides that.
 
 To act on content is to run commands from it, to cancel jobs because of it, or to learn from it. Such a file must belong
-to the user or root, and nobody else may be able to change it. A user who trusts another place lists it in a file of
+to the user or root, and nobody else may be able to change it. A user who trusts a further folder lists it in a file of
 their own, `trusted_file`, one folder per line. Commands that only show something name its owner instead.
 """
 

@@ -74,8 +74,8 @@ def _user_of(connection: socket.socket) -> int | None:
 def _keeper(path: Path) -> int:
     """Return the user for whom root, or this user, made a socket or its folder; root if there is none.
 
-    Administrators set up a daemon's folder in this way. It counts only if nobody else can have made it: not in a place
-    such as ``/tmp``, where anybody can make folders, nor through another user's link. Root's links, as from
+    Administrators set up a daemon's folder in this way. The folder counts only if nobody else can have made it: not in
+    a place such as ``/tmp``, where anybody can make folders, nor through another user's link. Root's links, as from
     ``/var/run``, are followed.
     """
     own = {os.geteuid(), _ROOT}
@@ -95,7 +95,7 @@ def _keeper(path: Path) -> int:
 
 
 def _users_at(connection: socket.socket) -> Iterator[tuple[int, bool]]:
-    """Yield the users of the sockets that are, or could be, the other end, and whether each socket listens."""
+    """Yield the users of all sockets that may be the other end, and whether each socket listens."""
     there, port = connection.getpeername()[:2]
     here, own_port = connection.getsockname()[:2]
     far, near = _plain(there), _plain(here)

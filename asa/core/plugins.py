@@ -1,6 +1,6 @@
 """Finds workflows, backends, strategies and commands by name, through entry points.
 
-The core never imports a concrete backend or workflow. This package's own ones are found in the same way as those of
+The core never imports a concrete backend or workflow. This package's own parts are found in the same way as those of
 third parties.
 """
 
@@ -43,7 +43,10 @@ def places(group: str) -> dict[str, str]:
 
 
 def mentions(group: str, name: str, word: str) -> bool:
-    """Whether the module of an entry point has a word in it: False spares its import; True for other packages' own."""
+    """Whether the module of an entry point contains a word; True for other packages' modules.
+
+    False spares an import.
+    """
     point = _group(group).get(name)
     is_ours = point is not None and point.dist is not None and point.dist.name == _OURS
     spec = _spec(point.module) if point is not None and is_ours else None

@@ -2,8 +2,8 @@
 
 A file may have grown by mistake, or be made to exhaust a node's memory; a server may never end its answer; four
 megabytes of gzip unpack to four gigabytes. So nothing is read whole without a bound, and packed or endless data are
-read in pieces. Larger data are refused with a `TooLargeError`. That is an `OSError` whose `strerror` gives the bound
-and what to do, so that it is reported like any error of the system.
+read in pieces. Larger data are refused with a `TooLargeError`. The error is an `OSError` whose `strerror` gives the
+bound and what to do, so it is reported like any system error.
 
 With these bounds, reading takes less than 300 MB of memory; they are far above sizes seen at sites. The variable
 ``ASA_READ_FACTOR`` multiplies them all.

@@ -81,9 +81,9 @@ def check_way(path: Path) -> None:
 
 
 def check_fixed(folder: Path, what: str, hint: Callable[[os.stat_result], str]) -> None:
-    """Refuse a folder in which others can replace things.
+    """Refuse a folder in which others can replace files.
 
-    `what`: the kind of thing that is used there, for the message. `hint`: returns the hint, given the folder's status.
+    `what`: the kind of file that is used there, for the message. `hint`: returns the hint, given the folder's status.
     Raises `OwnerError`; also if a link of another user leads there. Raises `OSError`: it cannot be examined.
     """
     check_links(folder)

@@ -123,8 +123,8 @@ class LineFile:
     def append(self, line: bytes) -> None:
         """Append a line, which ends in a newline.
 
-        Raises `OSError`: it could not be written, and is not in the file, unless only the sync to disk failed. The file
-        is then closed, unless the next line can begin with a `withdrawal` of what is left of this one.
+        Raises `OSError`: the line could not be written, and is not in the file, unless only the sync to disk failed.
+        The file is then closed, unless the next line can begin with a `withdrawal` of the rest of this one.
         """
         try:
             if self._descriptor < 0:

@@ -126,7 +126,7 @@ class Part:
         self._blocks.clear()
         self.arrays.clear()
         for memory in self._memories.values():
-            with suppress(BufferError):  # the program kept a view of it: it is closed with the process
+            with suppress(BufferError):  # the program kept a view of it: the memory is closed with the process
                 memory.close()
 
 
@@ -233,11 +233,11 @@ class Pool:
             self._end(before)
             _free(memories)
             raise
-        self._memories = [*oldest, *memories]  # should it fail from here on, all are freed with the pool
+        self._memories = [*oldest, *memories]  # if it fails from here on, all memories are freed with the pool
         try:
             self._give("hold", [(layouts, older, [m for m in going if m.target == n]) for n in range(len(sizes))])
         except BaseException:
-            self.close()  # some have the new rows, others the old ones
+            self.close()  # some processes have the new rows, others the old ones
             raise
         self._end(len(sizes))
         self._layouts, self._memories = layouts, memories
@@ -258,7 +258,7 @@ class Pool:
         self._memories = []
 
     def _start(self, processes: int) -> None:
-        """Start processes until there are so many."""
+        """Start processes until the pool has the given number."""
         for rank in range(self.processes, processes):
             ours, its = self._context.Pipe()
             process = self._context.Process(target=_work, args=(rank, its), name=f"process {rank}", daemon=True)
@@ -272,10 +272,10 @@ class Pool:
             self._workers.append((process, ours))
 
     def _end(self, processes: int) -> None:
-        """End processes until there are so many."""
+        """End processes until the pool has the given number."""
         leaving, self._workers = self._workers[processes:], self._workers[:processes]
         for _, connection in leaving:
-            connection.close()  # which ends it
+            connection.close()  # the closed connection ends the process
         for process, _ in leaving:
             process.join(_END_S)
             if process.is_alive():
@@ -308,7 +308,7 @@ class Pool:
             raise
 
     def _results(self, processes: int) -> list[Any]:
-        """Wait for the results of the first processes; meanwhile hand around what they exchange."""
+        """Wait for the results of the first processes; meanwhile pass on the values that they exchange."""
         connections = [connection for _, connection in self._workers[:processes]]
         results: dict[int, Any] = {}
         failures: dict[int, str] = {}
@@ -418,7 +418,7 @@ class _AbandonedError(Exception):
 
 
 def _work(rank: int, connection: Connection) -> None:
-    """Do what the pool says, until it closes the connection or is no more."""
+    """Run the pool's functions until it closes the connection or has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the pool's business
     threading.Thread(target=end_with_parent, daemon=True).start()
     part: Part | None = None

@@ -113,16 +113,16 @@ class DmrRequest:
     job: str
     processes: int
     wish: Wish | None = None
-    to: int = 0  # how many it wants, for an expansion
-    wait_s: float = 0.0  # for how long that is to be waited for
+    to: int = 0  # number of processes that the program wants, for an expansion
+    wait_s: float = 0.0  # seconds to wait for an expansion
 
     def message(self) -> dict[str, Any]:
-        """Give what is sent."""
+        """Return the text to send."""
         return {"v": _VERSION, **asdict(self)}
 
     @classmethod
     def heard(cls, message: Mapping[str, Any]) -> DmrRequest:
-        """Read what was sent."""
+        """Parse a received text."""
         try:
             wish = message["wish"]
             request = cls(
@@ -148,16 +148,16 @@ class Reply:
     """A manager's answer."""
 
     action: Action  # the action that the program is to take
-    processes: int  # how many it has then
+    processes: int  # number of processes that it has then
     why: str = ""
 
     def message(self) -> dict[str, Any]:
-        """Give what is sent."""
+        """Return the text to send."""
         return {"v": _VERSION, **asdict(self)}
 
     @classmethod
     def heard(cls, message: Mapping[str, Any]) -> Reply:
-        """Read what was sent."""
+        """Parse a received text."""
         try:
             if message["v"] == _VERSION:
                 return cls(Action(message["action"]), whole(message["processes"], "processes"), str(message["why"]))

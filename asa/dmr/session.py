@@ -33,7 +33,7 @@ _SILENT = "the resource manager does not answer"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a check. It is true if there is something to do.
+    """The result of a check; true if the program has to act.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Session:
     ) -> None:
         self._address, self._job = address, job
         self._processes = available_cores() if processes is None else _at_least_one(processes)
-        self._max_processes = self._processes  # that it may turn out to have: a shrink may fail
+        self._max_processes = self._processes  # largest number that it may turn out to have: a shrink may fail
         self._is_period_set = False
         self._period_s = _seconds(period_s, "period_s")
         self._answer_s, self._expand_s = _seconds(answer_s, "answer_s"), _seconds(expand_s, "expand_s")
@@ -133,7 +133,7 @@ class Session:
         return bool(self._address)
 
     def inhibit(self, period_s: float) -> None:
-        """Ignore checks for so many seconds after each that was answered, unless the user set another period."""
+        """Ignore checks for some seconds after each answered one, unless the user set another period."""
         period_s = _seconds(period_s, "period_s")
         if not self._is_period_set:
             self._period_s = period_s
@@ -260,7 +260,7 @@ class Session:
             return f"the resource manager cannot be reached: {error.strerror or error}"
 
     def _leave_alone(self, since_s: float) -> str:
-        """Ask no more for a while, and say so."""
+        """Do not ask for a while; return the reason."""
         now_s = self._clock()
         self._left_alone_until_s = now_s + _LEFT_ALONE * (now_s - since_s)
         return _SILENT

@@ -30,7 +30,7 @@ _WINDOW = 10_000  # number of latest waits that trees are fitted to
 _FIRST_FIT, _GROWTH, _MORE, _MAX_BETWEEN = 200, 1.15, 50, 1000
 _HAND_OVER = 20  # waits that become known between the beginning of a fit and its first use
 _MAX_DECADES = 7.0  # upper bound of a prediction of the trees
-_SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # weights of the trees in the blends that compete
+_SHARES: Final = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # weights of the trees in the competing blends
 _KEEP = 0.9995  # factor on the weight of an error with each later wait
 _AT_FIRST = 200.0  # prior: number of waits at which trees were worse than the estimator, by the doubts below
 _DOUBT, _DOUBT_OF_LEVELS = 0.3, 0.12  # in decades, for the point prediction; and in pinball loss, for a quantile
@@ -38,7 +38,7 @@ _SHARPNESS = 30.0  # the weight of a blend is exp(-sharpness x its mean error in
 _SHARPNESS_OF_LEVELS = 100.0  # the same for a quantile, with its mean pinball loss
 _AT_ONCE = 0.3  # in decades: if the estimator predicts an immediate start, blends nearer than this predict it, too
 _PACE = 0.002  # decades by which an offset of a quantile moves for an error of 1 in its coverage
-_WIDEST = 1.0  # in decades: upper bound of these offsets
+_WIDEST = 1.0  # in decades: upper bound of the offsets of quantiles
 _FLOOR = math.log10(FLOOR_S)
 _LOWEST = math.log10(2.0 * FLOOR_S)  # quantiles are moved in log10(wait + floor); this is the value at the floor
 _LEVELS: Final = np.array(LEVELS)
@@ -53,7 +53,7 @@ class _Look(NamedTuple):
     of_base: float  # of the estimator, in decades
     of_trees: float  # of the trees, in decades; nan while there are none
     of_base_s: tuple[float, ...]  # quantiles of the estimator
-    stated_s: tuple[float, ...]  # quantiles that were predicted in the end
+    stated_s: tuple[float, ...]  # the quantiles that were finally predicted
 
 
 class BoostedAsa:

@@ -1,4 +1,7 @@
-"""Compiles what predicts waits, by predicting and learning a few: a program that `asa.estimators.readiness` starts."""
+"""Compiles all code that predicts waits, by predicting and learning a few.
+
+`asa.estimators.readiness` starts this program.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ def compile_all() -> None:
 def is_to_compile() -> bool:
     """Whether compiled code can be kept, is missing, and no other process compiles it now.
 
-    Several runs that begin at once would else compile the same side by side. The lock is held until this process ends;
-    on a file system without locks two may compile.
+    Otherwise several runs that begin at once would each compile the same code. The lock is held until this process
+    ends; on a file system without locks two may compile.
     """
     source = Path(__file__)
     where = folder_for(source, os.environ.get("NUMBA_CACHE_DIR", ""))

@@ -77,7 +77,7 @@ DRAW = 6  # state of the random generator that draws from these
 SCALARS = 7
 
 PAST = 4096  # number of waits that are kept for learning again
-AGAIN, AGAIN_WEIGHT = 2, 0.5  # how many of them are learned again with each new wait, and with which weight
+AGAIN, AGAIN_WEIGHT = 2, 0.5  # number of kept waits that are learned again with each new wait, and their weight
 # for each kept wait: the alternatives that may be true, the row of its own weights, and how many jobs had been
 # submitted before it since a wait was last learned
 LOW, HIGH, OWN, AT_ONCE = 0, 1, 2, 4
@@ -85,7 +85,7 @@ _MULTIPLIER, DRAWS = 16807.0, 2147483647.0  # Park and Miller's generator; its p
 
 WIDTHS = 32
 """Number of classes of widths with their own levels, in the rows of tracked levels; the site's row follows."""
-LEARNED_OF = 9  # index after the nine levels: number of waits that moved them
+LEARNED_OF = 9  # column after the nine levels: number of waits that moved them
 ENOUGH = 100
 """Number of waits after which a width's own levels replace the site's; they move from the first wait on."""
 PACE, CLASS_PACE = 0.002, 0.005

@@ -31,9 +31,9 @@ COLUMNS = 6
 _SUBMIT, _CORES, _WALLTIME, _WAIT, _STATED, _PLACE = range(COLUMNS)
 _ENOUGH = 200  # number of waits needed for a fit
 _AFTER = 64  # fit again after this number of further waits, or an eighth more
-_LAGS = (1, 3, 10, 30)  # numbers of submissions between the two that are compared
+_LAGS = (1, 3, 10, 30)  # numbers of submissions between the two compared waits
 _FAR_LAGS = (1, 3, 10, 30, 100, 300, 1000, 3000)
-_GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # bounds of the time between two waits that are compared
+_GAPS_S = np.geomspace(900.0, 8 * 86_400.0, 20)  # bounds of the time between two compared waits
 _SAME_QUEUE_S = 4 * 3600.0
 _DAY_S = 86_400.0
 _RIDGE, _LONG_RIDGE = 0.01, 0.001
@@ -55,7 +55,7 @@ class _Fit(NamedTuple):
     step: NDArray[np.float64]  # decades by which a wait rises for each of the features
     trust: float  # weight of a difference between forecasts besides the difference between the requests
     usual: NDArray[np.float64]  # in decades: the long-run wait, and its rise for each of the features
-    spread: NDArray[np.float64]  # in decades around it, at `_MIDDLES`
+    spread: NDArray[np.float64]  # spread around the fit, in decades, at `_MIDDLES`
     alike: float  # correlation of the errors of two forecasts made at the same time
     seen: NDArray[np.int64]  # cores in quarters of a doubling, and the days with such jobs
 

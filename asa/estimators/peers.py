@@ -1,4 +1,4 @@
-"""The estimators with which ours is compared: simple ones, a regression, and Algorithm 1 as published.
+"""Estimators for comparison with asa's own: simple ones, a regression, and Algorithm 1 as published.
 
 All of them predict a job by its geometry; for an unknown geometry they use the whole site. QBETS is in
 `asa.estimators.qbets`.

@@ -56,7 +56,7 @@ class Pseudonyms:
         return None
 
     def user(self, user: str) -> str:
-        """Return the pseudonym of a user; users without a name stay so."""
+        """Return the pseudonym of a user; an empty name stays empty."""
         return user if not user or _PSEUDONYM.fullmatch(user) else f"~{self._digest('user', user, 8)}"
 
     def id(self, name: str) -> str:

@@ -116,7 +116,7 @@ class QueueAwareAsa:
         return [self._corrected(*of) for of in zip(plans, starts_s, later, strict=True)]
 
     def _corrections(self, jobs: Sequence[QueuedJob], samples: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the futures of requests and the corrections of these, in decades."""
+        """Return the futures of requests, and the corrections of these futures in decades."""
         futures = _decades(self.adviser.futures(jobs, samples))
         order = np.argsort(futures, axis=0, kind="stable")
         ascending = np.take_along_axis(futures, order, axis=0)
@@ -132,7 +132,7 @@ class QueueAwareAsa:
         return futures, made
 
     def _like(self, job: QueuedJob) -> QueuedJob | None:
-        """Return a request with known correction that hardly differs from a job; None if there is none."""
+        """Return a request that hardly differs from a job and whose correction is known; None if there is none."""
         if job in self._alone:
             return job
         for one in self._alone:
@@ -167,7 +167,8 @@ class QueueAwareAsa:
                 alone, off = (row[each % len(row)] for row in self._alone[like])
                 alone_s = np.maximum(10.0 ** (alone + off) - FLOOR_S, 0.0)
                 wait_s = np.maximum(starts_s[:, index] - from_s, 0.0)
-                if one.queues == "aging":  # jobs that arrive later may take the cores when it is ready
+                # jobs that arrive later may take the cores that are free when this job is ready
+                if one.queues == "aging":
                     start_s = np.maximum(start_s, np.where(is_known, _aged(due_s, from_s, alone_s), 0.0))
                 else:
                     decades = _decades(wait_s)
@@ -287,13 +288,13 @@ class QueueAwareAsa:
 
 
 def _aged(due_s: NDArray[np.float64], from_s: NDArray[np.float64], wait_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the earliest starts of jobs that are held until they are due, given their waits without that."""
+    """Return the earliest starts of jobs that are held until they are due, given their waits without the hold."""
     aged: NDArray[np.float64] = np.maximum(due_s + np.where(due_s > from_s, AGED * wait_s, 0.0), from_s + wait_s)
     return aged
 
 
 def _spread_out(jobs: Sequence[QueuedJob]) -> tuple[list[int], list[int]]:
-    """Return dissimilar requests, and for each request the one of these that is most similar."""
+    """Return dissimilar requests, and for each request the most similar one among these."""
     place = {key: 64.0 * number for number, key in enumerate(dict.fromkeys(map(_elsewhere, jobs)))}
     asked = np.array([(math.log2(job.cores), math.log2(job.walltime_s), place[_elsewhere(job)]) for job in jobs])
     picked, nearest = [0], np.zeros(len(jobs), dtype=np.intp)

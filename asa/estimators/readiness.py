@@ -24,7 +24,7 @@ _PLAIN = {BLIND, "asa-blind"}  # learn a wait in a millisecond without compiled 
 _SMALL_BYTES = 64_000  # of a bank: some 600 waits, learned in the time in which compiled code is loaded
 _SWITCH = "ASA_COMPILE"
 _COMPILES = "asa.estimators.compile_all"
-_KERNELS = "asa.estimators.contextual_kernel", "learn"  # the last that is compiled of its module
+_KERNELS = "asa.estimators.contextual_kernel", "learn"  # the last function that is compiled in its module
 _SIMULATION = "foresee"
 
 
@@ -53,14 +53,14 @@ def simulates_compiled() -> bool:
 def prefer(estimator: str, bank: Path | None) -> None:
     """Decide for this process, before kernels are imported, whether they run as plain Python.
 
-    `estimator`: which predicts; one that simulates the queue is compiled at any rate.
-    `bank`: the folder of what it learns first; None for nothing.
+    `estimator`: name of the estimator; if it simulates the queue, its code is always compiled. `bank`: the folder of
+    what it learns first; None for nothing.
     """
     plainly.wanted = estimator in _PLAIN and (_size_bytes(bank) <= _SMALL_BYTES or not learns_compiled())
 
 
 def is_short(bank: Path | None) -> bool:
-    """Whether this process learns only the latest waits of a bank, as nothing was compiled when it began."""
+    """Whether this process learns only the latest waits of a bank, because no code was compiled when it began."""
     return plainly.wanted and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
 
 

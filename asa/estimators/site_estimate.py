@@ -1,10 +1,10 @@
 """Blends a batch system's own estimate of a start with a forecast, by the recent errors of both.
 
 Slurm's ``sbatch --test-only`` and the plan of a planning system assume that jobs use their whole walltimes and that no
-later jobs arrive. But they know priorities, and the queue that a site may hide. As an input of the estimators, such an
-estimate helped while few waits were learned, and did harm later. So the two are blended outside of the estimators, by
-the errors of earlier estimates. If the queue is visible and simulated, the site's estimate adds nothing, and is not
-used.
+later jobs arrive. But such estimates know priorities, and the queue that a site may hide. As an input of the
+estimators, such an estimate helped while few waits were learned, and did harm later. So the two are blended outside of
+the estimators, by the errors of earlier estimates. If the queue is visible and simulated, the site's estimate adds
+nothing, and is not used.
 
 Constants were chosen on two logs (HPC2N, CTC) and a stretch of one on real daemons (CTC), and confirmed on others; see
 "The site's own word" in docs/research/forecasts.md.
@@ -30,7 +30,7 @@ _OF_BIAS, _OF_ERROR = 2.0, 4.0  # weights of the prior values, in outcomes
 _SITE_ERROR = 1.0  # prior error of the site's estimate without its bias, in decades
 _LEARNED_ERROR, _FIRST_ERROR = 0.7, 1.1  # prior errors of a forecast, in decades
 _FEW_WAITS = 30
-_OF_ASSUMED = 4.0  # weight of the first of these, in outcomes
+_OF_ASSUMED = 4.0  # weight of the assumed error, in outcomes
 _SHARPNESS = 4.0  # trust falls by exp(-sharpness x error in decades)
 _LATELY = 50
 

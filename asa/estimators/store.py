@@ -179,7 +179,7 @@ class WaitStore:
 
     def _heed_fork(self) -> None:
         if os.getpid() != self._pid:
-            self.close()  # only in this process
+            self.close()  # closes the files of this process alone
             self._begin_as(os.getpid())
 
     # -------------------------------------------------------------------------------------------- writing
@@ -448,7 +448,7 @@ class WaitStore:
         done: Mapping[str, int] | None = None,
         own: Iterable[str] = (),
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Pass each row beyond the bytes that were read to the function that `begin` returns; some rows twice.
+        """Pass each row beyond the bytes read so far to the function that `begin` returns; some rows are passed twice.
 
         If other processes change the folder meanwhile, `begin` is called again, and all rows are passed again. Return
         the bytes read, and the numbers of skipped lines.
@@ -474,7 +474,7 @@ class WaitStore:
                     continue
                 holds = self._took.get(token)
                 if holds and all(part in own or done.get(part, -1) >= end for part, end in holds.items()):
-                    # its records were returned from the segments that it took
+                    # the segments that it took have returned its records already
                     after[token] = segment.path.stat().st_size
                     continue
                 with segment.path.open("rb", buffering=0) as file:
@@ -553,8 +553,8 @@ class WaitStore:
     def forget(self, matching: Callable[[WaitRecord], bool]) -> int:
         """Remove records for good.
 
-        Readers see all of them gone at once. Records of a process that still runs stay in its file, unread, until it
-        has ended and `compact` or `forget` is called again. Records appended meanwhile stay.
+        To readers, all of these records disappear at once. Records of a process that still runs stay in its file,
+        unread, until it has ended and `compact` or `forget` is called again. Records appended meanwhile stay.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ def line_of(row: Row) -> bytes:
 
 
 def _is_whole(line: bytes, value: Any) -> bool:
-    """Whether a line is as `line_of` wrote it."""
+    """Whether a line has the form that `line_of` writes."""
     return (
         type(value) is list
         and len(value) == len(FIELDS) + 1

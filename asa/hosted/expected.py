@@ -56,8 +56,7 @@ class Expectations:
     def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, float]:
         """Return the walltime to ask for, the expected run time, and its spread.
 
-        `walltime_s`: as the host gives it; None if it does not.
-        `max_s`: the partition's upper bound; None for none.
+        `walltime_s`: the host's walltime; None if it gives none. `max_s`: the partition's upper bound; None for none.
         """
         forecast = self._forecast(kind, cores)
         if walltime_s is None:

@@ -15,7 +15,7 @@ _LONGEST_NUMBER = 12
 
 @dataclass(frozen=True, slots=True)
 class HostJob:
-    """A job of a host, or a group of jobs that it runs as one."""
+    """A job of a host, or a group of jobs that the host runs as one."""
 
     key: Hashable  # identifies the job even if the host makes a new object for it
     kind: str  # common property of similar jobs, such as their rule
@@ -81,7 +81,7 @@ class Graph:
         return self._known[key].name
 
     def note(self, stage: Stage) -> bool:
-        """Record what a stage asks for; return whether this has changed."""
+        """Record the request of a stage; return whether it has changed."""
         known = self._by_name[stage.name]
         before, known.stage = known.stage, stage
         return before != stage
@@ -91,7 +91,7 @@ class Graph:
         self._by_name[name].is_handed_over = True
 
     def after(self, name: str) -> tuple[str, ...]:
-        """Return the names of the stages that a stage follows, as of when it was made."""
+        """Return the names of the stages that a stage followed when it was added."""
         stage = self._by_name[name].stage
         return stage.after if stage is not None else ()
 

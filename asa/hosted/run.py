@@ -41,7 +41,7 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
-_WISHES_S = 2.0  # between two looks for requests of other processes
+_WISHES_S = 2.0  # seconds between two looks for requests of other processes
 _OF_ITS_TIME = 0.05  # part of the time that is spent looking for stages that have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
@@ -93,7 +93,7 @@ class _Shared:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: list[ClientRequest] = field(default_factory=list)  # not yet taken by the thread that drives the run
-    n_gathering: int = 0  # while it is not 0 no request is taken, so that several are seen together
+    n_gathering: int = 0  # while it is above 0, no request is taken, so that several are handled together
     live: dict[str, str] = field(default_factory=dict)  # the release file of each stage that was handed over
     endings: list[Ending] = field(default_factory=list)  # not yet reported to the host
     trouble: BaseException | None = None  # the error that ended the driving thread
@@ -134,7 +134,7 @@ class HostedRun:
         """Add stages, in topological order; `Stage.command` comes from `command_of`.
 
         Returns: stages whose jobs could never start, each with the reason. No job is submitted for them ahead of time.
-        A stage of these that is handed over with the same request fails.
+        If such a stage is handed over with an unchanged request, it fails.
         """
         if not stages:
             return {}
@@ -203,13 +203,13 @@ class HostedRun:
             return self._shared.jobs.get(stage, "")
 
     def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
-        """Cancel jobs that were not handed over, and wait for the end of the run; return whether it came in time."""
+        """Cancel jobs that were not handed over, and wait for the run's end; return whether it ended in time."""
         self.drop(list(self._known), f"{self.folder.plan.host} has ended")
         self._ask(CloseRequest(self.folder.plan.name))
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run has ended and none of its jobs is left; return whether that is so within the time."""
+        """Wait until the run and all its jobs have ended; return whether they did within the time."""
         return self._is_over.wait(timeout_s)
 
     def _ask(self, request: ClientRequest) -> None:
@@ -340,7 +340,7 @@ class HostedRun:
             self._on_news()
 
     def _sleep(self, seconds: float) -> bool:
-        """Sleep, and watch for stages that end; return whether there is a request."""
+        """Sleep, and watch for stages that end; return early, with True, if there is a request."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._nudged.wait(min(left_s, _SLICE_S)):

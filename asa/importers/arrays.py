@@ -124,7 +124,7 @@ def apart_because(stage: Stage, text: str, needs: Needs) -> str:
 
 
 def for_elements(stage: Stage, count: int) -> dict[str, Any]:
-    """Return the fields in which a job of several elements differs from that of one.
+    """Return the fields in which a job of several elements differs from a job of one element.
 
     Examples
     --------

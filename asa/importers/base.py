@@ -63,7 +63,7 @@ class Names:
         self._latest: dict[str, int] = {}  # by name: the latest number appended to it
 
     def take(self, wished: str) -> str:
-        """Return a safe name that is not taken, near to the wished one."""
+        """Return a safe, unused name that resembles the requested one."""
         base = safe_name(wished)
         name, number = base, self._latest.get(base, 1)
         while name in self._taken:

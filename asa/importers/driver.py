@@ -79,7 +79,7 @@ class Script:
     after: tuple[tuple[str, str], ...] | None = None
     arguments: tuple[str, ...] = ()  # its command-line arguments
     submitted_after: tuple[int, ...] | None = None  # for a script of a driver: indices of the scripts that it waits for
-    when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
+    when: When = "success"  # the required ends of those jobs, as in `asa.workflow.Stage.when`
     environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for the job
     # of `submitted_after`: those that only have to have ended; to have begun so long ago; and whose element of the same
     # index must have completed
@@ -206,7 +206,7 @@ class _Driver:
         self._around = ScriptContext()
         self._exports_all = False
         self._written: list[str] = []  # statements that may change files
-        self._waited = ""  # where the driver waits for a job; what it submits later comes after that
+        self._waited = ""  # where the driver waits for a job; jobs that it submits later follow that job
         self._guards = Guards(self._text_in_test)
 
     @property
@@ -500,12 +500,14 @@ class _Driver:
         )
 
     def _text_of(self, value: str) -> str:
-        """Return the text of a variable if the value is one with known text; else the value."""
+        """Return the text of a variable if the value refers to a variable of known text; else the value."""
         variable = _VARIABLE.fullmatch(value)
         return self._texts.get(variable[1] or variable[2], value) if variable else value
 
     def _for_all(self, waits: _WaitsFor, where: str) -> dict[str, Any]:
-        """Return the fields of a script for its dependencies. Note where the meaning changes; refuse what has none.
+        """Return the fields of a script for its dependencies.
+
+        Add a note where the meaning changes; refuse dependencies that no stage can have.
 
         `afternotok` of several jobs requires that all have failed. A stage can only follow one failure.
         """
@@ -576,7 +578,7 @@ def _without_redirections(words: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _WaitsFor:
-    """The dependencies of a job: which jobs, how they must end, whether one suffices, whether others are meant."""
+    """The dependencies of a job: the other jobs, their required ends, and whether one of them suffices."""
 
     jobs: tuple[int, ...] = ()
     kinds: frozenset[str] = frozenset()

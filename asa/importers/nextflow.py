@@ -61,14 +61,11 @@ def import_nextflow(
 
     `dag`: the output of ``-with-dag``, as ``.dot``, ``.mmd`` or ``.html``. Without it the order follows from the times:
     a process comes after every process with a task that had ended when its own first task was submitted. This gives all
-    real dependencies, and some that are none.
-    `config`: the ``nextflow.config`` of the run, by default the one next to the trace. It gives the CPUs of tasks if
-    the trace does not; if tasks used more, their rounded use counts. Labels of processes are read from a
-    ``.nextflow.log`` next to it.
-    `cores`: upper bound of a stage's cores, but at least what one task needs; tasks that do not fit at the same time
-    run in turn.
-    Returns the workflow, and notes about the translation.
-    Raises `InputError`, with file and line: the file is no trace, or lacks a column.
+    real dependencies, and some needless ones. `config`: the ``nextflow.config`` of the run, by default the one next to
+    the trace. It gives the CPUs of tasks if the trace does not; if tasks used more, their rounded use counts. Labels of
+    processes are read from a ``.nextflow.log`` next to it. `cores`: upper bound of a stage's cores, but at least what
+    one task needs; tasks that do not fit at the same time run in turn. Returns the workflow, and notes about the
+    translation. Raises `InputError`, with file and line: the file is no trace, or lacks a column.
     """
     notes = ImportNotes()
     config = config or next((file for file in [path.parent / CONFIG] if file.is_file()), None)
@@ -274,7 +271,7 @@ def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: ImportNotes
 
 
 def _drawn(drawing: Drawing) -> dict[str, str]:
-    """Return the labels of the nodes that are processes: in dot these have no shape of their own."""
+    """Return the labels of the nodes that are processes: in dot such nodes have no shape attribute."""
     return {
         node: attributes["label"]
         for node, attributes in drawing.nodes.items()

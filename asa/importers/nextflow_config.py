@@ -45,7 +45,7 @@ class ProcessCpus:
     labelled: dict[str, list[str]] = field(default_factory=dict)  # by process: the labels that matched it
     params: dict[str, str] = field(default_factory=dict)
     has_log: bool = False
-    profiles: frozenset[str] = frozenset({"standard"})  # those that the run applied
+    profiles: frozenset[str] = frozenset({"standard"})  # the profiles that the run applied
 
     def of(self, process: str) -> int:
         """Return the CPUs of a task of a process; 0 if unknown.

@@ -161,7 +161,7 @@ def _placed(
 ) -> Stage:
     """Return a stage with its predecessors. Parts of an array keep the part that they follow.
 
-    As with elements in Slurm, a part follows the one before it however that ended. But if the array follows a stage, a
+    As with elements in Slurm, a part follows the part before it however that ended. But if the array follows a stage, a
     part follows only a completed part: it would otherwise run even if that stage had failed. If the array runs in any
     case, so do all its parts.
     """
@@ -405,7 +405,7 @@ class _Translator:
             self._notes.add(sentence, given["export"].where)
         pairs = [word.partition("=") for word in words if "=" in word]
         variables = [(name, value) for name, _, value in pairs]
-        if "SLURM_JOB_NAME" in (script.text or _command(script)):  # jobs of a run have other names
+        if "SLURM_JOB_NAME" in (script.text or _command(script)):  # the jobs of a run do not have the script's name
             variables.insert(0, ("SLURM_JOB_NAME", _job_of(script)))
         # asa does not ask for one core, and Slurm sets the variable only if it was asked for
         if text_of(given, "cpus-per-task") == "1":

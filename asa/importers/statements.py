@@ -1,4 +1,4 @@
-"""Splits a shell script into statements, and tells what each may change, without running it.
+"""Splits a shell script into statements, and finds the variables that each may change, without running it.
 
 In doubt, a submission counts as uncertain.
 """
@@ -73,7 +73,7 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
         whole, begun = "".join(begun), []
         for here in _HERE.finditer(whole):
             if ends.get(here[2], -1) < at:
-                continue  # it has no end, so it is no here-document
+                continue  # without an end, it is no here-document
             body = at
             while every[at].strip() != here[2]:
                 at += 1
@@ -204,7 +204,7 @@ class ScriptContext:
     choices: int = 0  # open `if` and `case`
     is_function: bool = False
     blocks: int = 0  # open braces after another command
-    moved: str = ""  # where the folder was changed; empty if it was not
+    moved: str = ""  # the statement that changed the folder; empty if none did
 
     @property
     def is_certain(self) -> bool:

@@ -282,9 +282,9 @@ def _files(entry: _DocumentNode) -> tuple[list[str], list[str]]:
 def _parents(
     entries: Mapping[str, _DocumentNode], known: Mapping[str, Sequence[str]], *, are_required: bool = True
 ) -> dict[str, frozenset[str]]:
-    """Return the edges, which may be given at either end.
+    """Return the edges of the graph; an instance may state each at either end.
 
-    `known`: by name in a list of parents or children, the tasks that it means.
+    `known`: the tasks that each name in a list of parents or children means.
     """
     parents: dict[str, set[str]] = {called: set() for called in entries}
     for called, entry in entries.items():
@@ -570,7 +570,7 @@ def _executions(
 
 
 def _payload(stage: Stage, notes: ImportNotes) -> str:
-    """Return what a stage without tasks runs, as text for a shell; empty if a text cannot express it."""
+    """Return the shell text that a stage without tasks runs; empty if no text can express it."""
     if stage.tasks_file:
         notes.add("its list of tasks is a file, so it has no command there", f"stage {stage.name!r}")
     if not stage.script.startswith("#!"):

@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["exported", "head", "text"]
 
 _SUFFIX = ".sh"
-_NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # without `=`, since a word with it may be an assignment
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # without `=`: a word that contains it may be an assignment
 _SPECIAL = '$`"\\'  # characters with a meaning inside double quotes
 _SHORT = 4096  # characters; longer texts are asa's own, with many special characters
 _SPECIAL_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in _SPECIAL})

@@ -10,7 +10,7 @@ USUAL_WALLTIME_S = 4 * 3600.0
 SHORTEST_S = 20.0
 """Shortest useful walltime of such a job."""
 
-# the job stops after the walltime less walltime / _SPARE; the next one may begin twice that before the end
+# the job stops after the walltime less walltime / _SPARE; the next job may begin twice that long before the end
 _SPARE = 4.0
 _MOST_SPARE_S = 60.0
 

@@ -10,7 +10,7 @@ from asa.continuation import Continuation
 
 _KILLED = 128  # shells report this plus the number of the signal
 _PATIENCE_S = 60  # added to the time that a leg needs to begin and to save its state
-_LONG_PATIENCE_S = 600  # for a leg that gets no signal, once the batch system says that it will end
+_LONG_PATIENCE_S = 600  # seconds, for a leg that gets no signal, after the batch system's own notice of its end
 
 
 @dataclass(frozen=True, slots=True)

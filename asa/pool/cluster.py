@@ -221,9 +221,9 @@ class AsaCluster(SpecCluster):
     # ------------------------------------------------------------------ how it begins
 
     def _open_desk(self, facility: Facility, *, bank: str | Path | bool | None, estimator: str) -> Desk:
-        """Start the desk; it connects by itself."""
+        """Start the desk, which then connects by itself."""
         store = None if bank is False else default_folder() if bank is None or bank is True else Path(bank)
-        # no other user has jobs in the local queue
+        # the local queue has no jobs of other users
         unlearned = WaitForecast((0.0,) * len(LEVELS), 0.0) if self._is_here else None
         desk = Desk(facility, self.folder, self._post, bank=store, estimator=estimator, unlearned=unlearned)
         desk.start()
@@ -490,7 +490,7 @@ class AsaCluster(SpecCluster):
 
     @property
     def stuck(self) -> str:
-        """Why the pool has no allocation and asks for none by itself; empty if it has one or may ask."""
+        """Reason why the pool has no allocation and will not ask for one; empty if it has one or may ask."""
         return self._supervision.stuck
 
     @property

@@ -100,7 +100,7 @@ def _needs(task: TaskState) -> Needs:
 
 
 def _cores(shapes: Sequence[AllocationShape], needs: Needs) -> int:
-    """Return how many one-core tasks cannot run because a task with these needs does."""
+    """Return how many one-core tasks a task with these needs keeps from running."""
     shape = next((shape for shape in shapes if shape.serves(needs)), None)
     if shape is None:
         return max(int(dict(needs).get("cores", 1)), 1)

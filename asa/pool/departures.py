@@ -88,7 +88,7 @@ class Departures:
         gone = [(one, task) for one, task in self._leaving.values() if one.phase is not AllocationPhase.DRAINING]
         await _cancelled(task for _, task in gone)
         for one, _ in gone:
-            self._leaving.pop(one.id, None)  # a task that had not begun does not remove it itself
+            self._leaving.pop(one.id, None)  # a cancelled task that had not begun does not remove its entry
             if one.phase is not AllocationPhase.ENDED:
                 one.drain_s = None
             if one.unwanted:

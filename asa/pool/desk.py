@@ -73,7 +73,7 @@ class Desk(threading.Thread):
         self._is_wanted = threading.Event()
         self._is_over = False
         self._looked_s = self._outlook_s = float("-inf")
-        self._is_in_trouble = False  # and this was reported
+        self._is_in_trouble = False  # whether the trouble was reported
         self._backend: Backend
         self._bank: WaitBank
         self._jobs: PoolJobs
@@ -110,7 +110,7 @@ class Desk(threading.Thread):
     def _order(self, work: Callable[[], _T]) -> Future[_T]:
         future: Future[_T] = Future()
         if self._is_over:
-            future.cancel()  # the thread has ended, so it would never be done
+            future.cancel()  # the thread has ended, so this future would never be done
 
         def do() -> None:
             if not future.set_running_or_notify_cancel():

@@ -29,7 +29,7 @@ class Elsewhere(Executor):
     def __init__(self, client: Any, stuck: Callable[[], str] | None = None) -> None:
         self._client = client
         self._here = os.getcwd()  # noqa: PTH109 - a text can be sent to workers
-        self._asked: dict[Future[Any], Any] = {}  # our futures, each with dask's until it is done
+        self._asked: dict[Future[Any], Any] = {}  # our futures, each with dask's future until that is done
         self._kept: dict[int, Any] = {}
         self._is_over = threading.Event()
         if stuck is not None:
@@ -40,7 +40,7 @@ class Elsewhere(Executor):
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Run a function on some worker; if that worker is lost, on another.
+        """Run a function on some worker; if that worker is lost, run it on another one.
 
         Workers release the result once it has arrived here.
         """
@@ -90,7 +90,7 @@ class Elsewhere(Executor):
                     f"no worker comes: {why}", where="--executor pool", hint="Mend that, and go on."
                 )
                 for future in list(self._asked):
-                    with suppress(InvalidStateError):  # it was done already
+                    with suppress(InvalidStateError):  # the future was done already
                         future.set_exception(error)
 
 

@@ -24,7 +24,7 @@ _LAST_S = 10.0  # for moving the last results
 
 
 def others_run(scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Whether there are other workers that can take the tasks and results of these."""
+    """Whether other workers can take the tasks and results of these workers."""
     return any(worker.address not in addresses for worker in scheduler.running)
 
 
@@ -71,7 +71,7 @@ async def leave(
 
 @contextmanager
 def _copies_stay(scheduler: Scheduler) -> Iterator[None]:
-    """Stop dask's memory manager: of two copies of a result it might drop the one on a worker that stays."""
+    """Stop dask's memory manager: of two copies of a result, it might drop the copy on a worker that stays."""
     manager = scheduler.extensions.get("amm")
     leaving = _LEAVING.get(scheduler, 0)
     if not leaving:
@@ -112,7 +112,7 @@ async def _give_up_unbegun(scheduler: Scheduler, address: str, connection: Mappi
 
 
 def _unbegun(dask_worker: Worker) -> set[Any] | None:
-    """Return the tasks that wait at a worker, without those that have ended and the scheduler does not know of yet."""
+    """Return the tasks that wait at a worker; leave out tasks whose end the scheduler does not know yet."""
     if dask_worker.status == Status.running:
         return None
     waiting = {"waiting", "ready", "constrained"}

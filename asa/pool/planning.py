@@ -39,18 +39,18 @@ class PoolSlot(NamedTuple):
     """Cores that work during an interval, and are paid for from a given time on."""
 
     cores: int
-    from_s: float  # when they work, on the pool's clock
+    from_s: float  # start of the interval, on the pool's clock
     until_s: float
-    paid_s: float  # since when they are allocated
+    paid_s: float  # time from which the cores are paid for
 
 
 class Rehearsal(NamedTuple):
     """The predicted course of the work."""
 
     end_s: float  # when the work would be done, or the last cores would be gone
-    left: float  # core-seconds that would not be done
+    left: float  # core-seconds of work that would not be done
     begins_s: tuple[float, ...]  # when each kind would begin
-    idle: tuple[float, ...]  # core-seconds that would idle while each kind is worked at
+    idle: tuple[float, ...]  # core-seconds that would idle during the work on each kind
 
 
 def rehearse(now_s: float, kinds: Iterable[TaskKind], slots: Iterable[PoolSlot]) -> Rehearsal:
@@ -104,7 +104,7 @@ def decide(
     offers: Mapping[AllocationShape, WaitForecast],
     rules: PoolRules,
 ) -> Decision:
-    """Return what to ask for and what to give back now.
+    """Decide which allocations to request and to give back now.
 
     `kinds`: the unfinished tasks, in groups that run one after the other.
     `views`: the pool's running and pending allocations, without those that leave.
@@ -132,7 +132,7 @@ def decide(
 
 
 def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
-    """Return which allocations to give up to get down to a number of cores.
+    """Return the allocations to give up in order to reduce the pool to a number of cores.
 
     Pending jobs come first, the latest of them first, then those idle longest. Busy ones come last, the one with the
     least time left first.
@@ -213,7 +213,7 @@ class _Planning:
         for at_s in ends:
             if at_s > self.now_s + lead_s:
                 return
-            # a pending job counts at once, however long it will wait
+            # a pending job counts from its submission, however long its wait
             there = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > at_s)
             whole, rest = divmod(max(self.rules.minimum - there, 0), shape.cores)
             why = f"{self.rules.minimum} cores are to be kept"
@@ -390,7 +390,7 @@ class _Planning:
         return least(others, gone + 1) < least(views, gone)
 
     def _free(self, *, waiting: bool) -> list[View]:
-        """Return the allocations that the pool asked for by itself and that wait, or those that idle."""
+        """Return allocations that the pool requested by itself: the pending ones, or the idle ones."""
         views = [view for view in self.views if not view.is_pinned]
         return [v for v in views if (v.start_s is None if waiting else v.start_s is not None and v.idle_s > 0)]
 

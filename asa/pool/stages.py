@@ -175,7 +175,7 @@ def _only(what: str, stages: Mapping[Any, Stage]) -> Any:
 
 
 def _check_shared(stages: Iterable[Stage]) -> None:
-    """Refuse stages that ask for what a task cannot have on a node that it shares with others."""
+    """Refuse stages with requests that a task on a shared node cannot have."""
     for stage in stages:
         if not stage.is_one_job:
             why = stage.own_jobs or "has several jobs of its own"
@@ -539,7 +539,7 @@ class StagesBackend:
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
             job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
         elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
-            return self._pending(job, current)  # it failed because a stage that it depends on did
+            return self._pending(job, current)  # the job failed because a stage that it depends on failed
         elif failed is not None and any(future.status == "pending" for future in job.futures):
             return current  # other tasks of the stage still run; a new attempt now would run them twice
         elif failed is not None:
@@ -606,7 +606,7 @@ class _Order:
 
 
 class _Part(NamedTuple):
-    """How a stage, or one of its tasks, ended; and when, in seconds since 1970 by the worker's clock."""
+    """The end of a stage or of one of its tasks, and its times in seconds since 1970, by the worker's clock."""
 
     code: int
     end_s: float
@@ -624,7 +624,7 @@ def run_part(order: _Order, before: Sequence[int]) -> _Part:
 def _run(order: _Order) -> tuple[int, str]:
     pool_folder = Path(order.pool_folder)
     if (ended := _read(pool_folder / f"{order.job_id}.end")) is not None:
-        # it has run: dask asks again if it lost the result with a worker
+        # the stage has run: dask asks again if it lost the result with a worker
         return int(ended["code"]), str(ended.get("outcome", ""))
     cancel = pool_folder / f"{order.job_id}.cancel"
     if cancel.exists():
@@ -655,7 +655,7 @@ def _guarded(order: _Order, outcome_file: Path) -> Iterator[subprocess.Popen[byt
     """
     command = ["sh", "-c", text("pool-guarded"), "sh", text("pool-guard"), order.text]
     environment = {**os.environ, **order.secrets, "ASA_JOB_ID": order.job_id, "ASA_OUTCOME": str(outcome_file)}
-    environment["ASA_IN_POOL"] = "1"  # the pool's job is one for all stages
+    environment["ASA_IN_POOL"] = "1"  # the pool's job is the same for all stages
     watched, held = os.pipe()
     try:
         with append_to(Path(f"{order.log}.out")) as out, append_to(Path(f"{order.log}.err")) as err:
@@ -710,7 +710,7 @@ def _is_over() -> bool:
 
     try:
         return get_worker().status.name in {"closing", "closed", "failed"}
-    except ValueError:  # this is no worker
+    except ValueError:  # not within a worker
         return False
 
 
@@ -732,7 +732,7 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(payload: str, done: Path) -> str:
-    """Return a script that runs a stage unless it has completed, which a worker that died may not have reported."""
+    """Return a script that runs a stage unless it has completed: a worker that died may not have reported that."""
     return f"{head({'asa_done': done, 'asa_text': payload})}{text('pool-once')}"
 
 

@@ -28,7 +28,7 @@ class _AskedJob:
     spec: JobSpec
     forecast: WaitForecast
     attempt: Attempt = field(default_factory=Attempt)
-    is_open: bool = False  # it was sent, and whether it was accepted is not known yet
+    is_open: bool = False  # whether the job was sent, and it is not known whether it was accepted
     is_unwanted: bool = False  # the job is to be cancelled, or not to be submitted
     status: JobStatus | None = None  # as last seen; None until the batch system has accepted the job
     own: OwnJob | None = None  # the bank's record of it; None once nothing more can be learned from it
@@ -104,7 +104,7 @@ class PoolJobs(Submitter):
         self.cancel(unwanted)
 
     def _see_to(self, token: str, job: _AskedJob) -> None:
-        """Send a job, or find out whether it was accepted."""
+        """Send a job; if it was sent before, find out whether the batch system accepted it."""
         if job.is_open:
             self.clear_up(token, job.attempt)
         elif job.attempt.is_due(self.backend.now()):
@@ -202,7 +202,7 @@ class PoolJobs(Submitter):
         job = self._jobs[token]
         is_new, job.is_open, job.cancel_s = job.status is None, False, 0.0
         self._tokens[status.job_id] = token
-        # as pending, whatever its state is now: `heard` handles that
+        # recorded as pending, whatever its state: `heard` records that
         self._become(token, job, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
         if is_new:
             self.tell()  # before the first access to the bank, which takes long
@@ -252,7 +252,7 @@ class PoolJobs(Submitter):
         if job.own is not None and not job.is_learned and (status.start_s is not None or status.state.is_final):
             job.is_learned = True
             if (observation := observation_of(job.spec, status, self.backend.capabilities)) is None:
-                self.bank.withdrawn(job.own)  # how long it would have waited will never be known
+                self.bank.withdrawn(job.own)  # its wait will never be known
                 job.own = None
             else:
                 with suppress(StateError):  # a store that cannot be written must not stop the pool

@@ -1,4 +1,4 @@
-"""The loop that keeps a pool going: it looks after allocations, decides what the pool needs, asks, and gives back."""
+"""The loop that keeps a pool going: it watches allocations, plans the pool, requests and returns allocations."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Supervision:
         if self.is_over or self._task is None:
             return
         self.is_over = True
-        self._rules = self._usual  # these keep no cores
+        self._rules = self._usual  # these rules keep no cores
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -299,5 +299,5 @@ class Supervision:
 
     @property
     def stuck(self) -> str:
-        """Why the pool has no allocation and asks for none; empty if it has one or may ask."""
+        """Reason why the pool has no allocation and will not ask for one; empty if it has one or may ask."""
         return self._roster.stuck(self._offered)

@@ -106,13 +106,13 @@ class View:
 
     id: str  # its name
     shape: AllocationShape
-    asked_s: float  # when it was requested
-    forecast: WaitForecast  # of its wait, made at that time
-    expected_start_s: float | None = None  # when the batch system expects it to start; None if unknown
-    start_s: float | None = None  # when it started; None while it waits
-    until_s: float | None = None  # when its workers leave; None while it waits
-    idle_s: float = 0.0  # for how long no task has run there; 0 while one does, and before its workers have come
-    useless_s: float = 0.0  # for how long it has been among `Decision.useless`
+    asked_s: float  # time of the request
+    forecast: WaitForecast  # forecast of its wait, made at that time
+    expected_start_s: float | None = None  # start that the batch system expects; None if unknown
+    start_s: float | None = None  # time of its start; None while it waits
+    until_s: float | None = None  # time at which its workers leave; None while it waits
+    idle_s: float = 0.0  # seconds for which no task has run there; 0 while one runs, and before its workers have come
+    useless_s: float = 0.0  # seconds for which it has been among `Decision.useless`
     is_pinned: bool = False  # requested by the user, who also releases it
 
     def starts_s(self, now_s: float, level: float) -> float:
@@ -151,6 +151,6 @@ class Decision:
 
     ask: tuple[AllocationShape, ...] = ()
     withdraw: tuple[str, ...] = ()  # pending allocations to be withdrawn
-    give_back: tuple[str, ...] = ()  # allocations to be given back, as they idle or are replaced
+    give_back: tuple[str, ...] = ()  # allocations to be given back because they idle or are replaced
     useless: frozenset[str] = frozenset()  # pending allocations that are expected to be useless
     reasons: tuple[str, ...] = ()

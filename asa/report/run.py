@@ -1,4 +1,4 @@
-"""The page of one run: its makespan and costs, what each job did, and the errors of its predictions."""
+"""The page of one run: its makespan and costs, the times of its jobs, and the errors of its predictions."""
 
 from __future__ import annotations
 

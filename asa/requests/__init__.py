@@ -25,7 +25,7 @@ _HINT: Final = "Write options of sbatch that say its size, each as --name=value.
 
 
 def without_size(options: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some options that do not concern a job's size.
+    """Return the options that do not concern a job's size.
 
     Examples
     --------

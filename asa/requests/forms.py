@@ -1,7 +1,7 @@
 """Values that sbatch accepts for options that asa does not interpret.
 
-Found by asking the programs of Slurm 22.05, 24.11 and 26.05, which stop at a value that they do not accept, before any
-controller is asked. Only what all of them refuse is refused here; a controller may still refuse more.
+Found with the programs of Slurm 22.05, 24.11 and 26.05, which stop at a wrong value before they ask a controller. Only
+values that all of them refuse are refused here; a controller may still refuse more.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class _TaskLayout:
 
     @property
     def known_nodes(self) -> int:
-        """On how many nodes the tasks are, with equally many on each; 0 if that is not known."""
+        """Return the number of nodes, if it is known and each has equally many tasks; else 0."""
         if self.tasks == 1:
             return 1
         per_node = self._per_node

@@ -1,6 +1,7 @@
 """Options that sbatch refuses together, or without a further option, before it asks a controller.
 
-Found by trying each pair of sixty options with the programs of 22.05 and 26.05; only what both refuse is refused here.
+Found by trying each pair of sixty options with the programs of 22.05 and 26.05; only pairs that both refuse are refused
+here.
 """
 
 from __future__ import annotations

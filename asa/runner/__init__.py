@@ -31,7 +31,7 @@ __all__ = [
     "run_paths",
 ]
 
-_LAZY = {  # looking at a run imports nothing of what drives one
+_LAZY = {  # reading a run must not import the modules that drive one
     "Journal": "journal",
     "Pulse": "folder",
     "Run": "active",

@@ -1,4 +1,4 @@
-"""Counts the core-hours that a run's jobs were allocated and that they idled, from when each had how many cores."""
+"""Counts the core-hours that a run's jobs were allocated, and those that they idled, from the times of their cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTICE_S = 120.0
 class Accounts:
     """The core-hours that the jobs of one run were allocated, and those that they idled."""
 
-    line_of: Callable[[Job], list[Job]]  # returns a job, or the job that it joins, and all jobs that join that one
+    line_of: Callable[[Job], list[Job]]  # returns a job, or the job that it joins, and all jobs that join the latter
     units: UnitsOfRun  # finds the kind of a job's units
     _elastic: list[Job] = field(default_factory=list)
     _early: list[Job] = field(default_factory=list)  # jobs that may start before their payloads can

@@ -1,4 +1,4 @@
-"""A run under way: its state, what it writes to the journal, and what it learns."""
+"""A run under way: its state, its journal, and the waits that it learns."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ and accepted none in between, is closed. The jobs of a closed target are tried o
 one is accepted: first those not yet tried, then the one tried longest ago. So a job that can never be accepted does not
 block the others. A batch system that cannot be reached delays all jobs.
 
-Pauses are not stored: the next client may at once try a job that the last one was refused.
+Pauses are not stored: a new client may at once try a job that was refused to the previous client.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Attempts:
         return found
 
     def in_turn(self, due: Sequence[PlannedJob], now_s: float, choices: Mapping[str, Choice]) -> Iterator[PlannedJob]:
-        """Yield the due jobs that may be submitted after what happened to the jobs before them."""
+        """Yield the due jobs that may be submitted, given the answers to the jobs before them."""
         blocked = set[str]()
         for job in self._untried_first(due):
             if not self._is_behind(job, blocked) and self.again_s(job, now_s, choices) <= now_s:

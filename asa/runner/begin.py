@@ -146,8 +146,8 @@ def check_secrets(stages: Iterable[Stage]) -> None:
 def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
     """Refuse to resume a run if stages still to be submitted ask for variables that are not set here.
 
-    `workflow`: the workflow as resumed. `again` and `retry`: what an ended run is to run again.
-    Raises `InputError`: such a variable is not set.
+    `workflow`: the workflow as resumed. `again` and `retry`: the stages that an ended run is to run again. Raises
+    `InputError`: such a variable is not set.
     """
     if state.outcome is not None and not (retry or again):
         return

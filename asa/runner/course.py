@@ -29,7 +29,7 @@ class RunEnding:
     outcome: Outcome | None = None  # None until the run has ended
     reason: str = ""
     # whether the run ends with the first failed stage, or only when no other stage can run
-    fail_fast: bool = True  # the default of runs from before there was a choice
+    fail_fast: bool = True  # the default for runs of versions without this choice
     failures: list[str] = field(default_factory=list)  # why stages failed, in order
     refused: dict[str, str] = field(default_factory=dict)  # by stage whose job was refused for good: why
 
@@ -73,7 +73,7 @@ class RunCourse:
 
     @property
     def reason(self) -> str:
-        """Why the run ended so; empty if it completed, or has not ended."""
+        """Reason for such an end; empty if the run completed, or has not ended."""
         return self.ending.reason
 
     def mark(self, stage: str) -> str:
@@ -196,7 +196,7 @@ class RunCourse:
     # ------------------------------------------------------------------ what becomes of an attempt
 
     def ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
-        """Ask again for the stages that are left of a job."""
+        """Ask again for a job's remaining stages."""
         self.asked_again += 1
         for name in [name for name in self.left_of(job) if name not in but]:
             view = self.stages[name]

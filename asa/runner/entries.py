@@ -45,7 +45,7 @@ class Intended:
     """A job is about to be submitted. Until a later entry tells the result, it may or may not have been."""
 
     token: str  # the token by which the job can be found
-    planned: PlannedJob  # the job as the strategy wants it
+    planned: PlannedJob  # the job as the strategy planned it
     spec: JobSpec  # the job's request to the batch system
     at_s: float
     kind: Literal["intended"] = "intended"
@@ -93,7 +93,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """A job in doubt was looked for until it was certain enough that it does not turn up any more."""
+    """A job in doubt was looked for until it was unlikely enough to turn up."""
 
     token: str
     at_s: float
@@ -184,7 +184,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An ended run continues: uncompleted stages are asked for again, and the given ones with all that follow them."""
+    """An ended run continues: uncompleted stages are asked for again, and the given ones with their successors."""
 
     at_s: float
     # stages to run again, even if completed; so are those that follow them

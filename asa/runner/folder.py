@@ -515,7 +515,7 @@ class RunFolder:
         return holder
 
     def last_left(self) -> str:
-        """Return when and why the latest client left; empty if it recorded nothing, or still drives the run."""
+        """Return when and why the latest client left the run; empty if it recorded nothing, or still drives the run."""
         left = _LEFT.match(self._last_line())
         return f"left at {left[1]}, {left[2]}" if left else ""
 
@@ -577,7 +577,7 @@ class RunFolder:
         return state, records
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Store what the run cost, for people and programs."""
+        """Store the run's cost, for people and programs."""
         _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode(), is_shared=self._is_shared)
 
     @property
@@ -698,7 +698,7 @@ class _ListedRun:
 
 
 def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Path]]:
-    """Return the user's own runs in a folder, or those of others, the latest last; and the unreadable ones."""
+    """Return the user's own runs in a folder, or other users' runs, the latest last; and the unreadable ones."""
     found: list[_ListedRun] = []
     damaged: list[Path] = []
     for path in run_paths(runs):
@@ -723,7 +723,7 @@ def _is_of_others(path: Path) -> bool:
 
 
 def _closed_by(path: Path) -> str:
-    """Name the other user (also root) who owns a folder that cannot be read."""
+    """Name the owner, another user or root, of a folder that cannot be read."""
     with suppress(OSError):
         if (uid := path.stat().st_uid) != os.geteuid():
             return owned.user_name(uid)

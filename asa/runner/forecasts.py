@@ -52,7 +52,7 @@ class LearnedForecast:
     ) -> None:
         self.bank = bank
         self._known_as = known_as  # returns how the bank knows a job of this run; None if it does not
-        self._own_partition = own_partition  # the partition of jobs that name none
+        self._own_partition = own_partition  # the partition of jobs that request none
         self._job_of = job_of
         self._at_once = at_once
         self._drawn: dict[tuple[tuple[str, ...], int], tuple[int, WaitForecast]] = {}

@@ -78,5 +78,5 @@ class Host:
 
 
 def release_of(token: str, stage: str, stages: Stages) -> str:
-    """Return the token of the file that releases a job's stage when the host hands it over."""
+    """Return the token of the file that releases a job's stage when the host hands the stage over."""
     return f"{token}~{stages.position(stage)}"

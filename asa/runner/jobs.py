@@ -43,7 +43,7 @@ class Job:
     status: JobStatus
     # why the client cancels it, also before the request was sent; empty if it does not
     giving_up: str = ""
-    giving_up_s: float = math.inf  # when that was decided
+    giving_up_s: float = math.inf  # time at which the client decided that
     given_up: bool = False  # whether it was cancelled and is gone: its stages may have another job
     # the job to submit in place of this one once this one is given up; None if none is chosen
     substitute: Substitute | None = None
@@ -74,7 +74,7 @@ class JobsOfRun(Mapping[str, Job]):
     """All accepted jobs of a run by id, and the submissions whose result is unknown."""
 
     intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission of each token
-    open_intent: Intended | None = None  # the submission whose result is not known yet
+    open_intent: Intended | None = None  # the submission whose result is still unknown
     sought_s: float | None = None  # when its job was first searched for and not found
     # tokens that may have a second job
     doubtful: dict[str, float] = field(default_factory=dict)  # since when
@@ -192,7 +192,7 @@ class JobsOfRun(Mapping[str, Job]):
             self.duplicates.append(job)
 
     def revived(self, job: Job, status: JobStatus) -> None:
-        """Record that somebody requeued an ended job: it is no longer needed."""
+        """Record that somebody requeued an ended job, whose work is no longer needed."""
         job.status, job.giving_up, job.given_up = status, "", False
         self._unfinished[status.job_id] = job
 

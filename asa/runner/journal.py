@@ -41,7 +41,7 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     Raises
     ------
     JournalError
-        It cannot be read, or is damaged before its end, so that it is not known what was done.
+        It cannot be read, or is damaged before its end, so that the client's actions are not known.
     OwnerError
         The caller acts on it, but others own it or can change it.
     """
@@ -104,7 +104,7 @@ def _read_block(block: bytes, entries: list[Entry]) -> int:
 
 
 def _is_torn(rest: bytes) -> bool:
-    """Whether this may be the rest of an incomplete entry: its beginning, with zeros in place of lost bytes.
+    """Whether a line may be an incomplete entry: its beginning, with zeros in place of lost bytes.
 
     Each entry is on the disk before the next is written, so only the last one can be incomplete.
     """

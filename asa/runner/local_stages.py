@@ -255,7 +255,7 @@ class BackendWithLocalStages:
     def _take_news(self) -> bool:
         """Update the state of local jobs; return whether there is news that was not passed on yet."""
         if self._live:
-            with suppress(BackendError):  # they are asked again soon
+            with suppress(BackendError):  # the next pass asks again
                 self._news += [self._adopt(status) for status in self.near.wait(self.near.now())]
         return bool(self._news)
 

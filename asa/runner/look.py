@@ -1,4 +1,4 @@
-"""Looks at a run once: does what is due, and leaves."""
+"""Looks at a run once: takes the actions that are due, and returns."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class RunResult:
         return load(Path(self.run.place, "tasks"), name)
 
     def raised(self) -> BaseException | None:
-        """Return what the function of a stage raised, of the first that did in the order of the workflow; else None."""
+        """Return the exception that a stage's function raised, of the first such stage in the workflow; else None."""
         for name in self.run.workflow.order if self.run.place else ():
             try:
                 load(Path(self.run.place, "tasks"), name)
@@ -252,7 +252,7 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 def _may_plan(one: Active) -> bool:
     """Whether a run has stages to submit, or jobs that may be given back, replaced or grown.
 
-    A running stage counts if its job is to be followed by another job of the stage.
+    A running stage counts if a further job of the stage is to follow its present job.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
     if one.run.strategy.replaces:
@@ -329,7 +329,7 @@ def _come_back(one: Active, entries: Iterable[Entry]) -> None:
 
 
 def _wind_up(one: Active) -> None:
-    """Cancel what still runs of an ended run, so that it can be tried again."""
+    """Cancel the jobs of an ended run that still run, so that the run can be tried again."""
     until = one.backend.now() + _WIND_UP_S
     while True:
         clean_up(one)

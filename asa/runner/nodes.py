@@ -16,8 +16,8 @@ against nodes is dropped. After some such stages, stages are moved only off prov
 one kind may have the same mistake. If several jobs run one stage, two that ran on a node at the same time and failed
 there count as one failure. All this follows from the run's journal, so a client that resumes the run knows it.
 
-A pending job goes on avoiding the nodes that were listed when it was submitted. Once one of them may be tried again,
-and the batch system says that the other nodes are down, the job is given back and submitted anew.
+A pending job goes on avoiding the nodes that were listed when it was submitted. Once one of these nodes may be tried
+again, and the batch system says that all other nodes are down, the job is given back and submitted anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRIED_AGAIN_S = 3600.0
 """How long a bad node is avoided."""
 
 _MAX_MOVES = 3  # moves of a stage to another node that count as no retry
-_MAX_REFUTED = 3  # stages moved in vain; after these, others are moved only off proven nodes
+_MAX_REFUTED = 3  # stages moved in vain; after so many, further stages are moved only off proven nodes
 _SOON_S = 180.0  # a stage that fails within this time fails early
 _TOGETHER_S = 900.0  # early failures of two stages that are further apart count as unrelated
 _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
@@ -59,7 +59,7 @@ class BadNode:
     why: str  # how these stages failed there, in words
     since_s: float
     until_s: float  # from then on jobs may use the node again
-    stages: tuple[str, ...]  # that failed there
+    stages: tuple[str, ...]  # the stages that failed there
     suspected: bool = False  # whether only these stages avoid it
 
     @property
@@ -94,7 +94,7 @@ class Nodes:
     _early: dict[str, dict[str, float]] = field(default_factory=dict)
     _moved: dict[str, dict[str, _Move]] = field(default_factory=dict)  # by stage: the nodes off which it was moved
     _proven: set[str] = field(default_factory=set)  # nodes off which a stage was moved that then completed elsewhere
-    _refuted: int = 0  # stages that were moved and failed elsewhere, too
+    _refuted: int = 0  # number of stages that were moved and failed elsewhere, too
     _nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by running job
     # running jobs by node; pending jobs that may begin count under `_ANYWHERE`
     _live: Counter[str] = field(default_factory=Counter)
@@ -114,7 +114,7 @@ class Nodes:
         return avoidable(names, self.site, nodes)
 
     def tried_again_s(self, job: Job) -> float | None:
-        """If a pending job's nodes are all down, return when it may use one that it avoids; None for other jobs."""
+        """If a pending job's nodes are all down, return when it may use an avoided node; None for other jobs."""
         status = job.status
         if not job.spec.avoid or status.state is not JobState.PENDING or not _are_away(status.reason):
             return None
@@ -128,7 +128,7 @@ class Nodes:
         return bad.until_s
 
     def _is_for_all(self, one: BadNode) -> bool:
-        """Whether all stages avoid a node, since it is more than suspected."""
+        """Whether all stages avoid a node, which is then more than suspected."""
         return not one.suspected or one.name in self._proven
 
     def anew(self) -> None:
@@ -137,7 +137,7 @@ class Nodes:
         self._refuted = 0
 
     def follow(self, job: Job) -> None:
-        """Keep count of the nodes on which a job runs, or that it may begin on any."""
+        """Record the nodes on which a job runs; for a pending job, that it may begin on any node."""
         status = job.status
         waits = (_ANYWHERE,) if status.eligible_s is not None else ()
         nodes = () if status.state.is_final else waits if status.payload_start_s is None else status.nodes
@@ -206,16 +206,16 @@ class Nodes:
             return _NODE_FAILED if stage.retries else ""
         if _is_unbegun(end):
             return "could not begin there"
-        if _is_not_found(end):  # the script found it missing on the first node
+        if _is_not_found(end):  # the script missed it on the first node
             is_so = self._does_well_elsewhere(node, waits=True)
             return "did not find something there that others find elsewhere" if is_so else ""
         if len(end.nodes) > 1:
-            return ""  # it is not known which of the nodes is to blame
+            return ""  # which of the nodes is to blame is unknown
         is_so = self._fails_early(stage, end, job, node) and self._does_well_elsewhere(node)
         return "failed there soon after beginning" if is_so and stage.retries else ""
 
     def _fails_early(self, stage: Stage, end: End, job: Job, node: str) -> bool:
-        """Record that a stage failed; return whether it did so early, as another stage did recently on this node."""
+        """Record a stage's failure; return whether it came early, like another stage's recent failure on this node."""
         began_s, ended_s = job.status.payload_start_s, _end_s(job.status)
         if not isinstance(end, JobStatus) or outcome_of(end) not in _OWN or has_run_out_of_memory(end):
             return False

@@ -1,4 +1,4 @@
-"""Shows, before a run begins, which jobs it would submit, when and why, and whether they could ever run."""
+"""Shows, before a run begins, the jobs that it would submit, when and why, and whether each could run."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _beyond(stage: Stage, site: Capabilities) -> str | None:
     return words if f"{width} {unit}" in str(words) else f"on {width} {unit} it {words}"
 
 
-# attributes that options may contradict; what a job runs, when, and after what, is left out
+# attributes that options may contradict; payload, times and dependencies are left out
 CHECKED_WITH_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
     *(key.field for key in OF_JOBS),
@@ -288,7 +288,7 @@ def _submitted(state: RunState, job: PlannedJob, now_s: float) -> PlannedSpec:
 
 
 def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Iterator[PlannedSpec]:
-    """Return the jobs of stages that are left out if nothing fails."""
+    """Return the jobs of stages that run only after a failure."""
     for name in stages:
         if state.stages[name].phase in {Phase.SKIPPED, Phase.CONDITIONAL}:
             job = PlannedJob((name,), now_s, Keep.NOTHING, _condition(state, name))
@@ -296,7 +296,7 @@ def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Ite
 
 
 def _condition(state: RunState, name: str) -> str:
-    """Return what must fail for a stage to run."""
+    """Return the event on which a stage runs, in words: a failure, or the end of other stages."""
     stage = state.stages[name].stage
     if stage.when == "failed":
         return f"only if {' or '.join(stage.after)} fails"

@@ -51,7 +51,7 @@ def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     if not site.gives_whole_nodes(site.limits(stage.partition)) or not is_small(stage) or stage.retries:
         return None
     if name in state.choices or stage.moldable is not None or view.resubmissions:
-        return None  # a stage that failed is tried again alone
+        return None  # a failed stage is tried again alone
     after = () if job.keep is Keep.NOTHING else tuple(sorted(stage.after))
     return job.keep, after, name in state.host.unclaimed, stage.partition, *likeness(stage, site)
 

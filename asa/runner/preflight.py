@@ -73,6 +73,6 @@ def _findings(jobs: Iterator[PlannedSpec], questions: _Questions) -> Iterator[tu
 
 
 def _kind(spec: JobSpec) -> JobSpec:
-    """Reduce a job to what it asks for, without what it runs, when, and after what."""
+    """Reduce a job to its request, without its payload, times and dependencies."""
     asked = {name: getattr(spec, name) for name in (*CHECKED_WITH_OPTIONS, "request", "walltime_s", "array", "avoid")}
     return JobSpec("x", **asked)

@@ -18,7 +18,7 @@ _PAUSE_S = 5.0  # before the first retry
 _LONGEST_PAUSE_S = 60.0
 _GAVE_BACK = frozenset({JobOutcome.GAVE_BACK, JobOutcome.OUTRUN})
 _KILLED = 128 + 9  # exit code of a process that the kernel killed
-_MAX_AVOIDED = 8  # avoided nodes: if nodes keep failing, enough must be left
+_MAX_AVOIDED = 8  # upper bound of avoided nodes, so that enough nodes remain if failures continue
 _MAX_SHORT = 5  # times that a stage is asked for again after a job had too few cores
 
 
@@ -31,9 +31,9 @@ def is_short(job: Job, view: StageView) -> bool:
 def may_retry(job: Job, view: StageView) -> bool:
     """Whether the stage of a failed job may be retried."""
     if job.status.state is JobState.CANCELLED:
-        return False  # somebody cancelled it
+        return False  # somebody cancelled the job
     if job.status.state is JobState.FAILED and would_end_so_again(job.status):
-        return False  # it would fail again
+        return False  # the job would fail again
     return view.attempts < view.stage.retries
 
 

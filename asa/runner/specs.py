@@ -81,7 +81,7 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
 
 
 def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> JobSpec:
-    """Return what a job of some stages asks for if it may run at once; the payload is added by `spec_of`."""
+    """Return the request of a job of some stages that may run at once; `spec_of` adds the payload."""
     stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
@@ -94,7 +94,7 @@ def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) ->
     if not state.choices.keys().isdisjoint(names):
         walltime = state.workflow.walltime_of(names, walltime)
     elif len(stages) == len(state.workflow.stages) > 1 and (is_series(waves) or state.workflow.says_walltime):
-        # with the longer walltime of stages that ran out of it
+        # the walltime is longer for stages that ran out of it
         walltime = sum(stage.walltime_s for stage in stages) + state.workflow.walltime_s
         walltime -= sum(stage.walltime_s for stage in state.workflow.stages.values())
     partition = next((stage.partition for stage in stages if stage.partition), "")
@@ -301,7 +301,7 @@ def local_before(state: RunState, before: Iterable[str]) -> float:
 
 
 def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
-    """Name the local stages that must run first: those given, and local stages right before them, in order."""
+    """Name the local stages that must run first, in order: the given ones, and local stages directly before them."""
     found, to_see = set[str](), list(before)
     while to_see:
         name = to_see.pop()
@@ -324,7 +324,7 @@ def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
 
 
 def _in_one_piece(stages: Sequence[Stage], cores_per_node: int) -> int:
-    """Return the cores of a task, so that each stage fits; where tasks do not divide a node, the widest stage's."""
+    """Return cores per task with which each stage fits; if tasks do not divide a node, those of the widest stage."""
     most = max(stage.cpus_per_task for stage in stages)
     if cores_per_node % most == 0 if cores_per_node else len(stages) == 1:
         return most

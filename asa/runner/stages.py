@@ -1,4 +1,4 @@
-"""The state of each stage of a run, and what follows for others: which may run, and which will not."""
+"""The state of each stage of a run, and its consequences: which other stages may run, and which will not."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class Stages(Mapping[str, StageView]):
         (self._turn.add if is_turn else self._turn.discard)(name)
 
     def _decide(self, name: str) -> bool:
-        """Let a stage run, or mark that it will not, if its predecessors decide that; return whether it changed."""
+        """If its predecessors decide that, let a stage run, or mark that it will not; return whether it changed."""
         view = self._views[name]
         if view.phase.is_settled or view.phase is Phase.RUNNING:
             return False
@@ -272,7 +272,7 @@ class Stages(Mapping[str, StageView]):
         return list(map(sum, zip(*parts, strict=True))) if parts else [0, 0, 0, 0]
 
     def _part_of(self, stage: Stage, before: str) -> tuple[int, int, int, int]:
-        """Count one predecessor of a stage; all zero if it no longer keeps the stage back."""
+        """Return the counts for one predecessor of a stage; all zero if it no longer keeps the stage back."""
         view = self._views[before]
         counted = _counted(view.phase)
         if before in stage.after_any:
@@ -283,7 +283,7 @@ class Stages(Mapping[str, StageView]):
         return (0, 0, 0, 0) if has_released else counted
 
     def _freed(self, view: StageView) -> StageView:
-        """Remove from a stage's predecessors those that need not end before it begins."""
+        """Remove the predecessors that need not end before the stage begins."""
         stage = view.stage
         if stage.start_delay_s:
             self._delayed[stage.name] = stage
@@ -347,7 +347,7 @@ class Stages(Mapping[str, StageView]):
         return pauses
 
     def _since_s(self, stage: Stage) -> float:
-        """Return from when a stage with a `start_delay` may run; infinity while one of the others has not begun."""
+        """Return from when a stage with a `start_delay` may run; infinity while a predecessor has not begun."""
         starts_s, others = [], [one for one in stage.after if one not in stage.after_start]
         for view in (self._views[before] for before in stage.after_start):
             begun_s = math.inf if view.started_s is None else view.started_s + stage.start_delay_s

@@ -118,7 +118,7 @@ class RunState(RunCourse):
         yield from RunCourse.end_if_settled(self, at_s)
 
     def line_of(self, job: Job) -> list[Job]:
-        """Return a job, or the one that it joins, followed by all jobs that join that one."""
+        """Return a job, or the job that it joins, followed by all jobs that join the latter."""
         return self.units.line(self, job)
 
     def view(self, now_s: float) -> RunView:
@@ -255,7 +255,7 @@ class RunState(RunCourse):
             yield from self.fail(failed, reason, at_s)
 
     def _go_on(self, at_s: float, lost: str = "") -> Iterator[Record]:
-        """Ask again for stages that waited for a job in doubt which does not come; `lost`: the token of one."""
+        """Ask again for stages that waited for a job in doubt; `lost`: the token of a job that will not come."""
         for units in self.units.kinds:
             yield from units.go_on(self, at_s, lost)
 
@@ -455,7 +455,7 @@ class RunState(RunCourse):
         for one in line if line[0] is job else [job]:
             changes = widths_by_job.get(one.status.job_id, [])[1:]
             for at_s, cores in changes[one.resized :]:
-                if cores:  # else the job has ended
+                if cores:  # otherwise the job has ended
                     yield Resized(
                         time_s=at_s,
                         run=self.name,

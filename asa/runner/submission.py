@@ -55,10 +55,10 @@ def cancel(
         if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
             continue
         if not job.giving_up:
-            # it was to be cancelled because it was idle
+            # the job was to be cancelled because it was idle
             begins = job.status.payload_start_s is not None and job_id not in had_begun
             if not is_over and (begins or not one.withdraw(job_id)):
-                one.ask([job_id])  # in case it has just begun
+                one.ask([job_id])  # in case the job has just begun
                 continue
             given_up.append(GivingUp(job_id, reason, one.backend.now(), substitute=substitutes.get(job_id)))
         decided.add(job_id)
@@ -173,7 +173,7 @@ def missing_jobs(one: Active, now_s: float) -> Iterator[PlannedJob]:
 
 
 def give_back(one: Active) -> float | None:
-    """Return what ended jobs had taken, such as tasks; return when to retry what cannot be written now."""
+    """Give back the work that ended jobs had taken, such as tasks; return when to retry failed writes."""
     is_done = [units.give_back(one.state, one.given_back) for units in one.state.units.kinds]
     return None if all(is_done) else one.backend.now() + AGAIN_S[0]
 
@@ -301,7 +301,7 @@ def clear_up(one: Active) -> float | None:
 
 
 def look_for_duplicates(one: Active) -> float | None:
-    """Cancel second jobs of tokens that were sent again; follow those that run the payload; return when to go on."""
+    """Cancel second jobs of tokens that were sent again, or follow those that run the payload; return when to go on."""
     sought = [token for units in one.state.units.kinds for token in units.sought(one.state)]
     wakes = [one.look_for_duplicates(one.state.jobs.doubtful), one.seek(sought)]
     for token in sought:
@@ -330,7 +330,7 @@ def give_up_orphans(one: Active) -> float | None:
     while orphans := dict(one.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
         again = {i: at_s for i, at_s in again.items() if at_s > now}
         if not cancel(one, orphans):
-            break  # they have ended, or nothing can be decided now
+            break  # these jobs have ended, or nothing can be decided now
     if orphans or one.to_cancel():
         return now + AGAIN_S[0]
     return min(again.values(), default=None)
@@ -343,7 +343,7 @@ def clean_up(one: Active) -> None:
 
 
 def catch_up(one: Active) -> bool:
-    """Ask for the states of a resumed run's jobs; return whether they are known, before which nothing may be done."""
+    """Ask for the states of a resumed run's jobs; return whether they are known. Until then no action is allowed."""
     if one.is_behind:
         one.is_behind = not one.ask(one.state.jobs.unfinished())
     return not one.is_behind

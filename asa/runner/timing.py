@@ -54,7 +54,7 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
 
 
 def claimed_apart(state: RunState, plan: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
-    """Split jobs: stages that the host has handed over do not wait for stages that it must hand over first."""
+    """Split jobs, so that stages that the host has handed over do not wait for stages yet to be handed over."""
     ready_but_kept_back = state.stages.ready_but_kept_back if state.host.max_jobs is not None else frozenset[str]()
     for planned in plan:
         shared = planned.stages if state.host.unclaimed and not planned.is_addition else ()
@@ -88,7 +88,7 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
 
 
 def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
-    """Return when to submit each job of a plan; infinity if it, or a job before it, cannot be submitted yet."""
+    """Return when to submit each job of a plan; infinity if the job, or one before it, cannot be submitted yet."""
     plan = list(plan)
     times, not_yet, left = list[float](), set[str](), None
     # for each stage of an earlier job, the time of that job's submission, so that later jobs can depend on it
@@ -152,7 +152,7 @@ def _is_to_be_claimed_first(state: RunState, name: str) -> bool:
 
 
 def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
-    """Return the core-hours that a job may idle while the client runs local stages; infinity if one did in vain."""
+    """Return the core-hours that a job may idle behind local stages; infinity after one idled in vain."""
     if not (idle_s := local_before(state, before(state, planned.stages))):
         return 0.0
     if any(state.stages[name].resubmissions for name in planned.stages):

@@ -1,4 +1,4 @@
-"""Unknown answers to submissions: they count as passing faults until they have lasted long.
+"""Unknown answers to submissions: such answers count as passing faults until they have lasted long.
 
 An unknown answer may be a refusal in the words of a new release, or a passing fault, which must not end the job. So the
 job is submitted again, with growing pauses, and counts as refused only once the same answer has come for a quarter of
@@ -51,8 +51,8 @@ class UnknownAnswers:
     def unsent(self, entry: Unsent) -> None:
         """Record that a job was not submitted.
 
-        Unless that was because of an unknown answer, the token's unknown answers are forgotten. They are kept if the
-        answer was lost, which leaves the submission in doubt: then the next answer decides.
+        Unless that was because of an unknown answer, the token's unknown answers are forgotten. If the answer was lost,
+        they are kept: the submission is in doubt, and the next answer decides.
         """
         if self.is_new(entry.token):
             self._answers[entry.token] = replace(self._answers[entry.token], is_new=False)

@@ -13,7 +13,7 @@ _SAFETY = 1.2  # times p99
 _MIN_SAFETY = 1.1  # times the longest run
 _FEWEST = 5  # fewest runs for advice, unless a run hit its limit
 _CLOSE = 0.8  # share of the walltime that p90 may reach
-_PAYS = 2 / 3  # share of the walltime: a shorter one begins to fit into other gaps
+_PAYS = 2 / 3  # share of the present walltime: from there on, shorter walltimes fit into other gaps
 _HIT = 0.95  # share of the walltime: a killed run of at least this length was killed by it
 
 
@@ -43,7 +43,7 @@ class WalltimeAdvice:
 
     @property
     def hit_limit(self) -> bool:
-        """Whether a run was killed by this walltime."""
+        """Whether the present walltime killed a run."""
         return self.forecast is not None and self.forecast.longest_cut_s >= _HIT * self.asked_s
 
 

@@ -35,7 +35,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Toll:
-    """By how much core-hours lengthen the time to an end, in a comparison.
+    """The time that core-hours add to an end, in a comparison.
 
     Without a price, they do so by a factor: a percent of core-hours counts as `power` percent of time. `asa-plan`
     chooses the shape of a stage in a job of its own by the same rules.
@@ -51,7 +51,7 @@ class Toll:
         return replace(ends, waits_s=ends.waits_s * factors + added_s, usual_s=usual_s)
 
     def costs(self, wait: JointForecast, cores: int, runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give what one request would cost at each of some run times, as a logarithm."""
+        """Return the cost of one request at each of some run times, as a logarithm."""
         factors, added_s = self._terms(core_hours(cores, 1.0) * runs_s)
         ends = wait.only([0] * len(runs_s)).costs((runs_s + added_s).tolist())
         costs: NDArray[np.float64] = ends + np.log(factors)

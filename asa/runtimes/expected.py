@@ -84,9 +84,9 @@ def run_times_of(
     """Return how long the stages of a run ran, whether it completed or not.
 
     A stage that was submitted again after it failed or reached its walltime counts as one run: its attempts have one
-    id, and the one that completed counts. A stage that records its completed tasks went on where it had stopped, so its
-    attempts are added up, until it is run again from scratch. A stage that shared a job counts only if the batch system
-    has reported its own times.
+    id, and the completed attempt counts. A stage that records its completed tasks continues where it had stopped, so
+    its attempts are added up until it runs again from scratch. A stage that shared a job counts only if the batch
+    system has reported its own times.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class _Telling:
     def _completed(self, name: str, job_id: str, run_s: float, at_s: float) -> None:
         status = self._jobs.get(job_id)
         goes_on = _remembers(self._workflow.stages[name])
-        is_part = goes_on and status is not None and status.restarts > 0  # its work before the requeue is not known
+        is_part = goes_on and status is not None and status.restarts > 0  # the work before the requeue is not known
         self._tell(name, job_id, run_s + self._spent_s.pop(name, 0.0), at_s, is_whole=not is_part)
         self._good_ends[name] = self._good_ends.get(name, 0) + 1
 

@@ -153,7 +153,7 @@ def forecast_run(
 
 
 class Scatter(NamedTuple):
-    """How widely run times at one width vary, and how uncertain the next one is for other reasons."""
+    """The variation of run times at one width, and the further uncertainty of the next run."""
 
     squares: float  # sum of squared deviations of the logarithms from their median
     worth: float  # effective number of runs
@@ -162,7 +162,7 @@ class Scatter(NamedTuple):
 
 
 def scatter_of(times: Sequence[RunTime], cores: int, *, input_size: float | None = None, system: str = "") -> Scatter:
-    """Return how widely the runs that `forecast_run` uses vary; there must be one at least."""
+    """Return the variation of the runs that `forecast_run` uses; at least one run is required."""
     seen = _brought(times, cores, input_size, system)
     _, squares, worth = _middle(*_redistributed(seen.runs_s, _ages(len(seen.runs_s)), seen.is_cut))
     lately = _ages(len(seen.runs_s), _HALF_LIFE_OF_P50)

@@ -83,7 +83,7 @@ class RunTime:
             )
 
     def tells_more_than(self, other: RunTime) -> bool:
-        """Whether to keep this record, of two with the same id."""
+        """Whether this record, and not another with the same id, is to be kept."""
         return (self.kind == "exact", self.run_s) > (other.kind == "exact", other.run_s)
 
 

@@ -1,4 +1,4 @@
-"""Chooses an untried width that is worth one run: by how much sooner a stage is expected to end once it is known."""
+"""Chooses an untried width that is worth one run: knowing its run time is expected to let the stage end sooner."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Untried:
 def untried(
     points: Sequence[RunAt], scaling: Scaling, listed: Collection[int] = (), unit: int = 1
 ) -> Iterator[Untried]:
-    """Return widths that may be worth a trial: twice the widest known, half the narrowest, between, and listed ones.
+    """Return widths that may be worth a trial: twice the widest known, half the narrowest, some between, and listed.
 
     `points`: known run times.
     `unit`: widths must be multiples of this.
@@ -107,7 +107,7 @@ class Trial:
     untried: Untried
     cores: int
     partition: str
-    gain_s: float  # by how much sooner all would end once its run time is known, on average over the possible run times
+    gain_s: float  # mean seconds by which all would end sooner once its run time is known, over the possible run times
     share: float  # the same as a share of the time to the end
     likely: float  # probability that this width turns out to be the best
     needed_s: float  # the longest run time with which this width is the best
@@ -131,7 +131,7 @@ class UntriedOffer:
     untried: Untried
     cores: int
     partition: str
-    wait: JointForecast  # of this request alone
+    wait: JointForecast  # the wait of this request alone
 
 
 def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], toll: Toll = DEFAULT_TOLL) -> Trial | None:

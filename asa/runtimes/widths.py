@@ -148,9 +148,9 @@ def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
 
 
 def with_widths(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) -> Stage:
-    """Add the widths at which a stage ran on this system, if it can be asked for at them."""
+    """Add the widths at which a stage ran on this system, if it can request them."""
     if (stage.cores is not None and stage.nodes is not None) or stage.exclusive:
-        return stage  # its allocated cores are not those that it asked for
+        return stage  # the stage's allocated cores differ from its request
     moldable = stage.moldable or Moldable()
     unit = stage.cpus_per_task if stage.nodes is None else capabilities.cores_per_node
     ran = {run.cores for run in times if run.system == capabilities.system and run.kind == "exact"}

@@ -155,7 +155,7 @@ class _Checks:
         self._check_scripts()
 
     def look_for_secrets(self) -> None:
-        """Warn of variables that hold secrets and that a stage uses without asking for them."""
+        """Warn of secret variables that a stage uses without asking for them."""
         for stage in self._flow.stages.values():
             self._check_withheld(stage)
 
@@ -322,7 +322,7 @@ class _Checks:
         return sorted(names)
 
     def _check_forms(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
-        """Report syntax that bash knows and the shell that reads it does not, once for each stage."""
+        """Report syntax that bash knows, but not the shell that will read it, once for each stage."""
         reported: set[tuple[str, str]] = set()
         for text, found in read:
             words = {p.name: p.line for p in reversed(found.programs) if p.name in BUILTINS - found.functions}
@@ -429,7 +429,7 @@ class _Checks:
         self._add(stage, "tasks_file", f"{path} does not exist, and no earlier stage lists it in `outputs`", hint)
 
     def _check_printed(self, stage: Stage) -> None:
-        """Warn if a stage's output cannot be put where its user wants it, or would replace the output of others."""
+        """Warn if a stage's output cannot be written to the named file, or would replace the output of other stages."""
         for key in PRINTED:
             pattern = getattr(stage, key)
             if pattern and not _EXPANDED_IN_PATHS.search(pattern):
@@ -475,7 +475,7 @@ class _Checks:
                 self._add_at(self._location_of_variable(stage, name), stage, message, hint)
 
     def _check_unlikely(self, stage: Stage) -> None:
-        """Warn of values that were probably not meant."""
+        """Warn of values that are probably mistakes."""
         for key in keys_of(Stage):
             if key.unlikely is not None and (doubt := key.unlikely(getattr(stage, key.field))):
                 self._add(stage, key.name, *doubt)
@@ -572,7 +572,7 @@ def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it is only words and files, which any shell understands: there may be thousands of such tasks."""
+    """Whether a text has only words and files, which any shell understands: there may be thousands of such tasks."""
     return _PLAIN.fullmatch(text) is not None and _RESERVED.isdisjoint(text.split())
 
 
@@ -611,7 +611,7 @@ _SAID_BY_OPTIONS = (*TERMS, *(key for key in keys_of(Stage) if key.option and ke
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:
-    """Return what a stage says in contradiction to an #SBATCH line; empty if there is no contradiction."""
+    """Return a stage's key and value that contradict an #SBATCH line; empty if none do."""
     option = _SHORT.get(option, option)
     tasks = None if stage.cores is None else stage.cores // stage.cpus_per_task
     said: dict[str, tuple[str, float | str | None]] = {

@@ -45,7 +45,7 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
 
 
 def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
-    """Try each part by itself, once for all stages that ask for it."""
+    """Try each part of an environment by itself, once for all stages that ask for it."""
     asked: dict[tuple[str, Preparation], list[Stage]] = {}
     for stage, preparation in said.items():
         for key in _PARTS:

@@ -1,4 +1,4 @@
-"""Recognizes files of other tools that users pass as workflow files, and says which command reads them."""
+"""Recognizes files of other tools that users pass as workflow files, and names the command that reads them."""
 
 from __future__ import annotations
 

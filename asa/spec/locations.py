@@ -85,7 +85,7 @@ class Locations:
                 end = self._text.find("]", end) + (2 if is_array else 1)
             else:
                 end = self._pair(table, at)
-            if end <= at:  # invalid TOML: the lines known so far are kept
+            if end <= at:  # invalid TOML: keep the lines that are known so far
                 return
             at = self._blank(end)
 

@@ -46,7 +46,7 @@ class MadeFiles:
         self._of_all = self._paths if is_alike else _Paths(enumerate(made), len(stages))
 
     def is_made_before(self, stage: Stage, path: str) -> bool:
-        """Whether a stage that has ended before another begins may make a path that the other needs, or part of it."""
+        """Whether a stage that ends before another begins may make a path, or part of it, that the latter needs."""
         makers, number = self._of_all.meeting(stage.path_of_any(path)), self._numbers[stage.name]
         if not makers.is_whole:
             return True
@@ -60,13 +60,13 @@ class MadeFiles:
         return next((self._names[one] for one in self._paths.meeting(path).first if one != number), "")
 
     def earlier_maker(self, stage: Stage, path: str) -> str:
-        """Return the first stage, before another in the file, that may make the same path; empty if there is none."""
+        """Return the first earlier stage of the file that may make the same path; empty if there is none."""
         number = self._numbers[stage.name]
         return next((self._names[one] for one in self._paths.same(path).first if one < number), "")
 
     @cached_property
     def _before(self) -> list[int] | None:
-        """Return for each stage a bit for each stage that has ended before; None if there are too many stages."""
+        """Return for each stage a bit set of the stages that end before it; None if there are too many stages."""
         if len(self._names) > _MAX_STAGES:
             return None
         before = [0] * len(self._names)
@@ -111,7 +111,7 @@ class _Paths:
         return _Makers(first, bits, self._looks <= _MAX_LOOKS)
 
     def _alike(self, path: str) -> Iterator[str]:
-        """Return paths that are, or may be, the same as this one: either may be a pattern that matches the other."""
+        """Return the paths that may be the same as a given one: either path may be a pattern that matches the other."""
         yield path
         if len(path) > _MAX_PATH:
             return

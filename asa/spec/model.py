@@ -522,7 +522,7 @@ class StageSettings(_PlainKeys):
 
 
 class StageSpec(StageSettings):
-    """One stage: what runs, on how much, for how long, and after which others."""
+    """One stage: its command, its resources, its duration, and its predecessors."""
 
     name: str = Field(
         pattern=_NAME,

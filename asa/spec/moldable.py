@@ -201,7 +201,7 @@ class Expectation(NamedTuple):
 
 
 def expectation_in(given: Mapping[str, Any]) -> Expectation:
-    """Return what the values of a stage's keys say of its run time; for a stage in legs, the time of all legs."""
+    """Return the run time that a stage's keys give; for a stage in legs, the time of all legs."""
     return given.get("total" if given.get("continues") else "expected") or Expectation()
 
 
@@ -294,7 +294,7 @@ class AskedShapes:
             law = Scaling("tasks" if is_list else "measured")
         if law.law != "tasks":
             return law
-        if self.cores is None:  # how many tasks fit on a node is not known here
+        if self.cores is None:  # the number of tasks that fit on a node is not known here
             return Scaling("tasks")
         return Scaling("tasks", tasks=self.tasks or 0, per_task=self.cpus_per_task)
 

@@ -14,7 +14,7 @@ from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 Severity = Literal["error", "warning", "note"]
 
 _SHOWN = 40  # shown characters of a value
-_FEW_KEYS = 12  # up to this number, all keys are listed, even if one is the likely meaning
+_FEW_KEYS = 12  # up to this number, all keys are listed, even if one is probably meant
 _MEANT = {
     "apptainer": "container", "docker": "container", "envmodules": "modules", "image": "container", "module": "modules",
     "mpi": "launcher", "module_load": "modules", "singularity": "container", "conda_env": "conda",

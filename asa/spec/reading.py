@@ -217,7 +217,7 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
 
 
 def _is_foreign(reading: Reading, text: str) -> bool:
-    """Whether it is a file of another tool; if so, report the command that reads it."""
+    """Whether the file belongs to another tool; if so, report the command that reads it."""
     if foreign := recognize(reading.file, text):
         reading.add_at(None, f"is {foreign.what}, not a workflow file", foreign.hint)
     return foreign is not None
@@ -408,7 +408,7 @@ def _tell(
 
 
 def _missing(errors: list[ErrorDetails]) -> tuple[dict[Location, set[str]], set[Location]]:
-    """Return the keys that each table lacks, and those for which an unknown key there was probably meant."""
+    """Return the missing keys of each table, and the places of unknown keys that probably mean one of them."""
     missing: dict[Location, set[str]] = {}
     for each in errors:
         if each["type"] == "missing":
@@ -464,7 +464,7 @@ _OF_KEY = (
 
 
 def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
-    """Return the place of a stage's problem; the stage's own heading if that is not known."""
+    """Return the location of a stage's problem; the stage's own heading if the location is not known."""
     here: Location = ("stage", number)
     key = next((key for words, key in _OF_KEY if words in error.message), "")
     return (*here, key) if reading.locations.has((*here, key)) else here

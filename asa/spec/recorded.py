@@ -1,4 +1,4 @@
-"""The record of a workflow file made from a driver: the commands that were run, and checksums of what they read.
+"""The record of a workflow file made from a driver: the commands that were run, and checksums of the files they read.
 
 The record of ``flow.toml`` is ``flow.recorded/record.json``, next to it.
 """

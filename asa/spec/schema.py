@@ -61,7 +61,7 @@ def schema_text() -> str:
 
 
 def _conflicts() -> list[dict[str, Any]]:
-    """Allow only one key for what runs, and only one for the number of cores."""
+    """Allow only one key for the payload, and only one for the number of cores."""
     pairs = [(a, b) for i, a in enumerate(_WAYS) for b in _WAYS[i + 1 :]]
     return [{"not": {"required": list(pair)}} for pair in [*pairs, ("cores", "ntasks")]]
 

@@ -1,6 +1,6 @@
 """Finds which programs a shell's text runs, by parsing it; nothing is run.
 
-What a shell expands only at run time, such as ``$TOOL``, is skipped: better no answer than a wrong one.
+Words that a shell expands only at run time, such as ``$TOOL``, are skipped: no answer is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _EXPANSION = re.compile(r"\$\{(?:(?P<first>!)[A-Za-z_]|[A-Za-z_]\w*(?:(?P<then>[
 _DESCRIPTOR = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})(?=[<>])")
 _LETTERS = re.compile(r"[-+][A-Za-z]+")
 
-# Options of programs that run another program, with the number of words after each. At an option that is not listed the
-# search ends, as that number is not known.
+# Options of programs that run another program, with the number of words after each. The search ends at an option that
+# is not listed, because that number is unknown.
 _WRAPPERS: dict[str, dict[str, int]] = {
     "srun": {
         **dict.fromkeys(
@@ -122,13 +122,13 @@ class Program:
 class ShellText:
     """The programs, files and variables that a shell text contains."""
 
-    # what it runs, as far as the text shows; commands run for their output come first
+    # the programs that it runs, as far as the text shows; commands run for their output come first
     programs: list[Program] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)  # names of functions and aliases that it defines
-    hides: str = ""  # the first command that may change what can be found, such as `module`; empty if there is none
-    moves: bool = False  # whether it goes to another folder
+    hides: str = ""  # the first command that may change the search path, such as `module`; empty if there is none
+    moves: bool = False  # whether the text changes the folder
     writes: set[str] = field(default_factory=set)  # files into which it writes what a program prints
-    forms: dict[str, int] = field(default_factory=dict)  # which of `FORMS` it has, each with its first line
+    forms: dict[str, int] = field(default_factory=dict)  # the `FORMS` that the text has, each with its first line
 
 
 def interpreter_of(script: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds stages that use variables which no job gets, because they hold secrets and the stage does not ask for them."""
+"""Finds stages that use a variable without getting it: it holds a secret, and the stage does not ask for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _OF_A_MODULE = re.compile(r"\bpython[\w.]*(?:\s+-[A-Za-z]+)*?\s+-m\s+(?P<module>[A-Za-z_][\w.]*)(?P<rest>.*)")
 _OF_MAKE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_MAX_FILES, _MAX_TASKS = 100, 100  # that are examined: tasks of a list are much alike
+_MAX_FILES, _MAX_TASKS = 100, 100  # upper bounds of examined files and tasks: tasks of a list are much alike
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -65,7 +65,7 @@ def uses_of(
 ) -> list[Use]:
     """Find the withheld variables that a stage uses but neither asks for nor sets itself.
 
-    Its texts are searched, and files of the folder that they pass to an interpreter. Nothing is run.
+    Searches its texts, and the files of the folder that these pass to an interpreter. Nothing is run.
 
     `stage`: the stage to examine.
     `folder`: the folder in which its commands run. None to search only its texts.
@@ -103,7 +103,7 @@ def left_in_words(names: Iterable[str]) -> str:
 
 
 def stays_in_words(stages: Collection[Stage], folder: str | Path | None) -> Iterator[str]:
-    """Say, one line each, which variables of this process are withheld as secrets, and which stages use one.
+    """Yield a line for each variable of this process that is withheld as a secret, with the stages that use it.
 
     `stages`: the stages of the run.
     `folder`: the folder in which their commands run.

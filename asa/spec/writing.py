@@ -101,14 +101,14 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
 
 
 def _size(stage: Stage) -> dict[str, str]:
-    """Write its job's size; for a request, only the other widths that it may have."""
+    """Write the size of the stage's job; for a request, only the other widths that it may have."""
     is_wide = stage.moldable is not None and len(stage.moldable.widths) >= _SEVERAL
     cores = _widths(stage, stage.cores) if stage.request is None or is_wide else ""
     return {"cores": cores, "nodes": _widths(stage, stage.nodes)}
 
 
 def _plain(key: Key, value: Any, stage: Stage) -> str:
-    """Write a key's value; nothing if it follows from other keys, or is the default."""
+    """Write a key's value; write nothing if it follows from other keys, or is the default."""
     if stage.request is not None:
         if key.field in COUNTED:
             return ""

@@ -114,8 +114,8 @@ class Naive(Strategy):
     max_resubmissions
         After so many resubmissions, a stage is submitted only when its predecessors have ended.
     max_idle
-        Upper bound of all idle core-hours, as a share of the workflow's own. If an allocation could idle more than is
-        left, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
+        Upper bound of all idle core-hours, as a share of the workflow's own. If an allocation could idle longer than
+        the budget allows, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
     lead_level
         As for `AheadOfTime`; but a second too early idles, so it counts as much as a second too late.
     forecast
@@ -231,7 +231,7 @@ class _Walk:
     def needed_s(self, name: str) -> float:
         """Return when a stage's predecessors, which the walk has passed, are expected to have ended."""
         follows, workflow = self._view.stages[name].stage.after, self._view.workflow
-        is_whole = follows is workflow.stages[name].after  # else some predecessors need not end first
+        is_whole = follows is workflow.stages[name].after  # otherwise some predecessors need not end first
         front = workflow.fronts[name] if is_whole else follows
         if id(front) not in self._fronts:
             ends_s = (self.ends_s[before] for before in front if before in self.ends_s)
@@ -255,7 +255,7 @@ def _ahead(
 def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
     wait = job.prediction.wait_s if job.prediction else 0.0
     if job.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
-        return needed_s + wait  # it begins to queue only once its dependency is met
+        return needed_s + wait  # the job begins to queue only once its dependency is met
     return max(needed_s, job.submit_s + wait)
 
 
@@ -278,7 +278,7 @@ def _expected_end(view: RunView, stage: StageView, start_s: float) -> float:
 
 
 def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, PlannedJob]:
-    """Submit no job before a job that it depends on: move the latter forward, which costs nothing with dependencies."""
+    """Submit no job before a job that it depends on: move the latter forward, which is free with dependencies."""
     for name in reversed(planned):
         job = planned[name]
         for before in workflow.fronts[name] if job.keep is not Keep.NOTHING else ():

@@ -183,7 +183,7 @@ class GrowthView:
     cores
         How many cores.
     phase
-        Queued; allocated, once the cores have joined; or done, once they were given back or the request failed.
+        Queued; allocated, once the cores have joined; or done, once the cores were given back or the request failed.
     submit_s
         When the cores were requested.
     predicted_wait_s
@@ -290,7 +290,7 @@ class RunView:
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
 
     def follows_running(self, name: str) -> bool:
-        """Whether each predecessor of a stage runs or is settled, so that its end can be predicted.
+        """Whether each predecessor of a stage runs or is settled, so that the last of their ends can be predicted.
 
         A stage that is merely allocated does not run: it still waits for other stages.
         """
@@ -323,7 +323,7 @@ class IdleAllowance:
         return cls(allowed, max(allowed - view.idle_core_hours, 0.0))
 
     def lasts_s(self, cores: int) -> float:
-        """Return for how long so many cores may idle."""
+        """Return how long so many cores may idle."""
         return self.left / max(cores, 1) * 3600
 
     def take(self, cores: int, idle_s: float) -> None:
@@ -341,16 +341,16 @@ class Forecast(Protocol):
 
     @property
     def is_informed(self) -> bool:
-        """Whether anything is known that predictions are based on."""
+        """Whether predictions have any data."""
         ...
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
-        """Predict the wait of a job of these stages, in order, whose resources are needed at the given time."""
+        """Predict the wait of a job that runs these stages, in order, and is needed at the given time."""
         ...
 
 
 def wait_in_words(forecast: Forecast, wait_s: float) -> str:
-    """Describe the expected wait; say if it is an assumption because next to nothing is known."""
+    """Describe the expected wait; add if it is an assumption because hardly any wait is known."""
     wait = format_duration(wait_s)
     is_known = forecast.is_informed or not wait_s  # a local stage does not wait
     return f"predicted wait {wait}" if is_known else f"assumed wait {wait}, since few waits are known here yet"
@@ -378,7 +378,7 @@ def predicted(
 
 
 class JobRequest(NamedTuple):
-    """The size and destination that a job would ask for."""
+    """The size and destination of a possible job."""
 
     cores: int
     walltime_s: float
@@ -425,7 +425,7 @@ class Joint(Protocol):
         """Sample when the jobs of each of several plans have their cores; only one of the plans will be followed.
 
         In each future, a plan's first job is queued before the second is judged. Parallel jobs compete for cores; later
-        jobs begin after the ends of those that they follow. The futures are the same for all plans, so plans can be
+        jobs begin after the ends of their predecessors. The futures are the same for all plans, so plans can be
         compared future by future. None if the forecast cannot judge these plans.
 
         Returns: for each plan, seconds from now, shape (samples, jobs).
@@ -639,7 +639,7 @@ class Plan:
 
 
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
-    """Return in words what a strategy needs and a site lacks; empty if nothing.
+    """Return in words the needs of a strategy that a site lacks; empty if it lacks none.
 
     A strategy declares its needs by `forecast` and `needs`.
 
@@ -665,7 +665,7 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
 class Strategy(Protocol):
     """A way of asking for resources, and its properties.
 
-    A derived class must define `forecast` and `plan`; of the rest, it overrides what differs.
+    A derived class must define `forecast` and `plan`; it overrides other members where it differs.
     """
 
     __slots__ = ()
@@ -677,12 +677,12 @@ class Strategy(Protocol):
 
     @property
     def needs(self) -> frozenset[DependencyType]:
-        """Types of dependency without which it cannot plan; by default none."""
+        """Types of dependency without which it cannot plan; none by default."""
         return frozenset()
 
     @property
     def replaces(self) -> bool:
-        """Whether it may replace queued jobs, so that it is called also while all jobs are queued; by default not."""
+        """Whether it may replace queued jobs; it is then called also while all jobs are queued. By default not."""
         return False
 
     @property

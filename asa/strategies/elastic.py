@@ -1,9 +1,9 @@
 """Elastic: the workflow as one job, which gives cores back after a wide stage, and gets more before the next one.
 
-The job begins as wide as its first stage. If a stage needs fewer cores than the one before, the rest is given back. If
-it needs more, a second job asks for the additional cores, one predicted wait before the previous stage is expected to
-end, and these cores join the first job (`asa.backend.Growing`). Until they have joined, the payload idles. So the
-workflow waits in the queue once, and later only for additional cores: ASA's idea, applied to resizing.
+The job begins as wide as its first stage. If a stage needs fewer cores than the stage before, the other cores are given
+back. If it needs more, a second job asks for the additional cores, one predicted wait before the previous stage is
+expected to end, and these cores join the first job (`asa.backend.Growing`). Until they have joined, the payload idles.
+So the workflow waits in the queue once, and later only for additional cores: ASA's idea, applied to resizing.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _weigh(
     else:
         more_s = waits_s((name,), width - widths[-1], longer)
         max_s, ahead_s = MAX_SPARE * walltime_of(view, longer), sum(lasts_s)
-        in_time = more_s <= ahead_s + max_s  # else the job is given up, and another one submitted
+        in_time = more_s <= ahead_s + max_s  # otherwise the job is given up, and another one submitted
         late_s = np.where(in_time, np.maximum(more_s - ahead_s, 0.0), max_s + other_s.mean())
         idle_hours = widths[-1] * np.minimum(late_s, max_s).mean() / 3600
         ways.append((job_s + float(late_s.mean() + price_s * idle_hours), (*widths, width)))

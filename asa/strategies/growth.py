@@ -33,10 +33,10 @@ MAX_SPARE = 0.25  # as a share of the stages' own walltime
 class _Rise:
     """An unbegun stage of a job that needs more cores than the stage before it."""
 
-    needed_s: float  # when the stage before it is expected to end
+    needed_s: float  # expected end of the stage before it
     is_kept: bool  # whether cores that join now would be kept until then
     growth: GrowthView | None  # the existing request for the cores
-    planned: PlannedJob | None  # else the request to make, if its time can be foreseen
+    planned: PlannedJob | None  # otherwise the request to make, if its time can be foreseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Watched:
     """Actions on jobs that have been submitted."""
 
     submissions: tuple[PlannedJob, ...] = ()  # requests for more cores
-    cancellations: tuple[Cancellation, ...] = ()  # of cores that came too early, and of jobs that idled too long
+    # cancellations of cores that came too early, and of jobs that idled too long
+    cancellations: tuple[Cancellation, ...] = ()
     wake_s: float | None = None  # when the next job will have idled too long
     ends_s: Mapping[str, float] = field(default_factory=dict)  # by stage: its expected end
 
@@ -58,7 +59,7 @@ class Growth:
     max_resubmissions: int = 5
 
     def watch(self, view: RunView, forecast: Forecast) -> Watched:
-        """Request cores that jobs will lack; give back those that came too early; give up jobs that idle too long."""
+        """Request cores that jobs will lack; give back cores that came too early; give up jobs that idle too long."""
         ends: dict[str, float] = {}
         growths: list[PlannedJob] = []
         cancelled: list[Cancellation] = []
@@ -243,7 +244,7 @@ def walltime_of(view: RunView, names: Sequence[str]) -> float:
 
 
 def width_of(view: RunView, name: str) -> int:
-    """Return the width that a growing job would have during a stage; 0 if jobs cannot grow, or not as far.
+    """Return the width that a growing job would have during a stage; 0 if jobs cannot grow, or not to that width.
 
     It is the stage's cores, rounded up to multiples that the site gives and takes.
     """

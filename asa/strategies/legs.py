@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """How early the next leg is submitted, and the expected result.
+    """The lead with which the next leg is submitted, and the expected result.
 
     `lead_s`: seconds before the running leg must begin to save its state.
     `in_time`: probability that the next leg has started by then.
@@ -52,7 +52,7 @@ class Lead:
 
 
 def best_lead(waits_s: Floats, leg_s: float, saves_s: float, price: float = _FAIR) -> Lead:
-    """Choose how early to submit the next leg, for a chain of legs with the same lead.
+    """Choose the lead of the next leg, for a chain of legs with the same lead.
 
     O(n^2) in the samples.
 
@@ -132,7 +132,7 @@ class Running:
             return False
         worked_s = stage.ran_s + max(self.view.now_s - stage.leg_start_s, 0.0)
         if worked_s >= one.expected_run_s:
-            return False  # it already takes longer than expected
+            return False  # the leg already takes longer than expected
         left_s = one.expected_run_s * max(_SLACK, math.exp(_SIGMAS * one.run_spread)) - worked_s
         return self.view.now_s + left_s <= self.ends_s
 
@@ -142,7 +142,7 @@ NextLeg = Callable[[Running], PlannedJob | None]
 
 
 def ahead(leg: Running) -> PlannedJob | None:
-    """Submit the next leg so early that it takes over in time; with a dependency if the running leg gets no signal."""
+    """Submit the next leg early enough to take over in time; with a dependency if the running leg gets no signal."""
     if not leg.terms.hands_over:
         return behind(leg, ", which is not told to end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s

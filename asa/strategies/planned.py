@@ -92,7 +92,7 @@ class Planned(Strategy):
 
     @property
     def price_s(self) -> float | None:
-        """How many seconds of makespan one core-hour is worth, by its aim."""
+        """Value of one core-hour, in seconds of makespan, by its aim."""
         return self.aim.price_s
 
     @property
@@ -135,7 +135,7 @@ class Planned(Strategy):
         left = sum(one.phase is Phase.WAITING for one in view.stages.values())
         under_way = len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY})
         free = self._free(view, under_way, is_part=left > WHOLE_STAGES)
-        waiting: set[str] = set()  # left to a later plan
+        waiting: set[str] = set()  # stages that are left to a later plan
         for name in view.left():
             if view.stages[name].phase is not Phase.WAITING:
                 continue
@@ -159,7 +159,7 @@ class Planned(Strategy):
         return (ahead if most is None else min(ahead, most)) - under_way
 
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
-        """Turn a sketch into jobs to submit; a job that is to be submitted when it is ready is left out until then."""
+        """Turn a sketch into jobs to submit; leave out jobs that are submitted only once they are ready."""
         free = self._free(view, len(outlook.under_way) + additions(view), is_part=bool(outlook.left_out))
         submits: dict[str, float] = {}
         allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
@@ -169,11 +169,11 @@ class Planned(Strategy):
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
             idle_s = self._idle_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.elasticity.spare_s
             if keep is Keep.AWAIT and not (idle_s >= MIN_IDLE_S and view.run_or_hold_cores(before)):
-                continue  # it might occupy cores that its predecessors need, or may not idle any more
+                continue  # the job might occupy cores that its predecessors need, or may not idle any more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
             if keep is not Keep.NOTHING and not all(p in submits for p in waiting):
-                continue  # it cannot depend on a job that does not exist yet
+                continue  # the job cannot depend on a job that does not exist yet
             if keep is Keep.DEPENDENCY:
                 at_s = max([at_s, *(submits[p] for p in waiting)])
             free -= 1
@@ -253,8 +253,8 @@ def at_price(strategy: str, price: str) -> str:
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:
     """Yield jobs in the order of submission: of parallel jobs, first the one that is followed by most work.
 
-    A job comes after those that it depends on. In another order, a job off the critical path might take the cores of
-    one on it.
+    A job comes after those that it depends on. In another order, a job off the critical path might take the cores of a
+    job on it.
     """
     to_end_s: dict[str, float] = {}
     for name in reversed(list(view.left())):

@@ -2,9 +2,9 @@
 
 It needs no forecast.
 
-All that is left is asked for as one job, at the width at which it still gains from being wider. If that has not started
-after a while, so is the same at other widths, the widest first, and the next stage alone: of two groupings that wait at
-the same time one often finds a hole that the other does not fit.
+All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that has not
+started after a while, so is the same at other widths, the widest first, and the next stage alone: of two groupings that
+wait at the same time one often finds a hole that the other does not fit.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Races:
         if lead is None:
             return None
         if not lead.is_pending:
-            return Plan()  # it has ended, and one is sought that may have begun
+            return Plan()  # the job has ended, and another job that may have begun is being looked for
         if view.now_s < lead.submit_s + self.pause_s:
             return Plan(wake_s=lead.submit_s + self.pause_s)
         stages = [view.stages[name].stage for name in left]
@@ -99,13 +99,13 @@ class Races:
         )
 
     def _requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
-        """List what is asked for, in order: the first by itself, and the others after a while."""
+        """List the requests in order: the first by itself, the others after a while."""
         whole = list(self._ladder(stages, site))
         alone = list(self._ladder(stages[:1], site))[: self.alone] if len(left) > 1 else []
         return [*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:]]
 
     def _ladder(self, stages: Sequence[Stage], site: Capabilities) -> Iterator[RaceRequest]:
-        """Give the requests for some stages in one job that are worth it, the widest first."""
+        """Return the worthwhile requests for some stages in one job, the widest first."""
         names = tuple(stage.name for stage in stages)
         lines = lines_of({stage.name: forms_of(stage, site) for stage in stages})
         kept: dict[str, list[RaceRequest]] = {}
@@ -120,7 +120,7 @@ class Races:
 
 
 def _rest(stages: Sequence[str], shapes: Sequence[Shape], left: Sequence[str]) -> tuple[tuple[str, int, str], ...]:
-    """Give what is left of a job's stages, each with its width and partition."""
+    """Return the remaining stages of a job, each with its width and partition."""
     return tuple((n, shape.width, shape.partition) for n, shape in zip(stages, shapes, strict=False) if n in left)
 
 

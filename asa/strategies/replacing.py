@@ -97,7 +97,7 @@ class Replacement:
 
 
 def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) -> Substitute:
-    """Return the job that replaces a queued one, as a plan without the latter has it."""
+    """Return the job that replaces a queued one, taken from a plan without the latter."""
     wait_s = max(float((job.start_s - job.ready_s).mean()), 0.0)
     planned = PlannedJob(
         job.block.stages,

@@ -160,8 +160,8 @@ def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] =
     That is this package with its data, such as trained agents; the sources of named plug-ins from other distributions;
     and the files that settings name.
 
-    `named`: groups and names of entry points, such as ``("asa.strategies", "asa")``.
-    `settings`: values of settings; those that name no file are not hashed, since they are in the cell.
+    `named`: groups and names of entry points, such as ``("asa.strategies", "asa")``. `settings`: values of settings;
+    settings that name no file are not hashed, since they are in the cell.
     """
     digests = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
     digests += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails

@@ -48,7 +48,7 @@ class Others:
     jobs: int
     mean_wait_s: float  # without the client
     mean_slowdown: float
-    longer_wait_s: float  # by how much these means are larger with the client
+    longer_wait_s: float  # increase of these means by the client
     more_slowdown: float
     waited_more_h: float  # sum over these jobs, in hours
 

@@ -57,7 +57,7 @@ class Known:
 def each_knowing(
     site: Site, seeds: Sequence[int], bank: WaitBank, history: int, run: Callable[[Known], _T]
 ) -> list[_T]:
-    """Run a function at each seed with what a bank has learned by then, in the order of a log's time.
+    """Run a function at each seed, in the order of a log's time, with a bank that has learned the log up to then.
 
     Learning the past takes longer than most runs, so it is done once for all competitors. None of them learns from its
     own jobs for the next seed.

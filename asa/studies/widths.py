@@ -40,7 +40,7 @@ def assumed_widths(
     """Let each parallel stage of one width have others; None if no stage can.
 
     `widths`: the other widths; by default narrower ones, each half of the one before, down to a sixteenth.
-    `is_possible`: whether the site can run a stage in a shape; shapes that it cannot are left out.
+    `is_possible`: whether the site can run a stage in a shape; shapes that it cannot run are left out.
     """
     found = {name: _in_widths(stage, law, widths, is_possible) for name, stage in workflow.stages.items()}
     changed = {name: stage for name, stage in found.items() if stage is not None}

@@ -180,9 +180,9 @@ def judged(
 ) -> WorthVerdict:
     """Judge runs of one workflow in one width; their seeds are replications in the order of time.
 
-    It is worth it if one of asa's strategies is clearly better than every simple one. It is not if none of them may be
-    better by an amount that matters. A strategy that fails in more than a tenth of the replications is left out; the
-    others are compared in those replications in which all of them completed.
+    It is worth it if one of asa's strategies is clearly better than every simple one. It is not if none of asa's
+    strategies may be better by an amount that matters. A strategy that fails in more than a tenth of the replications
+    is left out; the others are compared in those replications in which all of them completed.
 
     `is_rough`: whether the twin differs much from the site; the first sentence then says so.
     `assumed`: widths that stages of one width might have, the most cautious law first. Each comes with the runs of the
@@ -377,7 +377,7 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
 
 
 def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "unclear"], str]:
-    """Return the answer, and the strategy of asa that it is about."""
+    """Return the answer, and the asa strategy that it recommends or rejects."""
     of = {way: [one for one in compared if one.way == way] for way in dict.fromkeys(one.way for one in compared)}
     # by its worst comparison: with the rival that is hardest to beat
     worst = {way: max(one.weighed.mean for one in ones) for way, ones in of.items()}

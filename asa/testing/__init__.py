@@ -1,4 +1,4 @@
-"""Contract suites: what every backend, estimator and strategy must guarantee, those of third parties as well.
+"""Contract suites: the guarantees of every backend, estimator and strategy, third parties' included.
 
 A failed check raises `AssertionError`, which says what was expected. Run the suites from your own tests:
 

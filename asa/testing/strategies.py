@@ -111,7 +111,7 @@ class _Forecaster:
 
     @property
     def is_informed(self) -> bool:
-        """Whether it predicts anything."""
+        """Whether it predicts any wait."""
         return self.wait_s is not None
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
@@ -128,7 +128,7 @@ class _ModelJob:
     planned: PlannedJob
     submit_s: float
     cores: int
-    start_s: float | None = None  # when it has its cores
+    start_s: float | None = None  # time at which it gets its cores
     began_s: float | None = None  # when its first stage runs
     ends_s: dict[str, float] = field(default_factory=dict)  # by stage, once it runs
 
@@ -143,7 +143,7 @@ class _ModelRun:
     forecast: _Forecaster
     now_s: float = 1000.0
     views: dict[str, StageView] = field(default_factory=dict)
-    jobs: dict[str, _ModelJob] = field(default_factory=dict)  # that have not ended
+    jobs: dict[str, _ModelJob] = field(default_factory=dict)  # the jobs that have not ended
     count: int = 0
     idle_core_hours: float = 0.0
     ended: list[str] = field(default_factory=list)
@@ -308,7 +308,7 @@ class _ModelRun:
                 yield max(start_s, self.now_s + 1.0)
 
     def _pass(self) -> None:
-        """Let happen what does by now."""
+        """Let all events happen that are due by now."""
         for job in list(self.jobs.values()):
             for name, end_s in job.ends_s.items():
                 if end_s <= self.now_s and self.views[name].phase is not Phase.DONE:
@@ -329,7 +329,7 @@ class _ModelRun:
                 self._begin_or_give_up(job, job.start_s)
 
     def _begin_or_give_up(self, job: _ModelJob, start_s: float) -> None:
-        """Let a job that has its cores begin, once nothing keeps it; give up one that has idled for too long."""
+        """Begin a job that has its cores, once nothing keeps it back; give it up if it has idled for too long."""
         if all(view.phase.is_settled for view in self._before(job)):
             job.began_s = at_s = self.now_s
             self.idle_core_hours += core_hours(job.cores, self.now_s - start_s)
@@ -342,7 +342,7 @@ class _ModelRun:
             self._cancel(job.job_id, "it has idled for as long as it may")
 
     def _settle(self) -> None:
-        """Find out which stages run that do so only if others end in some way; none fails here."""
+        """Decide which conditional stages run, those whose predecessors must end in some way; no stage fails here."""
         for name in self.workflow.order:
             view = self.views[name]
             if not view.stage.is_conditional or view.phase not in {Phase.WAITING, Phase.CONDITIONAL}:

@@ -37,7 +37,7 @@ class ElementStanding(UnitStanding):
     count: int
     completed: str
     completed_count: int
-    running: str  # empty where elements take turns: it is not known which run
+    running: str  # empty if elements take turns: the client does not know which of them run
     running_count: int
     failed: str  # ended, did not complete, and not submitted again since
     failed_count: int
@@ -134,7 +134,7 @@ def each_of(record: Submitted) -> str:
 
 
 def per_job(count: int, size: str) -> str:
-    """Write the size of jobs that are alike, as tables have it everywhere.
+    """Write the number and the size of equal jobs, in the form that all tables use.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def per_job(count: int, size: str) -> str:
 
 
 def spec_jobs(spec: JobSpec) -> int:
-    """Count the jobs that a request comes to: the elements of an array, or all that share a stage's tasks."""
+    """Count the jobs of a request: the elements of an array, or the jobs that share a stage's tasks."""
     return spec.jobs_at_once if spec.array is None else len(spec.array.elements)
 
 

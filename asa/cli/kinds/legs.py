@@ -35,7 +35,8 @@ class LegStanding(UnitStanding):
     next_reason: str = ""
     next_submit_s: float | None = None  # when it is to be submitted, as last planned, and why then
     next_plan: str = ""
-    waits_in_turn: bool = False  # whether no leg is submitted ahead, since one that was ended too early
+    # whether no leg is submitted ahead, because an earlier leg that was submitted ahead ended too early
+    waits_in_turn: bool = False
 
     @property
     def left_s(self) -> float | None:

@@ -179,7 +179,7 @@ class PrivateView:
             self._make_ready_below(where, upper)
 
     def _make_ready_below(self, where: str, upper: str) -> None:
-        """Do the same for all that is in the folder where the driver is started."""
+        """Copy such files of the folder where the driver is started, and below it, in the same way."""
         entries, size = _MOST_LOOKED_AT, _MOST_OF_OTHERS_BYTES
         for folder, names, files in os.walk(self._folder):
             for name in [*names, *files]:
@@ -519,9 +519,9 @@ def _begin(command: list[str]) -> tuple[int, str]:
 
 
 def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]:
-    """Run the driver; return its exit code, whether it met the limit, an error at its start, and processes it left."""
+    """Run the driver; return its exit code, whether it hit the limit, an error at its start, and processes it left."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until a process exists to pass them on to
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_A_KEYBOARD)  # until there is a process that can receive them
     child, why_not = _begin(command)
     until = time.monotonic() + limit_s
     interrupts = _Interrupts(child)
@@ -535,7 +535,7 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
             break
         if one == child:
             code = os.waitstatus_to_exitcode(status)
-            # for processes that it left in the background
+            # for processes that the driver left in the background
             until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))
         elif one == 0:
             if time.monotonic() > until or interrupts.count >= _MANY_INTERRUPTS or _is_left_alone():
@@ -626,7 +626,7 @@ def _clear(keep: str) -> None:
 def main(path: str) -> None:
     """Run the driver according to the settings."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they are meant for the driver
+        signal.signal(number, signal.SIG_IGN)  # such signals are meant for the driver
     with open(path) as file:
         settings = json.load(file)
     keep = os.path.dirname(path)

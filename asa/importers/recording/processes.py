@@ -55,7 +55,7 @@ class EndOfWait:
     slept: int  # how often the driver had slept by then
 
     def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
-        """Whether a process with this lineage may know that this call has ended.
+        """Whether a process with this lineage may know that this ``sbatch --wait`` has ended.
 
         The call's nearest living ancestor knows it, and so do processes that this ancestor started after the end. If
         the driver has slept since, any of its processes may know it by other means.
@@ -166,7 +166,7 @@ def _read(number: int, what: str) -> str:
 
 
 def _sleeps(number: int) -> bool:
-    """Whether a process sleeps, so that it goes on by itself."""
+    """Whether a process sleeps for a time, and so continues by itself."""
     try:
         with Path(_PROC, str(number), "syscall").open() as file:
             return file.read(_MAX_COMMAND_BYTES).partition(" ")[0] in _SLEEPS

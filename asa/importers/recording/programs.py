@@ -371,7 +371,7 @@ class Programs:
         return _said(f"slurm {_VERSION}\n")
 
     def _really(self, asked: Asked) -> Answer:
-        """Run the site's program, which must be one that changes nothing."""
+        """Run the site's own program; refuse one that could change something."""
         words = [word for word in asked.arguments if not word.startswith("-")]
         if asked.program == "sacctmgr" and (not words or words[0].lower() not in {"show", "list"}):
             raise RefusedBySbatchError("a recording only asks the real sacctmgr to show something")

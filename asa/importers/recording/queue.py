@@ -34,7 +34,7 @@ class RecordedQueue:
         self._own: dict[Process, int] = {}
         self._count_sleeps = count_sleeps
         self._slept = 0  # number of sleeps when the driver last asked about jobs
-        self._looks = 0  # number of times it has asked since its last submission
+        self._looks = 0  # number of times that the driver has asked since its last submission
         self._ends_at_once = 1  # how many running jobs end when the driver next asks about all
         self._by_number: dict[int, Submission] = {}
 
@@ -103,7 +103,7 @@ class RecordedQueue:
         self._ends_at_once *= 2 if ending else 1
 
     def _with_those_before(self, jobs: Sequence[Submission]) -> list[Submission]:
-        """Return jobs together with those that they wait for, in order."""
+        """Return jobs and the jobs that they wait for, in order."""
         found: dict[int, Submission] = {}
         left = list(jobs)
         while left:
@@ -142,7 +142,7 @@ class RecordedQueue:
         return "COMPLETED" if job.looks >= _ENDED_AT else "RUNNING" if job.looks == _ENDED_AT - 1 else "PENDING"
 
     def see_ended(self, jobs: Iterable[Submission], how: Literal["success", "always"]) -> None:
-        """Record that the driver knows that jobs have ended: that they completed, or only that they are over."""
+        """Record that the driver knows the end of jobs: that they completed, or only that they ended."""
         for job in jobs:
             if self.has_ended(job) and not job.is_cancelled:
                 before = self._seen_ended.get(job.number)

@@ -132,14 +132,12 @@ def record(
 ) -> Recording:
     """Run a driver, and record what it submits.
 
-    `commands`: one or several command lines, run one after the other.
-    `limit_s`: seconds after which the driver is ended. Submissions recorded until then are kept.
-    `is_private`: whether its writes are discarded; else all its actions are real, except submissions.
-    `has_network`: whether the driver may reach other machines.
-    `folder`: where it is started; by default the current one.
-    `is_session`: whether it is an interactive shell in which the user starts drivers.
-    Raises `InputError`: a command cannot be started.
-    Raises `NoPrivateViewError`: the system allows no private view; nothing was run.
+    `commands`: one or several command lines, run one after the other. `limit_s`: seconds after which the driver is
+    ended. Submissions recorded until then are kept. `is_private`: whether its writes are discarded; otherwise all its
+    actions are real, except submissions. `has_network`: whether the driver may reach other machines. `folder`: where it
+    is started; by default the current one. `is_session`: whether it is an interactive shell in which the user starts
+    drivers. Raises `InputError`: a command cannot be started. Raises `NoPrivateViewError`: the system allows no private
+    view; nothing was run.
     """
     try:
         folder = (folder or Path.cwd()).absolute()
@@ -201,7 +199,7 @@ def record(
 
 
 def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
-    """Yield a note that the driver may do more once jobs have run: it may have looked for their output files."""
+    """Yield a note if the driver looked for files that jobs may write: after the jobs it may do more."""
     if names := [job.name for job in queue.awaited_last()]:
         listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         yield (

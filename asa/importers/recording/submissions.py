@@ -23,7 +23,7 @@ class Submission:
     arguments: tuple[str, ...]
     folder: str
     environment: Mapping[str, str]
-    directives: dict[str, Directive]  # options by name; the one that counts of several
+    directives: dict[str, Directive]  # options by name; of several, the one that counts
     path: str = ""  # of its script; empty for a script on standard input or `--wrap`
     text: str = ""
     rest: tuple[str, ...] = ()  # arguments of the script
@@ -34,7 +34,7 @@ class Submission:
     is_cancelled: bool = False
     is_held: bool = False
     submitted_by: int = 0  # in a session: number of the job of the driver that submitted it; 0 for none
-    is_driver: bool = False  # whether it is such a driver; `arguments` is then its command line
+    is_driver: bool = False  # whether this job is itself such a driver; `arguments` is then its command line
 
     @property
     def where(self) -> str:

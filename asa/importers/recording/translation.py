@@ -328,14 +328,14 @@ class _Translation:
         return before
 
     def _more(self, one: _For | None, part: WaitsFor, job: Submission) -> _For:
-        """Return what a job requires of another after a further dependency on it: the strictest of all."""
+        """Return the strictest requirement of a job's dependencies on another job, including a further one."""
         other = _FOR[part.kind]
         if one is not None and one != other and "begun" in {one, other}:
             self._notes.add("of several dependencies on one job only the strictest is kept", job.where)
         return other if one is None or _STRICT.index(one) > _STRICT.index(other) else one
 
     def _reduced(self, befores: Mapping[int, Mapping[int, _For]]) -> dict[int, dict[int, _For]]:
-        """Leave out dependencies that others imply, if they exist only because the driver saw a job end."""
+        """Leave out dependencies that exist only because the driver saw a job end, if other dependencies imply them."""
         if not any(job.ended for job in self._jobs):
             return {place: dict(some) for place, some in befores.items()}
         names = {str(place): tuple(map(str, some)) for place, some in befores.items()}
@@ -495,7 +495,7 @@ class _Translation:
         return self._without_submitting(by_name(recording.own_options), text, at, words, str(script))
 
     def _driver_of_a_session(self, job: Submission) -> Script:
-        """Return a driver of a session, a batch job itself, as the stage before those that it submits."""
+        """Return a session's driver that is itself a batch job, as the stage before the stages that it submits."""
         if "array" in job.directives:
             hint = "Take the option out of a copy that you record, or run what one element does."
             raise InputError("submits jobs in each element of an array", where=job.path, hint=hint)
@@ -537,7 +537,7 @@ class _Translation:
         return [name for name in folders if _is_text(name)]
 
     def _checks(self) -> list[str]:
-        """Keep the earlier content of rewritten files; return commands that refuse those that have changed since."""
+        """Keep the earlier content of rewritten files; return commands that fail if these files have changed since."""
         checks = []
         folder = self._recording.folder
         for path, content in self._rewritten.items():

@@ -146,7 +146,7 @@ def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
 
 
 def gantt(run: Timeline, title: str = "") -> str:
-    """Draw what the jobs of a run did (pending, held, running), one row for each, with the predicted starts.
+    """Draw the jobs of a run (pending, held, running), one row for each, with the predicted starts.
 
     Each bar can be selected by keyboard, which shows its details.
 

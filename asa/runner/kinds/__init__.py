@@ -42,7 +42,7 @@ class UnitsOfRun:
 
     @staticmethod
     def site_for(strategy: Strategy, workflow: Workflow, site: Capabilities) -> Capabilities:
-        """Give a batch system as a run uses it: without arrays if all stages share one job."""
+        """Return the abilities of a batch system that a run may use: without arrays if all stages share one job."""
         return replace(site, arrays=False) if strategy.is_one_job and len(workflow.stages) > 1 else site
 
     @staticmethod

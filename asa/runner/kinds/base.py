@@ -52,14 +52,14 @@ class Units:
         return run.stages[planned.stages[0]].resubmissions
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Return what a job asks for in addition to its stages: fields of `JobSpec`.
+        """Return the fields of `JobSpec` that a job needs in addition to those of its stages.
 
         A job that is only a part of its stage sets `posts`; other jobs post the completion markers of all their stages.
         """
         return {}
 
     def turn(self, run: RunCourse, planned: PlannedJob, walltime_s: float) -> Turn | None:
-        """Return what a leg's script needs to know of the legs before and after it; None for other jobs."""
+        """Return the facts that a leg's script needs about the legs before and after it; None for other jobs."""
         return None
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
@@ -151,7 +151,7 @@ class Units:
         return []
 
     def go_on(self, run: RunCourse, at_s: float, lost: str) -> Iterator[Record]:
-        """Ask again for stages that waited for jobs in doubt; `lost`: token of one that does not come or ""."""
+        """Ask again for stages that waited for jobs in doubt; `lost`: token of a job that will not come, or ""."""
         yield from ()
 
     def others(self, job: Job) -> list[Job]:
@@ -187,7 +187,8 @@ class Units:
             return
         yield from self._steps_done(run, job)
         left = run.left_of(job)
-        for name in ended_in(job, left) if len(job.planned.stages) > 1 else ():  # the others' begin is reported already
+        # the begin of other stages was reported already
+        for name in ended_in(job, left) if len(job.planned.stages) > 1 else ():
             if (began_s := run.stages[name].started_s) is not None:
                 yield StageStarted(time_s=began_s, run=run.name, stages=(name,), job_id=status.job_id)
         if not left:
@@ -196,7 +197,7 @@ class Units:
             yield from cut_short(run, job, left, end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Ask again for what is left of a cancelled job."""
+        """Ask again for the remaining stages of a cancelled job."""
         yield from self._steps_done(run, job)
         run.ask_again(job)
 
@@ -244,7 +245,7 @@ def set_running(run: RunCourse, job: Job) -> None:
 
 
 def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
-    """Decide what happens to the stages that a job left uncompleted: those that ended it, and the others."""
+    """Decide what happens to the uncompleted stages of a job: the stages that ended the job, and the others."""
     if idled_out(job):
         run.ask_again(job)
     elif run.outcome is not None:
@@ -252,7 +253,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
     elif job.status.start_s is None and (
         job.status.reason == NUMBER_LOST or any(is_void_for(run, job, one) for one in run.jobs.needed(job))
     ):
-        run.ask_again(job)  # the batch system lost it, or cancelled it as it could never start
+        run.ask_again(job)  # the batch system lost the job, or cancelled it because it could never start
     elif len(culprits := ended_in(job, left)) > 1 or culprits != left[:1]:
         yield from _cut_short_in_wave(run, job, left, culprits, end_s)
     else:
@@ -260,7 +261,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
 
 
 def ended_in(job: Job, left: Sequence[str]) -> list[str]:
-    """Return the stages that ended a job: the first one left; of a wave, those that failed, else those that ran."""
+    """Return the stages that ended a job: the first remaining one; in a wave, the failed ones, else those that ran."""
     if len(job.planned.stages) == 1 or not job.spec.has_waves:
         return list(left[:1])
     steps = {step.name: step for step in job.status.steps if step.name in left}
@@ -294,7 +295,7 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
 def _cut_short_in_wave(
     run: RunCourse, job: Job, left: Sequence[str], culprits: Sequence[str], end_s: float
 ) -> Iterator[Record]:
-    """Decide what happens to stages side by side in a job: each that failed, and the others."""
+    """Decide what happens to stages side by side in a job: to each failed stage, and to the others."""
     status = job.status
     steps = {step.name: step for step in status.steps}
     ends = {name: _as_of_step(status, steps.get(name)) for name in culprits}

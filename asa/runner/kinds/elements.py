@@ -121,7 +121,7 @@ class ElementUnits(RoundUnits):
         return status
 
     def give_back(self, run: RunCourse, given_back: set[str]) -> bool:
-        """Write the completion markers of arrays whose last elements ended at the same time, so that none wrote it."""
+        """Write the completion markers of arrays whose last elements ended at the same time: no element wrote them."""
         for name in run.workflow.arrays if run.folder and run.capabilities.arrays else ():
             post = run.post(name)
             if run.stages[name].phase is not Phase.DONE or post in given_back:
@@ -306,7 +306,7 @@ def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[
 
 
 def _ran_nothing(end: ElementEnd) -> bool:
-    """Whether elements ended before anything of theirs ran: they are submitted again, and that is no failure."""
+    """Whether elements ended without running anything: they are submitted again, which is no failure."""
     return end.reason in _UNCOUNTED or (end.state is JobState.FAILED and outcome_of(end) is JobOutcome.GAVE_BACK)
 
 

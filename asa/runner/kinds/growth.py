@@ -79,12 +79,12 @@ class GrowthUnits(Units):
         )
 
     def line(self, run: RunCourse, job: Job) -> list[Job]:
-        """Return a job, or the one that it joins, followed by all jobs that join that one."""
+        """Return a job, or the job that it joins, followed by all jobs that join the latter."""
         first = run.jobs[job.planned.joins] if job.planned.joins else job
         return [first, *self._joining.get(_key(first), ())]
 
     def views(self) -> Iterator[GrowthView]:
-        """Yield what a strategy sees of each such job."""
+        """Yield these jobs as a strategy sees them."""
         for job in self._all:
             status, [stage] = job.status, job.planned.stages
             phase = Phase.QUEUED if status.state is JobState.PENDING else Phase.ALLOCATED
@@ -123,7 +123,7 @@ class GrowthUnits(Units):
 
 
 def widths_of(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> list[int]:
-    """Return the width of a job from each of its consecutive stages on: as planned, or as wide as it must still be.
+    """Return the width of a job from each of its consecutive stages on: as planned, or the least that suffices.
 
     Returns: cores; 0 to keep all that the job has.
     """
@@ -132,7 +132,7 @@ def widths_of(run: RunCourse, planned: PlannedJob, stages: Sequence[Stage]) -> l
         return [widths[stage.name] for stage in stages]
     site = run.capabilities
     by, needs = site.shrink_by if planned.shrinks else 0, [stage.cores_on(site.cores_per_node) for stage in stages]
-    if not by or max(needs) % by:  # then it is not known on which nodes it has how many cores
+    if not by or max(needs) % by:  # the numbers of cores on each of its nodes are not known then
         return [0] * len(stages)
     left = list(accumulate(reversed(needs), max))[::-1]
     return [-(-need // by) * by for need in left]

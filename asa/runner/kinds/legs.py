@@ -45,7 +45,7 @@ class LegUnits(RoundUnits):
         return Turn(leg_of(run, planned), str(legs.folder), walltime_s, run.stages[name].earlier_legs)
 
     def waits_for(self, run: RunCourse, planned: PlannedJob, before: list[str]) -> list[str]:
-        """Return the job of the leg before, if this one is submitted ahead."""
+        """Return the job of the previous leg, if this leg is submitted ahead."""
         job_id = run.stages[planned.stages[0]].job_id
         return [job_id] if planned.leg and planned.keep is Keep.DEPENDENCY and job_id is not None else before
 

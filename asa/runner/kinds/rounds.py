@@ -47,7 +47,7 @@ class RoundUnits(Units):
         return f"{run.token_of(planned.stages)}{f'm{planned.mate}' if planned.mate else ''}"
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Return what the jobs of a round have in common."""
+        """Return the fields that the jobs of a round have in common."""
         return {"bag": run.post(planned.stages[0])}
 
     def recorded(self, job: Job) -> dict[str, Any]:  # noqa: ARG002
@@ -59,7 +59,7 @@ class RoundUnits(Units):
         return DependencyType.AFTERANY
 
     def leads(self, run: RunCourse) -> Iterator[Job]:
-        """Yield the jobs that represent the stages which several jobs run now."""
+        """Yield the representing job of each stage that several jobs run now."""
         for name in run.workflow.shared:
             view = run.stages[name]
             lead = run.jobs.get(view.job_id or "")
@@ -91,7 +91,7 @@ class RoundUnits(Units):
         return running, sum(one.state is JobState.PENDING for one in live)
 
     def another(self, run: RunCourse, lead: Job, further: int, reason: str, now_s: float) -> PlannedJob:
-        """Plan another job of a round, with the same request as the one that represents the stage."""
+        """Plan another job of a round, with the same request as the job that represents the stage."""
         keep = Keep.NOTHING if lead.planned.stages[0] in run.stages.ready else lead.planned.keep
         return replace(lead.planned, submit_s=now_s, keep=keep, reason=reason, mate=further)
 
@@ -139,7 +139,7 @@ class RoundUnits(Units):
     # ------------------------------------------------------------------ files that jobs leave in the run's folder
 
     def as_seen(self, run: RunCourse, job: Job, status: JobStatus) -> JobStatus:
-        """Mark a completed job that left work to others, and add to other ended jobs how their elements ended."""
+        """Mark a completed job that left work to other jobs; add the ends of their elements to other ended jobs."""
         if status.in_doubt:
             status = _doubted(run, job, status)
         if status.state is JobState.COMPLETED and self.left_some(run, job):

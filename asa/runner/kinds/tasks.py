@@ -26,7 +26,7 @@ class TaskUnits(RoundUnits):
 
     drained: set[str] = field(default_factory=set)  # rounds whose bag is empty
     moved: set[str] = field(default_factory=set)  # jobs that ended because of a bad node, each followed by another job
-    full: set[str] = field(default_factory=set)  # rounds that get no more jobs, since one was refused
+    full: set[str] = field(default_factory=set)  # rounds that get no more jobs, because a further job was refused
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
         """Return the bag that a job takes from, and how many jobs do at a time."""
@@ -47,7 +47,7 @@ class TaskUnits(RoundUnits):
         return "no tasks are left" if is_drained else RoundUnits.why_useless(self, run, job)
 
     def left(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Leave the rest to other jobs; if there is none, ask for more jobs while tasks are left, or end the stage."""
+        """Leave the rest to other jobs; without any, ask for more jobs while tasks are left, else end the stage."""
         if _tells_of_nothing_left(job.status) and job.round not in self.drained:
             self.drained.add(job.round)
             run.may_have_lost = True
@@ -105,7 +105,7 @@ class TaskUnits(RoundUnits):
         return any(one.status.in_doubt for one in self.jobs.get(job.round, ()))
 
     def _decisive(self, job: Job) -> Job:
-        """Return the ended job of a round that decides how the stage ended: the one that saw all tasks end.
+        """Return the ended job of a round that decides how the stage ended: the job that saw all tasks end.
 
         A job whose tasks may have failed though they exited with 0 takes precedence.
         """
@@ -116,7 +116,7 @@ class TaskUnits(RoundUnits):
 
 
 def _did(run: RunCourse, job: Job) -> bool:
-    """Whether a job did anything, as far as is known."""
+    """Whether a job may have run any task."""
     return not run.folder or Bag(Path(run.tasks_of(job.planned.stages[0]))).did(number_of(job), job.spec.token)
 
 

@@ -1,8 +1,8 @@
 """Lets estimators live through a history of jobs: each job in its turn, without access to the future.
 
-An estimator predicts a job when it is submitted, and learns its wait when it starts. That is prequential evaluation,
-here with the delay by which waits become known. Estimators get only values of the port `asa.waits.WaitEstimator`, which
-contain nothing of the future.
+An estimator predicts a job when it is submitted, and learns its wait when it starts. This is prequential evaluation;
+here, waits become known with a delay. Estimators get only values of the port `asa.waits.WaitEstimator`, which contain
+nothing of the future.
 """
 
 from __future__ import annotations

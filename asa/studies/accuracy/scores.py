@@ -172,7 +172,7 @@ class Course(NamedTuple):
 class Score:
     """The scores of one estimator on one trace, or on one geometry of it; nan for unknown values.
 
-    Estimators learn from jobs that never started, but these are not scored. Means are over jobs.
+    Estimators also learn from jobs that never started, but such jobs are not scored. Means are over jobs.
     """
 
     trace: str

@@ -30,8 +30,8 @@ class BagVerdict:
     best: int  # number of jobs that was best over all starts, in hindsight
     taken_over_one: Interval  # for the number that asa takes from a range: the largest that shares the cores evenly
     taken_over_best: Interval
-    core_hours: float  # ratio of its core-hours to those of one job, of sums over starts
-    others_wait_s: Interval  # by how many seconds the mean wait of other jobs is longer than with one job
+    core_hours: float  # its core-hours, summed over starts, divided by those of one job
+    others_wait_s: Interval  # seconds by which the mean wait of other jobs exceeds that with one job
 
 
 def judged(runs: Sequence[BagRun]) -> list[BagVerdict]:

@@ -1,8 +1,8 @@
 """The runs of `asa experiment bags`: on real logs the tasks of one stage in one wide job, and in several jobs.
 
 All variants meet the same queues, and hold the same number of cores together. The number of jobs that is best over all
-starts is known only in hindsight; from a range, asa takes the largest number. Tasks are so many, and so small compared
-with their jobs, that their work is treated as a fluid: the end of a job's walltime loses at most one task per core.
+starts is known only in hindsight; from a range, asa takes the largest number. Tasks are so many and so small that their
+work is treated as a fluid: the end of a job's walltime loses at most one task per core.
 """
 
 from __future__ import annotations

@@ -103,9 +103,9 @@ def compare(
 ) -> None:
     """Schedule the paper's workloads with its methods, and print how well each uses the machine.
 
-    Ten workloads with eight methods (Section 4), and six that ask for SSD, too, with seven (Section 5). A method is
-    run on those workloads only on which the paper compares it. With several windows or solvers everything is run with
-    each; tables are of a window of 20, or else the first.
+    Ten workloads with eight methods (Section 4), and six that ask for SSD, too, with seven (Section 5). A method is run
+    only on the workloads on which the paper compares it. With several windows or solvers everything is run with each;
+    tables are of a window of 20, or else the first.
 
     A case takes about 5 s of a core: all of Cori 15 minutes, all of both machines half an hour, less on several cores.
 

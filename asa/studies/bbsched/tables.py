@@ -43,7 +43,7 @@ SSD_MEASURES: Final = (
 
 
 class Rank(StrEnum):
-    """How a method stands among others.
+    """The position of a method among others.
 
     A method is tied if it is within 1 % of the best. It is close if it is not, but the difference is not significant:
     the 95 % interval of its distance from the best, paired by seed, contains 0.

@@ -24,7 +24,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """A solver, the window size for which it is timed, and how long it may take."""
+    """A solver, the window size for which it is timed, and its time limit."""
 
     name: str
     solver: Solver  # computes fronts for BBSched

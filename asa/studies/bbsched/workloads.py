@@ -88,7 +88,7 @@ class Workload:
 
 
 def is_normal(table: JobTable) -> NDArray[np.bool_]:
-    """Return which jobs count for slowdowns: those that ran for a minute, or for a tenth of their walltime.
+    """Return a mask of the jobs that count for slowdowns: those that ran for a minute, or a tenth of their walltime.
 
     The paper leaves out abnormal jobs, which end abruptly at their beginning, and gives no rule for this. Here they are
     jobs that end in their first minute, unless they asked for little more.

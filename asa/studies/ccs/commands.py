@@ -102,8 +102,9 @@ def plan(
 
     `rset=ncpus=1,walltime=10m,deadline=2017-08-01T12:00    # a comment`
 
-    at= is when it came: a date and time in UTC, or a number of seconds. Who leaves it out comes with the one above, the
-    first at 0. USER@GROUP has its @ even where one of both is missing. Jobs without a name are called by their number.
+    at= is when it came: a date and time in UTC, or a number of seconds. A request without a time comes at the time of
+    the request above it; the first comes at 0. USER@GROUP has its @ even where one of both is missing. Jobs without a
+    name are called by their number.
 
     rset= holds chunks, each of which must be on one node: `[N:]resource=value[:resource=value...]`, with + between
     sorts of them. Then come, in any order, walltime=, place=free, pack or scatter (with :excl for nodes of its own),

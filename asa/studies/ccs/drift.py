@@ -28,7 +28,7 @@ class Class:
     real_s: float
     kept: float  # shares that started as planned, and that waited at least half the promised time
     within_2x: float
-    early_s: float  # mean of how much earlier they started
+    early_s: float  # mean seconds by which they started earlier than planned
     log10_error: float  # mean absolute logarithm of the ratio between the two; waits below 10 s count as 10 s
 
 

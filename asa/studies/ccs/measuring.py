@@ -111,10 +111,10 @@ def drift(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Measure how far the starts that are promised when jobs come are from those that they have in the end.
+    """Measure how far the starts promised at submission are from the real starts.
 
-    A planning scheduler promises every job its start at once. When others end before they have to, it starts earlier;
-    never later.
+    A planning scheduler promises every job its start at once. When other jobs end early, it starts earlier; it never
+    starts later.
 
     Exit codes: 0 done, 2 the input cannot be used.
     """

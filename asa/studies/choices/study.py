@@ -1,4 +1,4 @@
-"""Evaluates choices by estimators: the width of a job that ends first by their forecasts, and the one that really does.
+"""Evaluates choices by estimators: the width that ends first by their forecasts, and the width that really does.
 
 At some times of a log the job is really put into the simulated queue, once in each width, from the same state: this
 gives the truth. Each estimator has lived through the same queue until then, and chooses by its forecasts of all widths.

@@ -1,8 +1,8 @@
 """The runs of `asa compare`: strategies x core counts x seeds over equal worlds, in parallel.
 
-All alternatives begin a replication with the same knowledge: what the estimator has learned from past jobs of all users
-there. Without such a past, a strategy's replications follow each other, as in the ASA paper, and its estimator learns
-only from its own jobs.
+All alternatives begin a replication with the same knowledge: what the estimator has learned of that centre from past
+jobs of all users. Without such a past, a strategy's replications follow each other, as in the ASA paper, and its
+estimator learns only from its own jobs.
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _when(time: Interval, *, is_clear: bool) -> str:
-    """Return how much sooner it ends, to be followed by the name of the other."""
+    """Return how much sooner a strategy ends; the name of the other strategy follows this text."""
     way = "later" if time.mean > 0 else "sooner"
     if math.isnan(time.low):
         return f"{_percent(time)} {way} than {{}} (one run)"

@@ -95,7 +95,7 @@ class _SimulatedProgram:
     checked_s: float  # time of the last check; the inhibitor counts from it
     done: int = 0  # finished iterations
     answer: PolicyAnswer | None = None  # of the previous check
-    returns: int = 0  # nodes that it was asked to give back and still has
+    returns: int = 0  # number of nodes that it has yet to give back
 
     @property
     def nodes(self) -> int:

@@ -66,7 +66,7 @@ def submit(
 ) -> None:
     """Submit a job to the manager that `asa dmr serve` started.
 
-    Of what the environment holds, secrets stay behind: variables whose names say so, such as HF_TOKEN.
+    The job gets the variables of this shell except secrets: variables with names such as HF_TOKEN.
 
     Exit codes: 0 submitted, 1 no manager answers, 2 the input cannot be used.
     """

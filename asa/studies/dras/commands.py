@@ -330,7 +330,7 @@ def ablation(
     validate_days: _ValidateDays = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Leave out of ppo one thing after another, train what is left, and compare it on days that none has seen.
+    """Leave out the parts of ppo one by one, train the rest, and compare it on days that no agent has seen.
 
     There are sixteen trainings for each seed (--seeds), shorter than those of `asa dras train`: on a log as busy as
     Theta's about five minutes of a core together. --only takes the names that lines of the table begin with.

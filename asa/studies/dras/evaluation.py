@@ -203,7 +203,7 @@ def evaluate(
 
 
 def adapting(agent: Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Patient:
-    """Return a scheduler whose judge goes on learning, once a week from the jobs of the week before (Section V-D).
+    """Return a scheduler whose judge continues to learn, once a week from the jobs of the week before (Section V-D).
 
     It learns from jobs submitted by then, with their real run times. Jobs that still run at the time are left out,
     since their run times are not known.

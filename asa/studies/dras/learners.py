@@ -157,8 +157,7 @@ class PolicyGradient(Learner):
     """DRAS-PG: draws by probabilities, and makes choices with more reward than usual more probable (Equation 3).
 
     The baseline of the k-th choice since the last update is the mean, over earlier updates, of the rewards from the
-    k-th choice on. If no earlier update had so many choices, there is no baseline, and nothing is learned from the
-    choice.
+    k-th choice on. If no earlier update had as many choices, the k-th has no baseline, and nothing is learned from it.
     """
 
     def __init__(self, shape: NetworkSize, how: Learning | None = None, **others: Any) -> None:

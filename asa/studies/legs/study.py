@@ -2,7 +2,7 @@
 
 A computation of several legs begins at a time of the log. Each hand-over from one leg to the next is judged: for how
 long nothing runs (the interruption), and for how long two jobs hold their cores (the overlap). A leg that can be
-signalled saves its state in `SAVES_S` seconds when the next one starts. If it cannot, the next one waits idle until it
+signalled saves its state in `SAVES_S` seconds when the next one starts. If it cannot, the next leg waits idle until it
 ends.
 """
 
@@ -73,7 +73,7 @@ def _weighed(leg: Running) -> PlannedJob:
 
 
 class _LegOracle:
-    """Asks for the next leg as late as it can still start before this one ends; if it cannot, at once."""
+    """Asks for the next leg just in time to start before the running leg ends; if it cannot, at once."""
 
     def __init__(self, world: Foresight) -> None:
         self._world = world
@@ -145,7 +145,7 @@ class HandOver:
     number: int
     interruption_s: float
     overlap_s: float  # during which two jobs hold their cores
-    held_s: float  # during which the leg held them
+    held_s: float  # seconds for which the leg held them
     makespan_s: float  # of the whole run, from the start of the first leg
 
 

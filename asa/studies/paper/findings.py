@@ -9,8 +9,9 @@ For the submissions of Table 2 the resources are assumed to be needed when the p
 - the overhead is the core-hours of an allocation that came early until it is needed, per submission.
 
 The paper does not define these three as precisely. By these definitions its perceived waits at UPPMAX do not follow
-from its own real and predicted ones. The times of submission are chosen so that real waits are as in the paper, as far
-as the centres ever are so full. So real waits do not count among the figures that agree; all other figures are results.
+from its own real and predicted ones. The times of submission are chosen so that real waits are those of the paper, as
+far as the centres ever get so full. So real waits do not count among the figures that agree; all other figures are
+results.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ComparedFigure:
     published: float
     deviation: float  # ours / published - 1; nan if the latter is 0
     verdict: Verdict
-    alike: Verdict  # what the verdict would be in a world without differences
+    alike: Verdict  # the verdict in a world without differences
 
     @classmethod
     def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> ComparedFigure:

@@ -81,7 +81,7 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
 
 
 def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
-    """Build a page for each scheduler, with what jobs did in each cell; see `schedulers_page`.
+    """Build a page for each scheduler, with the timeline of jobs in each cell; see `schedulers_page`.
 
     Returns: the pages, by the scheduler's name as used in files and links: with hyphens for all but letters and digits.
     """
@@ -130,7 +130,7 @@ def _key(name: str) -> str:
 
 
 def _plainly(results: SchedulerResults) -> Iterator[str]:
-    """Yield sentences: which strategy to take, its cost, whether other users suffer, and how certain that is."""
+    """Yield sentences on the strategy to take, its cost, its effect on other users, and the certainty of these."""
     by = _by_scheduler(results.standings)
     candidates = results.overall if len(by) > 1 else results.standings
     if not candidates:
@@ -162,7 +162,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
 
 
 def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
-    """Return a sentence: how much longer other users wait because of the quickest strategy, and which one is worst."""
+    """Return a sentence on the wait that strategies add to other users: the quickest one, and the worst."""
     if not quick.longer:
         text = f"The others wait neither significantly longer nor less for `{quick.strategy}`"
     else:
@@ -493,7 +493,7 @@ def _places(places: Sequence[CellMeans]) -> PageTable:
 
 
 def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
-    """Yield figures of time against cost, of all axes together, and of what jobs did in up to `most` cells."""
+    """Yield figures of time against cost, of all axes together, and of the jobs' timelines in up to `most` cells."""
     standings = results.standings
     name = standings[0].scheduler
     points = [

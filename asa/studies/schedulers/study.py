@@ -154,7 +154,7 @@ class SchedulerRun:
     others: int  # number of other users' jobs that were followed
     others_wait_s: float  # mean wait and bounded slowdown of these in the same world without the client
     others_slowdown: float
-    longer_wait_s: float  # by how much these are larger with the client
+    longer_wait_s: float  # increase of these means by the client
     more_slowdown: float
     waited_more_h: float  # sum over these jobs, in hours
     timeline: Timeline

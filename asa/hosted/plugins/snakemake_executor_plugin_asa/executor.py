@@ -139,7 +139,7 @@ class Executor(RemoteExecutor):
         return self._news is not None and self._news.is_set()
 
     def _hear(self) -> str:
-        """Fetch the stages that have ended; return why the run cannot go on, empty if it can."""
+        """Fetch the stages that have ended; return why the run cannot continue, or an empty text."""
         if self._hosted is None:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""Reads Snakemake's graph: its jobs, what each follows, and what each asks for."""
+"""Reads Snakemake's graph: its jobs, their predecessors, and their resources."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Reader:
 
 
 def stage_of(node: HostJob, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
-    """Return the stage of a job, with what it asks for. What the job does not say is taken from usual values."""
+    """Return the stage of a job, with its resources. Resources that the job does not state get default values."""
     resources = _Resources(node.job)
     tasks, cpus_per_task = resources.tasks()
     partition = resources.text("slurm_partition")
