@@ -8,7 +8,7 @@ But most of them need no test:
   addition and are not dominated.
 - A branch is pruned as soon as a known solution is as good as all that it could reach. Good bounds of that are known:
   the possible sums of each resource, and the maximum of one for a limited other.
-- It is also pruned if an earlier one used the same, or no more of scarce resources and no less of others.
+- A branch is also pruned if an earlier branch used the same, or no more of scarce resources and no less of others.
 - Of jobs that use the same of scarce resources, the better ones are taken first, and of equal ones the first.
 - As each job, in order, is first taken and then left, the first of equal solutions is nearest the head of the queue.
 - In a large window some jobs often use all resources. So this is tried first.
@@ -184,7 +184,8 @@ class _Search:
         self._tree = (
             seen(labels[0]), seen(labels[1]), int(count), nothing, nothing, seen(table), int(size), seen(corner)
         )  # fmt: skip
-        self._known = np.full((len(corner), len(corner)), _HUGE)  # dominates everything that is lower in any part
+        # each row dominates all points that are below the corner in one part
+        self._known = np.full((len(corner), len(corner)), _HUGE)
         np.fill_diagonal(self._known, corner - 1)
         return True
 

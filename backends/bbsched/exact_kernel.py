@@ -290,10 +290,10 @@ def wasted(least: Any, most: Any, kinds: int, free: Any, steps: Any, base: int) 
 def _beaten(points: Any, sets: Any, count: int, goals: int, values: Any, shift: int, chosen: int) -> int:
     """Find a point of the front that dominates some values, and move it forward; -1 if there is none.
 
-    An equal one does not count if its set begins like a given one: there may be an earlier one.
+    An equal point does not count if its set begins like a given set: an earlier set may have the same values.
     """
     for a in range(count):
-        more = 0  # negative if it is worse anywhere, and 0 if it is equal
+        more = 0  # negative if the point is worse in any part, and 0 if it is equal
         for g in range(goals):
             more |= points[At(a * goals + g)] - values[At(g)]
         if more < 0 or (more == 0 and (sets[a] < 0 or (sets[a] >> shift) == chosen)):
@@ -353,9 +353,9 @@ def search(
     """Find the front: decide on the first jobs one after another, and look up the others in the tree.
 
     A job is first taken, then left, so that sets come in order, nearest the head first. A branch is pruned if a point
-    of the front is as good as all that it could reach, or if an earlier branch used the same and could do as well.
-    `usage` begins with earlier usage. With a table of labels, only a set that uses as much as the corner is searched.
-    Returns the number of points; `outcome` receives the work, and why the search stopped, or 0.
+    of the front is as good as every set that the branch could reach, or if an earlier branch used the same and could
+    reach as good a set. `usage` begins with earlier usage. With a table of labels, only a set that uses as much as the
+    corner is searched. Returns the number of points; `outcome` receives the work, and why the search stopped, or 0.
     """
     work, depth = 0, 0
     has_spill = False

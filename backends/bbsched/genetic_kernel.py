@@ -39,7 +39,7 @@ def _settle(
     uses: Any, width: int, limited: int, kinds: int, losses: int, jobs: int, start: Any, limits: Any,
     goal_parts: Any, goals: int, free: Any, steps: Any, genes: Any, row: int, since: int, usage: Any, values: Any,
 ) -> None:  # fmt: skip
-    """Remove jobs that do not fit with earlier ones, in cyclic order from one of them on, and evaluate the rest."""
+    """Remove jobs that do not fit with earlier jobs, in cyclic order from a given job on, and evaluate the rest."""
     for k in range(width):
         usage[k] = start[k]
     for i in range(jobs):

@@ -133,7 +133,7 @@ class BBSched:
 
     It starts from the solution that uses most nodes; of several, that with the jobs nearest the head. It takes another
     one of the front instead if that gains more in all other resources, as shares of the machine, than `factor` times
-    what it loses in nodes; of several, the one that gains most.
+    what it loses in nodes; of several such solutions, the one that gains most.
     """
 
     solver: Solver = field(default_factory=Exact)  # finds the front: `Exact`, or the paper's `Genetic`

@@ -34,7 +34,7 @@ def shadow(
 ) -> int:  # fmt: skip
     """Find when a job fits, as running jobs end in order, and turn the free resources (`left`) into those at that time.
 
-    -1 if it never does. O(running jobs).
+    Returns -1 if the job never fits. O(running jobs).
     """
     begin, i = now, 0
     while True:

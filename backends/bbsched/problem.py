@@ -148,8 +148,8 @@ class Window:
 class Front:
     """A Pareto set: no solution is better than another in one goal and no worse in all others.
 
-    Of solutions of equal value it has the one with the jobs nearest the head of the queue. Those with most nodes come
-    first.
+    Of solutions of equal value it has only the one whose jobs are nearest the head of the queue. Those with most nodes
+    come first.
     """
 
     chosen: NDArray[np.bool_]  # selected jobs of the window, a row for each solution

@@ -6,13 +6,13 @@ At each pass (Sections 3.1 and 3.2):
    only when these have ended.
 2. The method selects among the first jobs, the window.
 3. The first job that is left has a reservation, the time at which it can start by the requested ends of what runs.
-   Others start, in order, that do not delay it (EASY backfilling).
+   Other jobs start, in order, that do not delay that job (EASY backfilling).
 
 A job that was skipped by `starvation_bound` selections from its window is starving. (The paper counts iterations in the
-window; one in which no job can start skips none.) It must be selected, if it fits. The paper does not say what happens
-if that job does not fit; without a reservation nothing is guaranteed. So the first such job gets the reservation, and
-the method selects twice: first among jobs that will have ended by then, then, within what it will not need, among the
-others. If others overtake it in the machine's own order it is moved to the head.
+window; one in which no job can start skips none.) Such a job must be selected, if it fits. The paper does not say what
+happens if that job does not fit; without a reservation nothing is guaranteed. So the first such job gets the
+reservation, and the method selects twice: first among jobs that will have ended by then, then, within what it will not
+need, among the others. If others overtake it in the machine's own order it is moved to the head.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class WindowScheduler:
         if len(view.demand) > len(self._passed_over):
             self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
         starves = self._passed_over[queue] >= self.starvation_bound
-        if starves[self.window :].any():  # other jobs have overtaken it, as under WFP
+        if starves[self.window :].any():  # other jobs have overtaken a starving job, as under WFP
             order = np.argsort(~starves, kind="stable")
             queue, starves = queue[order], starves[order]
         front = queue[: self.window]

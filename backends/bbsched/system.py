@@ -133,8 +133,8 @@ class System:
     def left(self, pools: Integers, spare: Integers | None = None) -> Free:
         """Return the free resources, from the remaining amount of each of `pools`.
 
-        `spare`: upper bounds of what may be taken. Nodes of a kind also count for lower kinds: so the best are
-        allocated first, as many as all bounds allow.
+        `spare`: upper bounds of the amounts that may be taken. Nodes of a kind also count for lower kinds, so the best
+        nodes are allocated first, as many as all bounds allow.
         """
         kinds = len(self.kinds)
         nodes, shared = pools[:kinds].tolist(), pools[kinds : kinds + len(self.shared)]
@@ -150,7 +150,7 @@ class System:
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
         """Return the free resources.
 
-        Raises `InputError`: a number is below 0 or above what there is, or there are not as many as kinds of
+        Raises `InputError`: a number is below 0 or above the machine's, or the numbers are not as many as the kinds of
         nodes.
         """
         counts = (int(nodes),) if isinstance(nodes, _INTEGER) else tuple(nodes)

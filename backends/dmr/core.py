@@ -10,8 +10,8 @@ addition:
 - A shrink gives its cores back when all have acknowledged, and the queued job that gains by it becomes the head.
 - A moldable job starts at its largest size that may start.
 
-Walltimes limit work, not time: a job that keeps half of its cores gets the time that it needs for the same work; one
-that grows, less; and time for the resize itself. So no job is killed because it was resized, and its expected end,
+Walltimes limit work, not time: a job that keeps half of its cores gets the time that it needs for the same work; a job
+that grows needs less; and time for the resize itself. So no job is killed because it was resized, and its expected end,
 which EASY uses for reservations, moves accordingly. This can delay the head-of-queue job in the two ways of section
 4.3: a shrink lets another job go ahead, and an expansion takes idle cores that no queued job could use, until the job's
 expected end, which becomes later at most by the duration of the expansion.
@@ -49,7 +49,7 @@ _ROUNDING = 1e-6  # tolerance in seconds, for times that were divided and multip
 
 
 class _What(IntEnum):
-    """Kind of an event; in this order within a second."""
+    """Kinds of events, in the order in which they are handled within a second."""
 
     ACKNOWLEDGED = 0
     """The leaving processes have finished."""
@@ -68,7 +68,7 @@ class _Run:
     run: int  # seconds, in the log
     request: int
     asked: int  # requested cores
-    cores: int  # cores that it computes on
+    cores: int  # cores on which the job computes
     slower: float = 1.0  # factor of its run time relative to the log
     since: float = 0.0  # time from which the job computes
     left: float = 1.0  # remaining share of its work
@@ -255,7 +255,7 @@ class DmrCore(InPython):
         self._promise()
 
     def _promise(self) -> None:
-        """Let jobs check again whose answers depend on promises to others."""
+        """Let jobs check again if their answers depend on promises to other jobs."""
         self._unpromised = None
         self._changed = True
 
@@ -470,7 +470,7 @@ class DmrCore(InPython):
         """Return the free cores, and the indices and minimum sizes of waiting jobs, without promises."""
         if self._unpromised is None:
             queued = [need for _, _, _, need, _ in self._queue]
-            promoted = bisect_left(self._queue, (-inf, inf))  # after all of that rank
+            promoted = bisect_left(self._queue, (-inf, inf))  # after all jobs of that rank
             coming = sum(cores for _, cores in self._leaving.values()) + sum(self._answered.values())
             coming -= sum(resizer.nodes for resizer in self._resizers)
             free, places = unpromised(self.free, coming, queued, promoted)
@@ -494,7 +494,7 @@ class DmrCore(InPython):
                 break
 
     def _wake(self) -> None:
-        """Let jobs check again that now have something to do."""
+        """Let jobs check again for which there is an action now."""
         self._changed = False
         if not self._dormant:
             return
@@ -541,7 +541,7 @@ class DmrCore(InPython):
     def _join(self, row: int, more: int) -> None:
         """Transfer the cores of a resizer job that can run."""
         run = self._runs[row]
-        run.since = min(run.since, float(self.now))  # it need not wait for the time-out
+        run.since = min(run.since, float(self.now))  # the job need not wait for the time-out
         cores = run.cores + more
         lasts_s = self._resize_s(run, cores)
         self._resize(row, run, cores)

@@ -98,7 +98,7 @@ class _Visit(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Read a line, and answer with one; only for this user or root, as its rights are used for requests."""
+        """Read a line, and answer with one; only for this user or root, because requests use this user's rights."""
         if stranger_at_socket(self.connection):
             return
         try:

@@ -1,8 +1,9 @@
 """A manager that runs inside one job, next to its program, under any batch system that can take nodes back.
 
-It uses only the batch system's ports. These do not show free nodes, so it answers with a shrink only if the job's own
-nodes are enough for a pending job; the batch system, whose order cannot be changed from here, may start another one on
-them. It never answers with an expansion, unless the batch system refused nodes that the program has left.
+It uses only the batch system's ports. The batch system does not show free nodes, so the manager answers with a shrink
+only if the job's own nodes are enough for a pending job; the batch system, whose order cannot be changed from here, may
+start another one on them. It never answers with an expansion, unless the batch system refused nodes that the program
+has left.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _WHOLE = "whole nodes are given back here"
 class JobManager:
     """Answers the program of one job, and returns unused nodes to the batch system; implements `desk.Clerk`.
 
-    `backend`: the batch system. If it is not `asa.backend.Shrinking` all answers are to go on.
-    `partition`: where the job runs: only pending jobs of it count. All pending jobs, if not given.
-    Raises `JobNotFoundError`: the batch system has no such job of this user.
+    `backend`: the batch system. Unless it is `asa.backend.Shrinking`, every answer is to do nothing. `partition`: where
+    the job runs: only pending jobs of it count. All pending jobs, if not given. Raises `JobNotFoundError`: the batch
+    system has no such job of this user.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class JobManager:
         """Do nothing, as nothing is done before the program acknowledges; see `desk.Clerk`."""
 
     def _answer(self, request: DmrRequest) -> Reply:
-        """Answer a program with a known size: it may grow into refused nodes."""
+        """Answer a program with a known size; it may grow into nodes that the batch system refused to take back."""
         wish = request.wish
         wanted = request.to if wish is None else min(wish.maximum, self._allocated)
         if self._refusal and wanted == self._allocated > request.processes:

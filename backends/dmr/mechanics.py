@@ -17,7 +17,7 @@ from dataclasses import dataclass
 class Checkpoints:
     """Resizing by checkpoint and restart, as in the paper's related work (section 2), instead of by messages."""
 
-    disk_gb_s: float = 1.0  # at which all of the job's data are written and read again, however many nodes it has
+    disk_gb_s: float = 1.0  # rate at which all of the job's data are written and read again, however many nodes it has
     restart_s: float = 10.0  # to end the processes and start the new ones
 
 
@@ -25,8 +25,8 @@ class Checkpoints:
 class Costs:
     """Seconds for which a job stands still."""
 
-    none_s: float = 0.0094  # to hear that there is nothing to do: Table 2's average
-    expand_s: float = 0.366  # to be resized, but for what follows: about Table 2's least
+    none_s: float = 0.0094  # seconds until the answer that there is nothing to do: Table 2's average
+    expand_s: float = 0.366  # seconds of a resize, without the parts below: about Table 2's least
     shrink_s: float = 0.334
     # for each node of an expanded job: deciding takes a little longer with more nodes (Fig. 3a).
     per_node_s: float = 0.003
@@ -34,7 +34,7 @@ class Costs:
     # data move at this rate between each pair of nodes. There are as many pairs as the smaller of the job's two numbers
     # of nodes: the more, the faster (Fig. 3b). FDR10 has 5 GB/s.
     link_gb_s: float = 5.0
-    timeout_s: float = 40.0  # a resizer job is waited for so long: Table 2's largest, less what an expansion takes
+    timeout_s: float = 40.0  # seconds to wait for a resizer job: Table 2's largest, less the time of an expansion
     checkpoints: Checkpoints | None = None
 
     def resize_s(self, before: int, after: int, data_gb: float) -> float:

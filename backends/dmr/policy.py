@@ -6,7 +6,7 @@ request an action (4.1)
     The job holds fewer nodes than its minimum, or more than its maximum. The answer is the smallest change to within
     these.
 preferred number of nodes (4.2)
-    The job has a preferred size. With an empty queue it grows as far as it may, else it goes to that size.
+    The job has a preferred size. With an empty queue the job grows as far as it may, else it goes to that size.
 wide optimisation (4.3)
     It shrinks if that lets a queued job start, and grows if no queued job could use the free nodes.
 
@@ -16,7 +16,7 @@ Where the paper leaves room
   and in section 7.5 the last job, which had been at its preferred size, "has been expanded".
 - A shrink to the preferred size needs no queued job that gains by it: in section 7.5 jobs are scaled down though the
   next one in the queue needs more than what is then free. If a job does gain, it is promoted, as in 4.3.
-- In wide optimisation a shrink is tried before an expansion. In the other order a job would grow into nodes that it
+- In wide optimisation a shrink is tried before an expansion. In the opposite order, a job would grow into nodes that it
   would then have to give back.
 - Of the queued jobs, the first that gains counts; of the sizes that let it start, the largest.
 """

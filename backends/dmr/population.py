@@ -40,7 +40,7 @@ class Population:
     min_share: float = 0.25  # bounds of a flexible job's cores, as shares of its request
     max_share: float = 1.0
     preferred_share: float = 0.0  # preferred share of a malleable job; 0 for none
-    factor: int = 2  # new sizes are the old one times or divided by a power of this
+    factor: int = 2  # new sizes are the old size multiplied or divided by a power of this
     period_s: int = 15  # interval between the checks of a running job
     data_gb: float = 1.0  # data redistributed when a job is resized
     seed: int = 0

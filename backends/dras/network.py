@@ -112,8 +112,8 @@ class Evaluator:
 
     Equal nodes, such as all nodes of a running job, are next to each other in a state, and give the same number after
     the filter. So the first layer needs only sums over ranges of rows, which are differences of cumulative sums: the
-    cost depends on the number of running jobs, not of nodes. If there are too many of these for that to pay, all rows
-    are multiplied.
+    cost depends on the number of running jobs, not of nodes. If too many rows differ for that to pay, all rows are
+    multiplied.
     """
 
     def __init__(self, shape: NetworkSize, parameters: Mapping[str, Floats]) -> None:

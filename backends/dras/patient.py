@@ -129,7 +129,7 @@ class Patient(TwoLevels):
 
     @property
     def _stands(self) -> bool:
-        """Whether there is a reservation that holds for longer than a pass."""
+        """Whether the present reservation holds for longer than a pass."""
         return self.keeps or self._is_overdue
 
     def _reserve(self, view: QueueView, job: int) -> None:

@@ -49,7 +49,7 @@ class Reward(Protocol):
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Return the value of starting each job now; for rivals that choose several jobs at once.
+        """Return the value of starting each job now, for rivals that choose several jobs at once.
 
         `sizes`, `requests_s`, `waits_s`: for each job: nodes, request, and wait so far.
         """
@@ -113,7 +113,7 @@ class Capacity:
     def worth(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
     ) -> NDArray[np.float64]:
-        """Return the value of each job, as it no longer waits."""
+        """Return the value of starting each job: it then waits no longer."""
         del sizes, longest_wait_s, nodes
         return self._inverse(requests_s if self.of == "request" else waits_s) / waiting
 

@@ -81,7 +81,7 @@ def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.i
         return np.flatnonzero(worth >= 0)
     best = np.zeros(room + 1)
     taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)
-    for index in range(len(sizes) - 1, -1, -1):  # so that the oldest job is decided on first when read back
+    for index in range(len(sizes) - 1, -1, -1):  # so that reading the table back decides on the oldest job first
         size = int(sizes[index])
         if size > room:
             continue

@@ -30,7 +30,7 @@ class Chooser(Protocol):
     """A selector of jobs."""
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Return the index of the chosen one of `jobs`, at least one, in order of age."""
+        """Return the index of the chosen job among `jobs`, which are in order of age and at least one."""
         ...
 
 
@@ -208,7 +208,7 @@ class Hole(NamedTuple):
     """The resources that are idle until the job with the reservation starts."""
 
     begin: int  # its start by the requests of running jobs
-    spare: int  # nodes that it will not need
+    spare: int  # nodes that the job will not need
 
 
 def earliest(view: QueueView, job: int) -> Hole:

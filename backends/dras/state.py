@@ -42,7 +42,7 @@ class State:
     def rows(self, jobs: int, *, only: int | None = None) -> NDArray[np.float32]:
         """Return the network's input: rows for `jobs` jobs, missing ones as 0, then all nodes.
 
-        `only`: the place of the single job to describe; the first ones if not given.
+        `only`: the position of the single job to describe; if not given, the first jobs are described.
         """
         shown = self.jobs if only is None else self.jobs[only : only + 1]
         nodes = int(self.edges[-1])

@@ -321,7 +321,7 @@ class LocalBackend:
             write(folder / name)
         except FileNotFoundError as error:
             if job.host == self._host:
-                return False  # it has just ended
+                return False  # the job has just ended
             raise UnavailableError(
                 f"runs on {job.host}, whose queue is not to be seen on {self._host}",
                 where=f"job {job_id}",
@@ -463,7 +463,7 @@ class LocalBackend:
         elif job.kept.awaits:
             payload_start_s = None if began is None else min(max(began.time_s, min_s), max_s)
             if began is None and state is JobState.COMPLETED:
-                payload_start_s = min_s  # it did run, even if its markers are lost
+                payload_start_s = min_s  # the payload did run, even if its markers are lost
         marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
         # even if something ended the job after its payload
         if job.kept.token and ended is not None and ended.exit_code == 0:
@@ -508,7 +508,7 @@ class LocalBackend:
             last_s = start_s + (job.kept.walltime_s if standing.walltime_s is None else standing.walltime_s)
         if self.now() - last_s <= _OVERDUE_S:
             return job.status
-        with suppress(OSError):  # it must not run later
+        with suppress(OSError):  # the job must not run later
             spool.check()
             (spool.jobs / str(job.number) / "cancel").touch()
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
@@ -533,7 +533,7 @@ class LocalBackend:
         job.status = replace(job.status, expected_start_s=starts.get(str(job.number)), reason=reason)
 
     def _known(self, job_id: str) -> _Known:
-        """Return the record of a job of this run, or of another's if it can be found."""
+        """Return the record of a job of this run; of another run's job, if it can be found."""
         if (job := self._if_known(job_id)) is None:
             raise JobNotFoundError(
                 f"is not known in the queue of {self._host}", where=f"job {job_id!r}", hint="Check the id."

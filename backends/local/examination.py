@@ -197,7 +197,7 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
 
 
 def _limits(pid: str) -> dict[str, str]:
-    """Return the limits of a process's control group; none if there are no such groups."""
+    """Return the limits of a process's control group; none where there are no control groups."""
     limits = {}
     for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"):
         with suppress(OSError):

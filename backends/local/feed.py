@@ -1,4 +1,4 @@
-"""Events of the jobs of other runs in this machine's queue, in increments."""
+"""Events of the jobs of other runs in this machine's queue; each look returns the new ones."""
 
 from __future__ import annotations
 

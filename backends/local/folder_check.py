@@ -59,7 +59,7 @@ def check_entry(path: Path, kind: int) -> None:
 
 
 def _looked_at(path: Path) -> tuple[Path, os.stat_result, bool]:
-    """Refuse a path that other users could redirect; return where it ends, and whether others can get there."""
+    """Refuse a path that other users could redirect; return its target, and whether other users can reach it."""
     above, own = _above_home(), {os.geteuid(), _ROOT, *_nobody()}
     here, about, is_within_reach = path, path.lstat(), True
     for here, about, is_anew in _way(path.absolute()):
@@ -130,7 +130,7 @@ def _has_access_list(here: Path) -> bool:
 def _above_home() -> frozenset[Path]:
     try:
         return frozenset(Path(os.path.realpath(Path.home())).parents)
-    except RuntimeError:  # there is no home folder
+    except RuntimeError:  # no home folder is known
         return frozenset()
 
 

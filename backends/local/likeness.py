@@ -57,6 +57,6 @@ def stand_ins_in(folder: Path) -> str:
             continue
         draft = folder / f".{name}.{secrets.token_hex(6)}"
         draft.write_bytes(text)
-        draft.chmod(0o700)  # before it has its name: a job may start it at any moment
+        draft.chmod(0o700)  # before it gets its name: from then on a job may start it
         draft.replace(there)
     return str(folder)

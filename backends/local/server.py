@@ -89,7 +89,7 @@ class ServedJob:
         return self.limit_s
 
     def tell(self, number: signal.Signals) -> None:
-        """Signal all its processes, if they are certainly its own."""
+        """Signal all processes of the job, if they are certainly its own."""
         if self.child is not None and self.child.returncode is None:
             tell_session(self.child.pid, number)
         elif self.doing is not None and self.doing.is_seen and self.doing.is_alive:
@@ -101,7 +101,7 @@ class Server:
     """Serves one spool. Only one server at a time may."""
 
     spool: Spool
-    linger_s: float = LINGER_S  # it ends after this time without jobs
+    linger_s: float = LINGER_S  # seconds without jobs after which the server ends
     clock: Callable[[], float] = time.time
     # jobs by number: running; pending in the queue, in order; all pending; and of these the ones outside the queue
     running: dict[int, ServedJob] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Server:
         """Do all that is due. Files that cannot be written are retried; no change is lost meanwhile."""
         rung = self._rung()
         if (now := time.monotonic()) < self._retry_s:
-            self._looked_s = -_LOOK_S  # everything is looked at then, so no announced change is missed
+            self._looked_s = -_LOOK_S  # the next pass looks at everything, so no announced change is missed
             return
         try:
             if now - self._looked_s >= _LOOK_S:
@@ -251,7 +251,7 @@ class Server:
     def _listen(self, busy_s: float) -> None:
         """Sleep until a bell is rung, a process ends, or something is due."""
         now = time.monotonic()
-        if self._retry_s > now:  # events during the pause are seen after it
+        if self._retry_s > now:  # events during the pause are seen when it is over
             time.sleep(self._retry_s - now)
             return
         poll = select.poll()
@@ -351,7 +351,7 @@ class Server:
         del self.blocked[number]
         insort(self.queue, number)
         job.standing = replace(job.standing, eligible_s=now if was_held else since, reason="Priority")
-        self._unwritten.add(number)  # its state is written later, since it may start at once
+        self._unwritten.add(number)  # its state is written later, since the job may start at once
         self._is_outlook_old = True
 
     def _conditions(self, job: ServedJob) -> Iterator[tuple[float | None, str]]:
@@ -448,14 +448,14 @@ class Server:
             self._follow_other(job, job.doing)
 
     def _is_known(self, job: ServedJob) -> bool:
-        """Find the process of a job that an earlier server started, or was about to start: then start it now."""
+        """Find the process of a job that an earlier server started; start it if that server was about to."""
         if (doing := doing_of(job.folder)) is not None:
             job.doing, job.watched = doing, doing.watch() if doing.is_seen else None
             return True
         try:
             age_s = self.clock() - (job.folder / "process").stat().st_mtime
         except FileNotFoundError:
-            self._begin(job)  # if another process has begun meanwhile, this one ends at once
+            self._begin(job)  # if another process has begun the job meanwhile, the new one ends at once
             return False
         if age_s > _UNBEGUN_S:
             self._conclude(job, code_of(job.folder))

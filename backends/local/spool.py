@@ -206,7 +206,7 @@ class Spool:
 
     def read(self, number: int, read: Callable[[Path], _Read]) -> _Read | None:
         """Read a file of a job, from the folder of current or of ended jobs; None if there is none."""
-        for folders in (self.jobs, self.ended, self.jobs):  # it may be moved meanwhile, but only once
+        for folders in (self.jobs, self.ended, self.jobs):  # the job may be moved meanwhile, but only once
             with suppress(FileNotFoundError, NotADirectoryError):
                 return read(folders / str(number))
         return None

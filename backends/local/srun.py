@@ -49,7 +49,7 @@ _KNOWN = _WITH_VALUE | _PERHAPS_WITH_VALUE | _WITHOUT
 _FIELD = re.compile(r"%(\d*)(.)?")
 _MPI = re.compile(r"\blib(mpi|mpich|mpi_\w+|mpicxx)[.-]")
 _SIGNALS = (signal.SIGCONT, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-_LOOK_S = 20.0  # for what `ldd` may take
+_LOOK_S = 20.0  # seconds that `ldd` may take
 
 
 class StandInError(Exception):
@@ -302,7 +302,7 @@ class _Step:
         if path not in self._begun:
             path.write_bytes(b"")
             self._begun.add(path)
-        files.append(path.open("ab"))  # tasks that have one file in common write behind each other
+        files.append(path.open("ab"))  # tasks that share a file append to it in turn
         return files[-1]
 
 

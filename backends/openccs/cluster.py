@@ -161,7 +161,7 @@ class PlannedCluster:
             raise TooMuchError(f"asks for {lost} on one node, and none has that", hint=hint)
         is_scattered = request.place.arrangement is Arrangement.SCATTER
         heaviest, choosiest = np.argsort(-shares, kind="stable"), np.lexsort((-shares, suits.sum(axis=1)))
-        # a greedy choice may assign the only nodes for one sort to one of larger weight
+        # a greedy choice may give the only nodes for one sort of chunks to a sort of larger weight
         for order in (heaviest, choosiest):
             ask = Ask(
                 dict(totals),
@@ -195,7 +195,7 @@ class PlannedCluster:
         return kept
 
     def _usable(self, totals: Mapping[str, int]) -> Integers:
-        """Return the items of each node that a request may use: without those reserved for other requests."""
+        """Return the items of each node that a request may use, without the items reserved for other requests."""
         usable = self._items.copy()
         for reserve in self.system.reserves:
             if totals.get(reserve.resource, 0) == 0:

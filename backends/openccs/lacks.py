@@ -68,7 +68,7 @@ class Lack:
 
 
 class World:
-    """The situation that a job would meet if submitted now: all that others hold, on a separate cluster."""
+    """The situation that a job would meet if submitted now: all other jobs' resources, on a copy of the cluster."""
 
     def __init__(self, plan: RequestPlan, job: CcsJob, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
@@ -134,7 +134,7 @@ class Meeting:
             self.bounds = world.consumers.views(*asked)
 
     def lacks(self) -> Iterator[Lack]:
-        """Yield all that it would lack."""
+        """Yield all resources that the job would lack."""
         yield from self._of_time()
         short = [lack for name in resources_of(self.ask) if (lack := self._short(name)) is not None]
         beyond = self._beyond_limits({lack.of for lack in short})

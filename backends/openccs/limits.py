@@ -147,7 +147,7 @@ class Access:
 class FreePool:
     """An amount of a resource that is kept free.
 
-    It is kept free in addition to all usage; if less is free, all of that.
+    It is kept free in addition to all usage; if less is free, all free items are kept.
     """
 
     name: str
@@ -310,7 +310,7 @@ class Consumers:
     expanded once a day, up to `HORIZON_S` and a little more; after that they always bind. A consumer's view costs
     O(slots of the system + slots of the consumer + windows of the validities) for each resource.
 
-    A job that leaves early is reported by `revoke`, one that used its whole time by `forget_before`: until then it
+    A job that leaves early is reported by `revoke`, a job that used its whole time by `forget_before`: until then it
     counts among the jobs in the plan, and in areas.
 
     Examples

@@ -276,7 +276,7 @@ def find_destination(
                 to_peaks, to_placed,
             ):  # fmt: skip
                 return start
-            for c in range(candidates):  # they were changed by the placement
+            for c in range(candidates):  # the placement changed them
                 _look(
                     times, used, counts, room, width, nodes, order[c], start, start + lasts,
                     chunks, kinds, usable, suits, is_exclusive, to_peaks,

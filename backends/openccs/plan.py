@@ -332,8 +332,8 @@ class RequestPlan:
 
         This is First-Fit. No job starts later because of it: a job without an earlier start keeps its own.
 
-        `passes`: how often to go through all jobs, as one that moves frees space for others: once, as in the paper; 0
-        for until none moves any more.
+        `passes`: how often to go through all jobs, because a job that moves frees space for others: once, as in the
+        paper; 0 for until none moves any more.
         """
         self.consumers.forget_before(now)
         moved: dict[str, CcsJob] = {}

@@ -158,7 +158,7 @@ class Piece:
 def moment(piece: Piece) -> int:
     """Read a time: ISO 8601, in UTC if it has no zone, or seconds since 1970.
 
-    Returns: whole seconds since 1970, in UTC; for a date alone, those at which it begins.
+    Returns: whole seconds since 1970, in UTC; for a date alone, its first second.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def moment(piece: Piece) -> int:
 
 
 def iso(seconds: int) -> str:
-    """Write a time as `moment` reads it; one out of its range as a number.
+    """Write a time as `moment` reads it; a time out of that range as a number.
 
     Examples
     --------

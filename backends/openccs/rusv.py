@@ -165,7 +165,7 @@ class RUSV:
     def set_defect(self, defect: int) -> None:
         """Set the number of defective items from now on, at all times. O(n).
 
-        A vector of free items forgets free ones beyond the rest: a repair does not bring them back.
+        A vector of free items forgets items beyond the remaining number: a repair does not bring them back.
         """
         if not 0 <= defect <= self.most:
             raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
@@ -215,7 +215,7 @@ class RUSV:
         """Apply a limit to a vector of used items: items are free if they are free in both (``mf``).
 
         At each time, the larger counts as used: what is used here, or the items that the limit excludes. The limit, of
-        free items, holds at all times: where nothing of it is stored all its items are free.
+        free items, holds at all times: at times without an entry, all its items are free.
 
         Raises `InputError`: this is no vector of used items, or the limit none of free ones.
         """

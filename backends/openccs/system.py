@@ -50,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What is kept free on nodes with an expensive resource, such as cores for jobs that use a GPU.
+    """Resources that are kept free on nodes with an expensive resource, such as cores for jobs that use a GPU.
 
     Jobs that do not ask for it get only the rest, and never such a node exclusively.
     """

@@ -52,7 +52,7 @@ class Why:
     # possible start in the present state, if sooner than planned, because resources became free since
     free_s: int | None
     constraints: tuple[Constraint, ...]  # constraints of its start
-    together: tuple[Constraint, ...]  # if none of them binds alone, those that bind together
+    together: tuple[Constraint, ...]  # constraints that bind only together, if none of them binds alone
     moment: Moment | None  # lacks at the requested time; None if it could never run
 
     @property

@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class StepMarks:
-    """Markers of a step that began: how it ended, or that it failed while others went on."""
+    """Markers of a step that began: how it ended, or that it failed while other steps went on."""
 
     index: int  # among the job's steps, from 0
     began: Mark
@@ -191,7 +191,7 @@ class MarksFolder:
         path = self.marks / token / "start"
         try:
             safe.provide_folder(path.parent)
-            with suppress(FileExistsError):  # also raised after this same call, if a server answered late
+            with suppress(FileExistsError):  # this very call may have made the file, if a file server answered late
                 path.symlink_to(WITHDRAWN)
             return str(path.readlink()) == WITHDRAWN
         except OSError as error:

@@ -55,7 +55,7 @@ _POSTED = "posted="
 _HEEDS = "# Where Slurm says that its memory ran out: "
 _SCREEN = 21  # number of lines that show what is run
 _MAX_STEPS = 12  # maximum number of steps that are shown
-_NAMES_STAGE = "export ASA_STAGE="  # asa writes this before a user's command
+_NAMES_STAGE = "export ASA_STAGE="  # asa writes this line before a user's command
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
 _LONGEST_FILE_NAME = 200
@@ -157,7 +157,7 @@ def payload_of(spec: JobSpec, name: str, folder: str, marks: Path, posts: Path, 
 
 
 def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) -> None:
-    """Refuse a job whose script cannot be written, or that asks for something that no system has.
+    """Refuse a job whose script cannot be written, or whose request no system can meet.
 
     `others`: further texts in the script.
     `below_s`: its walltime must be below this.
@@ -343,7 +343,7 @@ def _steps(payload: Payload) -> dict[str, object]:
 
 def _run(suffix: str, command: str, *, heeds: bool) -> dict[str, object]:
     """Return the variable with a command: as an argument, or in a file if it is too long for one, or private."""
-    _, command = _parted(command)  # the script itself begins with these comments
+    _, command = _parted(command)  # the script already shows these comments at its head
     in_file = len(command.encode()) > _LONGEST_ARGUMENT_BYTES or command.startswith(PRIVATE)
     return {f"heeds{suffix}": heeds, f"in_file{suffix}": in_file, f"text{suffix}": command}
 

@@ -45,7 +45,7 @@ class ClientJob:
     reason: str = ""  # reason of its wait, or of its end
     doomed: bool = field(default=False)  # whether its dependency can never be met
     is_local: bool = False  # whether it runs on the client's machine and uses no cores of the simulated one
-    unended: int = 0  # number of unended jobs whose end it waits for
+    unended: int = 0  # number of jobs whose ends it still waits for
     # for each change: second of the payload, cores from then on, and whether it waits for them or gives surplus back
     widths: tuple[tuple[int, int, bool], ...] = ()
     place: int = 0  # number of past entries of `widths`
@@ -73,7 +73,7 @@ class ClientJob:
         return until - self.payload_start - sum(lasted for _, lasted in self.stood)
 
     def moment(self, second: int, *, before: bool = False) -> int:
-        """Return the time at which this second of the payload is reached: after a standstill there, or before it."""
+        """Return the time at which the payload reaches a second: before or after a standstill at that second."""
         if self.payload_start == UNSTARTED:
             return NEVER
         if self.stands != UNSTARTED and (second > (there := self.done(0)) or (second == there and not before)):

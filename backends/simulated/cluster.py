@@ -44,8 +44,7 @@ class Cluster:
     """A machine as pools of resources that are allocated by count.
 
     A pool may be the machine's cores, its nodes, its memory, a burst buffer, licences; the cores of one partition; or
-    resources that all partitions share. A job takes an amount from each pool that it needs, all at the same time, while
-    it runs.
+    resources that all partitions share. While it runs, a job takes an amount from each pool that it needs.
 
     Examples
     --------

@@ -16,7 +16,7 @@ Conventions
    need then.
 4. A job that exceeds its walltime is killed.
 5. A client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the
-   first's when it starts. It ends with the first, however that ends. Cores are given back in reverse order.
+   first's when it starts. It ends with the first job, however that ends. Cores are given back in reverse order.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ class Engine:
         self.widths.look_at_next(job)
 
     def _stop(self, job: ClientJob) -> None:
-        """Process that a job no longer works: others end later, or the next one begins."""
+        """Process that a job stops working: jobs that share its work end later, or the next one begins."""
         if job.work is not None and (waiting := self._together.stopped(job.work, job, self)) is not None:
             self._begin_payload(self.clients[waiting])
             self._changed[waiting] = None
@@ -393,7 +393,7 @@ class Engine:
 
     def _complete(self, job: ClientJob) -> None:
         if job.state is not JobState.RUNNING or job.planned_end != self.now:
-            return  # it was cancelled, or its end moved when its payload began
+            return  # the job was cancelled, or its end moved when its payload began
         job.end = self.now
         if job.will_time_out and not job.reason:
             job.state = JobState.TIMEOUT

@@ -1,4 +1,4 @@
-"""Events of all users' jobs in the simulated queue, in increments."""
+"""Events of all users' jobs in the simulated queue; each look returns the new ones."""
 
 from __future__ import annotations
 

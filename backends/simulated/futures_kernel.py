@@ -1,8 +1,8 @@
 """The inner loops of sampled futures: EASY backfilling of running and pending jobs, and when requests would start.
 
 A request that is last in the queue changes nothing before it starts. So requests of which one will be submitted are
-simulated in one pass, in which they delay no other job, and each starts when it would be backfilled, or would be at
-the head. The jobs of a plan are all submitted: each takes its cores before what comes after it is looked at.
+simulated in one pass, in which they delay no other job, and each starts when it would be backfilled, or would be at the
+head. The jobs of a plan are all submitted: each takes its cores before the next job is considered.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ the highest first. Each with EASY backfilling. The predicted job is the last sub
 Run times. As requested; or as expected, which is the request times the share that was used by the last two jobs with
 the same user, cores and request, else by the user's last two, else by the site's last jobs (after Tsafrir, Etsion and
 Feitelson, 2007, who use the run times of the user's last two). A job that outlives this is expected to run for twice
-its present time in all, up to its request. One that exceeds its request is expected to run on for as long as it has
+its present time in all, up to its request. A job that exceeds its request is expected to run on for as long as it has
 exceeded it, at least 10 s and at most 10 minutes; after an hour it is assumed to have ended unnoticed.
 
 Jobs. All of the machine; or only those of the partition; or of these only jobs that are not kept back. A job counts as
@@ -24,8 +24,8 @@ kept back, the user has reached a limit: the job must then also wait in a queue 
 user has now.
 
 Machine. It has the cores given in `Surroundings`; if not given, the largest number ever seen in use. A partition has
-the largest number ever seen in use there. If more are in use than there are (logs have such days), nothing starts until
-enough of them are free. A job that asks for more than there are counts as asking for all.
+the largest number ever seen in use there. If more cores are in use than the machine has (logs have such days), nothing
+starts until enough of them are free. A job that asks for more cores than that counts as asking for all.
 """
 
 from __future__ import annotations
@@ -456,7 +456,7 @@ class QueueSimulation:
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
         size = self.machine_cores or max(int(min(self._max_in_use, k.MAX_CORES)), cores)
         own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
-        # new arrays each time: those returned before must not change
+        # new arrays each time: arrays returned earlier must not change
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._alike.share)
         k.foresee(

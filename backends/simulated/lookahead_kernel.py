@@ -62,7 +62,7 @@ class Visible(NamedTuple):
     release_widths: Any
     ends: Any
     nobody: Any
-    begun: Any  # scratch: of one more place than there are jobs, and a block more for the engine
+    begun: Any  # scratch: one place more than there are jobs, and a further block for the engine
     key: Any
     order: Any
     other: Any
@@ -145,7 +145,7 @@ def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked:
     count = rows - first + 1
     for i in range(count):
         job = int(a.order[At(i)])
-        if job == rows:  # the engine treats it as a client's job, whose start it reports
+        if job == rows:  # the engine treats the target as a client's job, whose start it reports
             a.jobs[At(i)], a.widths[At(i)], a.lasts[At(i)] = MASK, cores, asked
         else:
             a.jobs[At(i)], a.widths[At(i)], a.lasts[At(i)] = job, a.cores[At(job)], a.asked[At(job)]

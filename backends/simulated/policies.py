@@ -146,8 +146,8 @@ class Multifactor:
         Use 1 minus the size factor.
     fair_share
         Weight of 2^(-u n), where u is the user's share of all users' decayed usage and n the number of users of the
-        load, plus one if there is a client: a user with the fair share of 1/n has a factor of 1/2. It is 1 while nobody
-        has used anything.
+        load, plus one if there is a client: a user with the fair share of 1/n has a factor of 1/2. The factor is 1
+        until a first job has used any.
     fair_tree
         Use the users' rank instead, as Slurm does by default if all are in one account with equal shares: 1 minus the
         share of users who have used less.
@@ -321,7 +321,7 @@ class Easy:
 
 @dataclass(frozen=True, slots=True)
 class Conservative:
-    """All waiting jobs are protected."""
+    """All pending jobs are protected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +397,7 @@ class Policy:
 
 
 def easy() -> Policy:
-    """First come first served; others go ahead if they do not delay the first that waits (EASY backfilling)."""
+    """First come first served; other jobs go ahead if they do not delay the first that waits (EASY backfilling)."""
     return Policy()
 
 
@@ -407,7 +407,7 @@ def fcfs() -> Policy:
 
 
 def conservative() -> Policy:
-    """First come first served; others go ahead if they delay nobody's planned start (conservative backfilling)."""
+    """First come first served; other jobs go ahead if they delay no planned start (conservative backfilling)."""
     return Policy(Fcfs(), Conservative())
 
 

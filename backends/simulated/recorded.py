@@ -1,7 +1,7 @@
 """A machine on which a log's jobs wait as recorded, and the user's jobs as long as the most similar job of the log.
 
 A replay schedules the log again, and its load is too low, because it lacks users' limits, failed nodes and
-reservations. Here no wait is computed; on the other hand, no job delays another.
+reservations. Here waits are not computed but read; so no job delays another.
 """
 
 from __future__ import annotations

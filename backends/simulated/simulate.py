@@ -1,4 +1,4 @@
-"""``asa simulate``: schedule a whole log, and say how it went."""
+"""``asa simulate``: schedule a whole log, and summarize the schedule."""
 
 from __future__ import annotations
 

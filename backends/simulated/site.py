@@ -239,7 +239,7 @@ class SimulatedBackend:
         return float(job.start)
 
     def others(self) -> Mapping[str, NDArray[np.int64]]:
-        """Return the times of the background jobs so far. For experiments only: no real site shows all of them.
+        """Return the known times of the background jobs. For experiments only: no real site shows all of them.
 
         Returns
         -------

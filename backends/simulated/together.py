@@ -130,7 +130,7 @@ class Together:
         return waiting if waiting is not None and engine.clients[waiting].state is JobState.RUNNING else None
 
     def shared(self, work: Work, job: ClientJob, engine: Engine, *, begins: bool) -> None:
-        """Record that a job begins or stops taking tasks: the others then end sooner or later."""
+        """Record that a job begins or stops taking tasks, so that the other jobs end sooner or later."""
         number = engine.number_of(job)
         left, since, there = self._bags.get(work.bag, (0, 0, frozenset()))
         if work.leg or work.races or begins == (number in there):

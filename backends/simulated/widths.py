@@ -124,7 +124,7 @@ class Widths:
                 self.look_at_next(job)
 
     def came_or_went(self, addition: ClientJob) -> None:
-        """After the start or end of an addition, update the job that it belongs to; other jobs are ignored."""
+        """After the start or end of an addition, update the job to which it belongs; ignore other jobs."""
         if (joined := self._joins.get(self._engine.number_of(addition))) is not None:
             self._measure(self._engine.clients[joined])
 

@@ -28,9 +28,9 @@ OVER_S: Final = 300.0
 
 _LOOKS = 3
 _GRACE_S = 60.0
-_DOUBT_S = 600.0  # a merely empty answer is not believed for so long
-_KILLED_S = 300.0  # accounting may report a cancelled job as running for so long
-_UNLIMITED_S = 86_400.0  # a job without known walltime that is not shown counts as running for so long
+_DOUBT_S = 600.0  # seconds for which a merely empty answer is not believed
+_KILLED_S = 300.0  # seconds for which accounting may report a cancelled job as running
+_UNLIMITED_S = 86_400.0  # seconds for which a job without known walltime counts as running although it is not shown
 _MAX_DENIALS = 8  # upper bound of the jobs that a look asks for one by one
 # accounting shows only later that the job was requeued
 _MAYBE_BACK = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
@@ -43,7 +43,7 @@ class Absence(NamedTuple):
     since_s: float = 0.0
 
     def again(self, clock_s: float) -> Absence:
-        """Return it with another look."""
+        """Return the absence with one more look."""
         is_first = not self.looks or clock_s < self.since_s  # clocks may differ or be set back
         return Absence(min(self.looks + 1, _LOOKS), clock_s if is_first else self.since_s)
 
@@ -75,7 +75,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of such a job. Times are Slurm's; those of absence and cancellation are the client's."""
+    """The known facts about such a job. Times are Slurm's; those of absence and cancellation are the client's."""
 
     job_id: str
     name: str  # unique to jobs of its token; empty without a token
@@ -172,7 +172,7 @@ def _may_run(known: Evidence, latest_s: float, limit_s: float) -> bool:
 
 
 def _is_of_this_job(past: SlurmRecord, submit_s: float) -> bool:
-    """Whether accounting's record is not of an earlier job with this number."""
+    """Whether accounting's record is of this job, not of an earlier one with its number."""
     return not past.submit_s or past.submit_s >= submit_s - CLOCKS_S
 
 

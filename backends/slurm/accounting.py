@@ -249,7 +249,7 @@ class _Clock:
             raise ValueError(text) from error
 
     def _midnight(self, day: str) -> float:
-        """Return when a day begins; `_NO_DAY` for an invalid day, or one that has not 24 hours."""
+        """Return the begin of a day; `_NO_DAY` for an invalid day, or a day without 24 hours."""
         try:
             if day[4:8:3] != "--":
                 return _NO_DAY

@@ -56,18 +56,18 @@ class AnswerRow:
 
     @property
     def is_of_the_way(self) -> bool:
-        """Whether it is about the connection, rather than about the request sent over it."""
+        """Whether the answer is about the connection, rather than about the request sent over it."""
         return self.number is None or self.number < _LAST_OF_THE_WAY
 
     def is_said(self, text: str) -> bool:
-        """Whether its text is in a given one."""
+        """Whether a given text contains the text of this answer."""
         if "*" not in self.words:
             return self.words in text
         return any(_is_in_order(self.words.split("*"), line) for line in text.splitlines())
 
 
 def _is_in_order(parts: Sequence[str], line: str) -> bool:
-    """Whether a line contains some parts, one after the other."""
+    """Whether a line contains some parts, in their order."""
     at = 0
     for part in parts:
         if (found := line.find(part, at)) < 0:

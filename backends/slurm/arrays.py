@@ -109,7 +109,7 @@ class TrackedArray(TrackedJob):
             self._queue = None
         for number in waiting & self.own.keys():
             if self.own[number].status.state is JobState.CANCELLED and self.own[number].status.start_s is None:
-                del self.own[number]  # it was not shown for a while, and taken as cancelled
+                del self.own[number]  # the element was not shown for a while, and was taken as cancelled
         live = {number for number, one in self.own.items() if one.is_live}
         missing = live - reported - waiting
         if knows_all:
@@ -161,7 +161,7 @@ class TrackedArray(TrackedJob):
         others.
         """
         recorded = {number: record for record in past for number in self._elements_of(record) or ()}
-        if self._is_known:  # the controller shows others, so it no longer knows this one
+        if self._is_known:  # the controller shows other elements, so it no longer knows this one
             inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
             one = self._one(number)
@@ -183,7 +183,7 @@ class TrackedArray(TrackedJob):
         return {number for number in self.numbers if number not in self.own or self.own[number].is_live}
 
     def is_needless(self, folder: MarksFolder) -> bool:  # noqa: ARG002 - as of a job
-        """Return False: it is not requeued as a whole; see `needless`."""
+        """Return False: an array is not requeued as a whole; see `needless`."""
         return False
 
     def needless(self, folder: MarksFolder) -> list[tuple[int, str]]:
@@ -230,7 +230,7 @@ class TrackedArray(TrackedJob):
         return one
 
     def _with_held(self, elements: ElementsStatus) -> ElementsStatus:
-        """Add elements that were held by others than this client."""
+        """Add elements that somebody other than this client has put on hold."""
         held = NONE if self.held_here else Elements.of(self._held) - elements.completed - elements.failed
         return replace(elements, held=held, held_reason=self._held[next(iter(held))]) if held else elements
 

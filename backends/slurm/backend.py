@@ -104,7 +104,7 @@ class SlurmBackend:
         self._home = HomeCluster(link, folder, clock)
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # highest number of a job submitted from here; None if not looked up
-        self._strangers: set[str] = set()  # jobs that were asked for, without evidence that they are this run's
+        self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's
         self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ what is known without asking
@@ -265,7 +265,7 @@ class SlurmBackend:
             raise SubmitRejectedError(impossible, where=f"job {spec.name!r}", hint="Ask for what the site has.")
 
     def _passed(self, spec: JobSpec) -> Passed:
-        """Return which dependencies of a job are passed to Slurm, after a look at them.
+        """Look at a job's dependencies; return those that are passed to Slurm.
 
         Raises `SubmitRejectedError`: the other job is unknown, so Slurm might drop the dependency and start the job at
         once; or a dependency can never be met. Raises `UnavailableError`: Slurm does not answer, or does not show the
@@ -467,7 +467,7 @@ class SlurmBackend:
         kept = self._folder.kept_job(holder)
         if kept is None or kept.token != token:
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
-            since_s = self.now() if mark is None else mark.time_s  # its time in the queue is not known
+            since_s = self.now() if mark is None else mark.time_s  # its time of submission is not known
             kept = KeptSubmission(name, token, kept_back=True, submit_s=since_s, **self._folder.facts(name))
         job = self._track(holder, kept)
         job.miss(self._folder, self.now(), self._clock(), certain=False)
@@ -629,7 +629,7 @@ class SlurmBackend:
                 return True
             past = self._link.past(list(jobs))
             return any(is_same(record, jobs[job_id]) for job_id, record in past.items())
-        return True  # there is no evidence against it
+        return True  # no evidence speaks against it
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
         """Process Slurm's reports on some arrays."""
@@ -756,7 +756,7 @@ class SlurmBackend:
         return False
 
     def _inquiry(self, missing: Sequence[TrackedJob]) -> Inquiry:
-        """Return the requests to be made before one of these jobs counts as gone."""
+        """Return the requests to make before any of these jobs counts as gone."""
         names = {job.kept.name for job in missing if job.kept.token}
         own = {job.job_id: job for job in missing}
 
@@ -820,7 +820,7 @@ class SlurmBackend:
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:
-        """Return the record of a job, from its submission, else from Slurm's."""
+        """Return the record of a job as made at its submission; without one, make it from Slurm's record."""
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
             return kept
@@ -863,8 +863,8 @@ class SlurmBackend:
     def _check_dependencies(self) -> None:
         """Cancel jobs that Slurm released although their dependencies were not met.
 
-        Before that, the jobs that they depend on are asked for again: these may have ended while Slurm answered, or so
-        soon that Slurm never showed them.
+        First ask again for the jobs on which they depend: these may have ended while Slurm answered, or so soon that
+        Slurm never showed them.
         """
         if not (early := self._early()):
             return

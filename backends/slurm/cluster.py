@@ -14,8 +14,8 @@ client stops, without changing anything, if one of these facts shows that the ru
 - the cluster is reached at another address, and neither controller nor accounting knows a job of the run.
 
 A controller that lost only its latest state reuses numbers above the run's first: the run goes on. It also goes on when
-numbers have passed ``MaxJobId`` and begin again at the lowest; this shows in known jobs with higher numbers than later
-ones. A controller's start time is no evidence, as it changes with each restart.
+numbers have passed ``MaxJobId`` and begin again at the lowest; known jobs then have higher numbers than later jobs. A
+controller's start time is no evidence, as it changes with each restart.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from asa.errors import BackendError, OtherClusterError
 from .identity import COMMENT, token_of
 from .link import SlurmCluster, SlurmLink, SlurmRecord
 
-_DOUBT_AGAIN_S = 600.0  # between two listings of all users' jobs
-_SURE_S = 2.0  # a comparison is not repeated before a submission within this time
+_DOUBT_AGAIN_S = 600.0  # seconds between two listings of all users' jobs
+_SURE_S = 2.0  # seconds for which a comparison need not be repeated before a submission
 _MAX_SURE_S = 60.0
 _MIN_WORK = 20.0  # if a comparison takes long, as through ssh, this many times its duration passes until the next
 _CLOCKS_S = 300.0  # upper bound of the difference between this computer's clock and Slurm's
@@ -51,7 +51,7 @@ class Home:
     """The record of a run's cluster."""
 
     name: str  # empty if not reported
-    address: str  # where it was last reached
+    address: str  # the address at which it was last reached
     first_number: int
     first_name: str  # full name of the run's first job
     first_s: float  # when that was submitted
@@ -73,7 +73,7 @@ class HomeCluster:
         self._home = _read(self._path)
         self._doubted_s = -math.inf
         self._passed_s = -math.inf  # when numbers were last seen to have passed the highest
-        self._due_s = -math.inf  # when it is compared again before a submission
+        self._due_s = -math.inf  # time at which it is compared again before a submission
         self._unsure: dict[str, None] = {}  # jobs submitted since the last comparison
 
     def is_unsure(self, job_id: str) -> bool:

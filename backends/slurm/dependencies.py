@@ -1,4 +1,4 @@
-"""Dependencies of jobs: what is passed to Slurm, and whether Slurm has kept them, so that no job starts early."""
+"""Dependencies of jobs: passes them to Slurm, and checks that Slurm has kept them, so that no job starts early."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Passed:
 
 
 def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
-    """Return what to pass to Slurm of a job's dependencies: only those on jobs that have not ended."""
+    """Return the dependencies to pass to Slurm: those on jobs that have not ended."""
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
     dependencies = dict.fromkeys(spec.dependencies)
     for dependency in dependencies:
@@ -52,7 +52,7 @@ def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Pass
 def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
     """Whether a dependency is certainly not met, given what is known of the other job."""
     if other.restarts:
-        return False  # it may have been met earlier
+        return False  # the dependency may have been met earlier
     end = other.state if other.state.is_final else ended_as(record) if record is not None else None
     if dependency.or_end and end is not None:
         return False

@@ -1,4 +1,4 @@
-"""Examines a Slurm site, and explains what that means for its user, for `asa doctor`."""
+"""Examines a Slurm site for `asa doctor`, and explains the consequences for its user."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Examiner:
         queue, queue_s = self._timed(self._link.queue)
         probed = self._probe(found, config) if probe else None
         if probed is not None and probed.partition and not found.observed.get("partition"):
-            # else waits would have another name than accounting gives them
+            # otherwise waits would have another name than in accounting
             found.settings["partition"] = probed.partition
         self._age(found, config, probed, asked=probe)
         self._configuration(found, config)

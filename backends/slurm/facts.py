@@ -237,7 +237,7 @@ def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int])
 
 
 def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
-    """Merge overlapping spans; the result is a drain if it began as one."""
+    """Merge overlapping spans; a merged span is a drain if its first part is one."""
     found: list[tuple[float, float, bool]] = []
     for begin_s, end_s, drained in spans:
         if found and begin_s <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""Events of the jobs of all users that Slurm shows, in increments."""
+"""Events of all users' jobs that Slurm shows; each look returns the new ones."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class SlurmRecord:
     user: str
     states: tuple[str, ...]  # in upper case, the base state first, then flags, as in `("CANCELLED", "COMPLETING")`
     submit_s: float
-    reason: str = ""  # why it is pending or how it failed, as Slurm writes it; empty for `None`
+    reason: str = ""  # the reason why it is pending or how it failed, as Slurm writes it; empty for `None`
     eligible_s: float | None = None
     accrue_s: float | None = None  # since when its age counts
     start_s: float | None = None  # None while it is pending, even if Slurm expects a start

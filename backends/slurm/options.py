@@ -347,7 +347,7 @@ def _one_of(words: Mapping[str, object]) -> Callable[[str], Any]:
 
 
 def _signal_38(value: str) -> str:
-    if ":" in value:  # the daemon refuses it
+    if ":" in value:  # the daemon refuses such a value
         raise ValueError(value)
     return _filled(value)
 

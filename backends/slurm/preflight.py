@@ -51,7 +51,7 @@ _AWAY: Final = frozenset(
         *("NOT_RESPONDING", "NO_RESPOND", "POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
     }
 )
-# options that demand certain nodes, or more of nodes than is known here
+# options that demand certain nodes, or properties of nodes that are not known here
 _CHOOSY: Final = marked("placing")
 _KINDS: Final = {"cpu": "cores", "node": "nodes", "mem": "MB of memory", "gres/gpu": "GPUs"}
 _AMOUNT: Final = re.compile(r"(?<![a-z/_])([a-z/_]++)=(\d+(?:\.\d+)?)([KMGTP]?)", re.IGNORECASE)
@@ -145,7 +145,7 @@ def _kind(node: SlurmNode) -> tuple[object, ...]:
 
 
 def _most_nodes(job: SlurmJob) -> int:
-    """Return the largest number of nodes that a job could use: each task, and each GPU, may be on its own."""
+    """Return the largest number of nodes that a job could use: each task, and each GPU, may be on a node of its own."""
     counted = in_numbers(job)
     return counted.nodes or max(counted.tasks, job.gpus, 1)
 

@@ -39,10 +39,11 @@ class Revelation:
     """The facts that the test job revealed."""
 
     job_id: str
-    offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed
+    # seconds by which Slurm's clock is ahead of this computer's; None if the job was never listed
+    offset_s: float | None
     # whether its age counted while it could not start; None if not requested, or not found out in time
     accrues: bool | None
-    partition: str = ""  # where it was sent; empty if not known
+    partition: str = ""  # the partition that got the job; empty if not known
     left_over: str = ""  # text on a job that could not be cancelled; empty if all went well
 
 

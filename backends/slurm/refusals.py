@@ -43,7 +43,7 @@ def meaning_of(number: int | None, text: str) -> Meaning:
 def refusal_of(
     meanings: Container[Meaning], words: tuple[str, str], *, where: str | None = None, is_final: bool = False
 ) -> BackendError | None:
-    """Return the error for a job that Slurm has not accepted; None if it may have accepted it, or that is unknown.
+    """Return the error for a job that Slurm has not accepted; None if Slurm may have accepted it.
 
     `words`: the messages for a job that Slurm may accept later, and for one that it never will. `is_final`: whether it
     never will.

@@ -295,5 +295,5 @@ def _reason(record: SlurmRecord, state: JobState) -> str:
     if state in (JobState.FAILED, JobState.TIMEOUT):
         return reason or record.states[0]
     if state is JobState.CANCELLED and (reason == "Dependency" or kind(reason) in _PASSED):
-        return record.states[0]  # the reason for which it was pending no longer holds
+        return record.states[0]  # the job's reason for pending no longer holds
     return reason

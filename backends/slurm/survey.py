@@ -87,9 +87,8 @@ def capabilities(
 ) -> Capabilities:
     """Return the abilities of a site; the user's settings take precedence.
 
-    `accounts`: accounts for jobs that name none; empty if not known.
-    `changeable`: what the link can change of a job; see `SlurmLink.changeable`.
-    `config`: the cluster's configuration by Slurm's names, as far as known.
+    `accounts`: accounts for jobs that name none; empty if not known. `changeable`: properties of a job that the link
+    can change; see `SlurmLink.changeable`. `config`: the cluster's configuration by Slurm's names, as far as known.
     Raises `InputError`: the user's partition does not exist, or Slurm does not report the machine's size.
     """
     is_linear = config.get("SelectType", "").endswith("linear")

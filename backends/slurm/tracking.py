@@ -32,7 +32,7 @@ _OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
 BY_TASK: Final = "by-task"
 """Recorded instead of `JobSpec.out_of_memory` for a job that shares a list of tasks: each task has its own end."""
 _NO_SIGNAL = 128 + 125  # exit code by which Slurm reports that memory ran out
-_SETTLE_S = 10.0  # Slurm may show a released job as held for so long
+_SETTLE_S = 10.0  # seconds for which Slurm may show a released job as held
 _ROUNDED_S = 60.0  # Slurm counts minutes
 _SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
 _NOT_LAUNCHED = 53  # signal that Slurm reports if a job's output cannot be opened
@@ -48,7 +48,7 @@ class TrackedJob:
     heard_s: float  # when it was confirmed, on the client's clock
     # the client's clock before and after the submission, until Slurm shows the job
     sent_s: tuple[float, float] | None = None
-    dependencies: tuple[Dependency, ...] = ()  # those passed to Slurm, until they were seen to be kept
+    dependencies: tuple[Dependency, ...] = ()  # dependencies passed to Slurm, until Slurm was seen to keep them
     record: SlurmRecord | None = None
     held_here: bool = False  # whether this client holds it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
@@ -101,7 +101,7 @@ class TrackedJob:
 
     @property
     def is_live(self) -> bool:
-        """Whether it may still change."""
+        """Whether its state may still change."""
         return not self.status.state.is_final
 
     @property
@@ -354,7 +354,7 @@ class TrackedJob:
         if began is None or began.time_s < status.start_s - CLOCKS_S:
             return (
                 status.start_s if status.state is JobState.COMPLETED else None
-            )  # it did run, even if its markers are lost
+            )  # the payload did run, even if its markers are lost
         latest_s = began.time_s if status.end_s is None else min(began.time_s, status.end_s)
         return max(latest_s, status.start_s)
 

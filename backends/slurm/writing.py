@@ -94,7 +94,7 @@ class JobWriter:
             given = (*spec.request, *without_size(options))
             return {"cores": 0, **asks, "memory_bytes": 0, "gpus": 0, "options": given}
         whole = spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes
-        # it may have been requested by only one of several stages
+        # perhaps only one of several stages requested it
         memory = {"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}
         cores = spec.tasks * spec.cpus_per_task or spec.cores
         size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}

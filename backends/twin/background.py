@@ -1,4 +1,4 @@
-"""Other users' jobs, for a site that hides them: a workload model whose load fits the user's waits."""
+"""Other users' jobs, for a site that hides them: from a workload model with a load that fits the user's waits."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ _FITTED = 20_000  # number of jobs for trying rules
 _FEWEST = 100
 _FIRST_SHARES = (1.0, 0.92)  # shares of the cores that may be available for jobs
 _SHARES = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.87, 0.84, 0.8)
-_SMALLER = (0.76, 0.72, 0.68, 0.64, 0.6, 0.55, 0.5)  # tried in this order, until results get worse for a while
+# smaller shares, tried in this order until results get worse for a while
+_SMALLER = (0.76, 0.72, 0.68, 0.64, 0.6, 0.55, 0.5)
 _SMALLEST = (
     0.45,
     0.4,
@@ -54,7 +55,7 @@ class RankingRules:
     settings: Mapping[str, str]
 
     def on(self, twin: Twin, shares: Shares) -> Twin:
-        """Return a twin with these rules and shares of its cores; jobs wider than the rest ask for all of that."""
+        """Return a twin with these rules and shares of its cores; jobs wider than these cores ask for all of them."""
         about, jobs = twin.about, twin.jobs
         pools = {pool: max(round(shares[pool] * cores), 1) for pool, cores in about.pools.items()}
         most = np.array([pools[one.pool] for one in about.partitions], dtype=np.int64)[jobs.partitions]
@@ -96,7 +97,7 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class QueueArrangement:
-    """A way in which queues may share a machine: a twin with it, a description, and the possible rules."""
+    """A way in which queues may share a machine: its twin, a description, and the possible rules."""
 
     words: str
     twin: Twin

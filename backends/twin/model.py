@@ -51,8 +51,8 @@ class About:
 
     `asa_twin`: version of the format. `system`, `pools`, `partitions`, `cores_per_node`, `whole_nodes`, `age_accrues`,
     `scheduler`, `settings`, `away`, `seen`, `assumed`: as in `asa.facts.SiteFacts`. `told_pools`: cores of each pool as
-    the site reports them. `pools` has those that were available for jobs. `you`: number of the user who made it; None
-    if that is not known, or no user of the twin. `agreement`: comparisons of its waits with the site's.
+    the site reports them. `pools` has the cores that were available for jobs. `you`: number of the user who made it;
+    None if that is not known, or no user of the twin. `agreement`: comparisons of its waits with the site's.
     """
 
     asa_twin: Literal[1]

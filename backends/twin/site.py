@@ -40,7 +40,7 @@ class TwinSite(SimulatedSite):
     partition
         The default partition; the site's if not given.
     user
-        The user who submits jobs, whose fair share applies: a user's number; ``new`` for one who has run nothing; or
+        The user who submits jobs, whose fair share applies: a user's number; ``new`` for a user without past jobs; or
         ``typical`` for the user who submitted last before each start. By default the user who made the twin, else
         typical.
     settings
@@ -111,7 +111,7 @@ class TwinSite(SimulatedSite):
         return replace(super().capabilities, max_cores=self._most, partition=next(iter(named), ""), partitions=named)
 
     def _known_user(self, user: str | int) -> int | None:
-        """Return the index of the user among the users of the load; None for a typical one, -1 for a new one."""
+        """Return the index of the user among the users of the load; None for a typical user, -1 for a new one."""
         about, users = self.twin.about, np.unique(self.twin.jobs.users)
         if user == "":
             user = _TYPICAL if about.you is None else about.you

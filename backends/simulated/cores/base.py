@@ -157,7 +157,7 @@ class PlanningCore(Core, Protocol):
 
 @runtime_checkable
 class PooledCore(Core, Protocol):
-    """A core of a machine that has more to give than cores."""
+    """A core of a machine with further resources besides cores."""
 
     @property
     def pools(self) -> Mapping[str, int]:
@@ -174,7 +174,7 @@ class ReturningCore(Core, Protocol):
     """A core that keeps moments of a replay as less than a fork is."""
 
     def kept(self) -> Any | None:
-        """Keep this moment; None if that takes a fork."""
+        """Keep this moment for `as_of`; None if only a fork can keep it."""
         ...
 
     def as_of(self, moment: Any) -> Self:

@@ -199,7 +199,7 @@ class FastCore:
             array[at + 1 : tail + 1] = array[at:tail].copy()
             array[at] = value
         if s[k.DUE] or tail == 0 or at < tail:
-            self._stir()  # other jobs were not considered yet, or it precedes some that were
+            self._stir()  # other jobs were not considered yet, or the job precedes jobs that were
         s[k.HEAD], s[k.TAIL], s[k.SCANNED], s[k.DUE] = 0, tail + 1, tail, 1
         s[k.LIVE] += 1
 

@@ -4,7 +4,7 @@ All simulations depend on this loop's speed, so its data are laid out for it:
 
 - the queue is two parallel rows of 32-bit numbers, widths and durations, so that one machine instruction compares many
   jobs: most jobs of a long queue cannot start, and are skipped in a fraction of a nanosecond each. A job that has left
-  the queue leaves a width that never fits; rows are compacted when most of them are such.
+  the queue leaves a width that never fits; rows are compacted when most entries are such.
 - a running job's requested end and its number are in one integer, so that the list of releases is sorted by plain
   comparison; its width is in a parallel list.
 - actual ends are a binary heap of the same kind of integers.
@@ -233,17 +233,15 @@ def run_events(
     """Process events until `until`, or until something happened to a client's job.
 
     `jobs`, `widths`, `lasts`: the queue from ``HEAD`` to ``TAIL``: a job's number, its width and the duration with
-    which it is tested.
-    `ends`: heap of ``(end, number)``, or of ``(end, order of start)`` with one pass for each event.
+    which it is tested. `ends`: heap of ``(end, number)``, or of ``(end, order of start)`` with one pass for each event.
     `over`, `begun`: the client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in the
-    middle of a second in which one ended, and at the end of one in which one started.
-    `phase`: ``RUN``: go on; ``REST``: finish a second after the client's part of it, then go on; ``BEGIN``: set the
-    clock to `until`, end what ends then, and stop.
-    `rules`: conventions, as in `Rules`: whether by the second, ends first, all extra, expected free, tested by run
-    time, backfilling at all; and whether a reservation holds until something ends. It does not if a job that starts
-    under it may change it: if candidates are tested by their run time, if only the least extra counts, or if overdue
-    jobs are expected to end a second later again and again. None for the default, which is compiled separately and is
-    faster.
+    middle of a second in which a client's job ended, and at the end of a second in which one started. `phase`: ``RUN``:
+    go on; ``REST``: finish a second after the client's part of it, then go on; ``BEGIN``: set the clock to `until`, end
+    what ends then, and stop. `rules`: conventions, as in `Rules`: whether by the second, ends first, all extra,
+    expected free, tested by run time, backfilling at all; and whether a reservation holds until something ends. It does
+    not if a job that starts under it may change it: if candidates are tested by their run time, if only the least extra
+    counts, or if overdue jobs are expected to end a second later again and again. None for the default, which is
+    compiled separately and is faster.
 
     Notes
     -----
@@ -284,7 +282,7 @@ def run_events(
                     free += give_back(releases, release_widths, running, key)
                     running -= 1
                     valid = False
-                elif ended == 0 or over[At(ended - 1)] != job:  # false for an end that was reported twice
+                elif ended == 0 or over[At(ended - 1)] != job:  # so that an end is reported once
                     over[At(ended)] = job
                     ended += 1
             if ended > 0 or phase == BEGIN:

@@ -725,7 +725,7 @@ def _change(s: Any, a: Any) -> None:
         sign = 1 if a.outage_kind[At(o)] == RETURNED else -1
         for k in range(pools):
             amount = sign * a.outage_amount[At(o * pools + k)]
-            a.room[k] = min(a.free[k], 0)  # overdrawn before this outage, so not to be recovered by it
+            a.room[k] = min(a.free[k], 0)  # an earlier overdraft, which this outage need not recover
             a.free[k] += amount
             a.capacity[k] += amount
         s[REBUILD] = s[STIRRED] = 1
@@ -782,7 +782,7 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
                 if job < rows:
                     a.end[At(job)] = now
                     vacate(s, a, job)
-                elif s[ENDED] == 0 or a.over[At(s[ENDED] - 1)] != job:  # false for an end that was reported twice
+                elif s[ENDED] == 0 or a.over[At(s[ENDED] - 1)] != job:  # so that an end is reported once
                     a.over[At(s[ENDED])] = job
                     s[ENDED] += 1
             if s[ENDED] > 0 or phase == BEGIN:

@@ -159,7 +159,7 @@ class RecordFormat:
     def _all(self, printed: str) -> Iterator[SlurmRecord]:
         for values in _records(printed, self._mark, len(self._FIELDS)):
             fields = dict(zip(self._FIELDS, values, strict=True))
-            # the end of the previous line precedes it
+            # preceded by the end of the previous line
             if (number := _NUMBER.search(fields["JobIDRaw"])) is not None:
                 record = _recorded(number[1], fields)
                 if record is not None:

@@ -23,7 +23,7 @@ from ..refusals import meaning_of, refusal_of
 from .process import Done
 
 _NOT_THERE = (
-    "env: ",  # it cannot find or run the program
+    "env: ",  # `env` cannot find or run the program
     "command not found",
     ": not found",
 )

@@ -50,7 +50,7 @@ _TWO_INPUTS = (
 def clean(program: str, *arguments: str) -> list[str]:
     """Return a command whose output does not depend on the user's settings; times are seconds since 1970."""
     unset = [word for name in _UNSET[program] for word in ("-u", name)]
-    # without this length an array's list of elements is cut off
+    # without this length, a list of array elements is cut off
     return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", program, *arguments]
 
 
@@ -62,8 +62,8 @@ def program_of(command: Sequence[str]) -> str:
 def as_this_user(command: Sequence[str]) -> list[str]:
     """Restrict squeue or sacct to the jobs of the user who runs it, in all versions and on any host.
 
-    The controller then sends only these. Without it, for ``squeue -j`` with several numbers, it sends the jobs of all
-    users.
+    The controller then sends only these jobs. Without it, for ``squeue -j`` with several numbers, it sends the jobs of
+    all users.
     """
     return ["sh", "-c", 'exec "$0" "$@" -u "$(id -u)"', *command]
 

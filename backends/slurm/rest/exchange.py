@@ -114,11 +114,10 @@ class Exchange:
     ) -> RestAnswer:
         """Send a request and wait for the answer; repeat it with a new token if the first was refused.
 
-        `listing`: reads the entries of a list from a successful answer while it arrives.
-        `once`: the request must not be carried out twice. Then only the answer's HTTP status proves that it was not
-        carried out. An authentication error in the answer's text may concern the controller's reply to a request that
-        was carried out.
-        Raises `AccessError`: Slurm denies access; the request was not carried out.
+        `listing`: reads the entries of a list from a successful answer while it arrives. `once`: the request must not
+        be carried out twice. In that case only the answer's HTTP status can prove that the request was not carried out.
+        An authentication error in the answer's text may concern the controller's reply to a request that was carried
+        out. Raises `AccessError`: Slurm denies access; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else self._is_unauthorised
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)

@@ -87,8 +87,8 @@ class RestLink:
       `memory`): one by one if they are few, or if the full listing would be a greater load. If many were read long ago,
       it reads only the full listing, and decodes only the wanted jobs. It also does so if there is no listing of states
       (v0.0.38), unless the full one is too large;
-    - `holders` asks for few numbers one by one, and reads the full listing for many; `cancel` sends a request for each
-      job with v0.0.38, and a request for a thousand jobs later;
+    - `holders` asks for a few numbers one by one, and reads the full listing for many; `cancel` sends a request for
+      each job with v0.0.38, and a request for a thousand jobs later;
     - `named` asks the controller, and the database for 50 names at a time, submitted in the last 14 days (less if the
       site allows less);
     - `accounting` asks for a day at a time; `about` asks both sides.
@@ -249,7 +249,7 @@ class RestLink:
         }
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller which jobs have some numbers now, whosever they are."""
+        """Ask the controller which jobs have some numbers now, of any user."""
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("holders", job_id)]

@@ -1,9 +1,9 @@
 """Reads a long listing while it arrives, and finds few jobs in it without decoding the rest.
 
 A listing of 2,000 jobs is 6 to 16 MB of JSON, one of 200,000 jobs more than a gigabyte; it is never in memory as a
-whole. A client mostly wants a few of its objects. They are found by their key in the bytes, and only they are decoded.
-That is correct: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is always a key. If
-anything is unexpected, the whole listing is decoded.
+whole. A client mostly wants a few of its objects. Jobs are found by their key in the bytes, and only these jobs are
+decoded. That is correct: inside a JSON text a quotation mark is escaped, so ``"job_id":`` in the bytes is always a key.
+If anything is unexpected, the whole listing is decoded.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def decoded(entries: bytes) -> list[Mapping[str, Any]]:
 def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
     """Return the jobs among a listing's entries whose top-level `key` has one of some values.
 
-    They are in order; None if the whole has to be decoded for that.
+    They are in order; None if the whole listing has to be decoded to find them.
     """
     if _object_around(entries, len(entries) - 1, 0) is None:
         return None  # the entries end within a job

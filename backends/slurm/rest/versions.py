@@ -56,7 +56,7 @@ class Versions:
             answer = self._exchange.ask(_CALLER, "GET", "/openapi/v3")
         except StrangerError:
             raise
-        except (AccessError, LostAnswerError):  # some sites hide it; the API itself will tell
+        except (AccessError, LostAnswerError):  # some sites hide this page; a request to the API shows the version
             return RestAnswer(404, b""), set()
         found = _SERVED.findall(answer.body) if answer.status == 200 else []
         return answer, {int(number) for number in found}
