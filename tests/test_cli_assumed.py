@@ -128,10 +128,10 @@ def test_accounting_that_does_not_answer_is_no_reason_to_be_without_a_comparison
 
 def test_it_says_first_what_is_assumed(capsys):
     comparison = Comparison(lambda _: FLOW, SimulatedSite("hpc2n", age_accrues=False), (4,), ("asa",), (0,))
-    tell_assumed(comparison, is_own=True, is_chosen=False, whose_rule="the rule of most sites")
+    tell_assumed(comparison, is_own=True, whose_rule="the rule of most sites")
     said = capsys.readouterr().err
-    assert said.startswith("Simulated on hpc2n, a model of a centre of ")
+    assert said.startswith("Simulated on hpc2n, a model of a centre of 16,856 cores, as no site with its size is saved")
     assert "Jobs gain no priority behind a dependency, the rule of most sites; --age-accrues" in said
     assert "run times are not known of first, second" in said
-    tell_assumed(comparison, is_own=True, is_chosen=True, whose_rule="")
+    tell_assumed(comparison, is_own=False, whose_rule="")
     assert "Simulated on" not in capsys.readouterr().err

@@ -158,14 +158,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
-def tell_assumed(comparison: Comparison, *, is_own: bool, is_chosen: bool, whose_rule: str) -> None:
-    """Before the simulation, which takes its time: say which site it is of, by which rule, and with which run times."""
+def tell_assumed(comparison: Comparison, *, is_own: bool, whose_rule: str, centre: str = "") -> None:
+    """Before the simulation, which takes its time: say which site it is of, by which rule, and with which run times.
+
+    `is_own`: whether the workflow is the user's own, and the site is not chosen by the user.
+    `centre`: what the site is; by default a usual centre.
+    """
     site = comparison.site.capabilities
-    if is_own and not is_chosen:
-        sys.stderr.write(
-            f"Simulated on {site.system}, a model of a centre of {site.max_cores:,} cores; --system NAME or --trace "
-            "FILE takes another.\n"
+    if is_own:
+        of = (
+            centre or f"a model of a centre of {site.max_cores:,} cores, as no site with its size is saved (asa doctor)"
         )
+        sys.stderr.write(f"Simulated on {site.system}, {of}; --system NAME or --trace FILE takes another.\n")
     if whose_rule:
         gain, other = ("gain", "--no-age-accrues") if site.age_accrues else ("gain no", "--age-accrues")
         sys.stderr.write(f"Jobs {gain} priority behind a dependency, {whose_rule}; {other} for the other rule.\n")

@@ -32,6 +32,7 @@ from asa.cli.given import (
     parameters_meant,
     unknown_workflow,
 )
+from asa.cli.own_centre import own_centre
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
@@ -39,6 +40,7 @@ from asa.units import MAX_CORES, MAX_JOBS, MAX_POLL_S, MAX_PROCESSES, MAX_RUNS, 
 
 if TYPE_CHECKING:
     from asa.backend import Site
+    from asa.cli.own_centre import OwnCentre
     from asa.studies.compare.study import CompareRun, Comparison
     from asa.workflow import Workflow
 
@@ -229,10 +231,12 @@ def compare(
 
     _check_files(results, plot, page)
     accrues, whose_rule = age_rule(age_accrues, is_own=is_file(workflow))
+    is_chosen = bool(system or trace) or backend != _SIMULATED
+    centre = own_centre() if is_file(workflow) and not is_chosen else None
 
     def simulated(given: Mapping[str, str]) -> Site:
         rules = {"age_accrues": accrues, "poll_s": poll, **_rules(backend, scheduler, given)}
-        return _site(backend, system, trace, trace_cores, rules)
+        return _site(backend, system, trace, trace_cores, rules, centre)
 
     ours, theirs = Given(parameters, options, either).split(workflow, simulated)
     with parameters_meant(workflow):
@@ -251,8 +255,8 @@ def compare(
     )
     tell_assumed(
         comparison,
-        is_own=is_file(workflow),
-        is_chosen=bool(system or trace) or backend != _SIMULATED,
+        centre=centre.text if centre else "",
+        is_own=is_file(workflow) and not is_chosen,
         whose_rule=whose_rule,
     )
     runs = run_study(run_comparison, comparison, executor=executor, jobs=jobs)
@@ -330,7 +334,14 @@ def _refuse_failed(runs: Sequence[CompareRun]) -> None:
         )
 
 
-def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int | None, rules: dict[str, Any]) -> Site:
+def _site(
+    backend: str,
+    system: str | None,
+    trace: Path | None,
+    trace_cores: int | None,
+    rules: dict[str, Any],
+    centre: OwnCentre | None,
+) -> Site:
     from asa.core import plugins
 
     if system is not None and trace is not None:
@@ -348,6 +359,8 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
         )
     if trace is not None:
         return cast("Site", make(trace=trace, trace_cores=trace_cores, **rules))
+    if centre is not None:
+        return cast("Site", make(model=centre.model, **rules))
     return cast("Site", make(system or "hpc2n", **rules))
 
 

@@ -57,7 +57,7 @@ class CalibrationTrial:
     best: bool  # whether it is the best model so far
 
 
-def _probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed: int) -> NDArray[np.float64]:
+def probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed: int) -> NDArray[np.float64]:
     """Simulate waits of single jobs added to one simulated period: a row for each time, a column for each target."""
     seeds = np.random.SeedSequence([seed, 1])
     table = model.generate((_WARM_UP_DAYS + days + 3) * _DAY, seeds.spawn(1)[0])
@@ -84,7 +84,7 @@ def measure(
     executor: Executor,
 ) -> list[MeasuredWait]:
     """Measure the mean waits of the targets' jobs, submitted at random moments of several simulated periods."""
-    periods = list(executor.map(_probe, *zip(*((model, targets, days, seed) for seed in seeds), strict=True)))
+    periods = list(executor.map(probe, *zip(*((model, targets, days, seed) for seed in seeds), strict=True)))
     means = np.array([waits.mean(axis=0) for waits in periods])
     whole = np.concatenate(periods)
     spread = means.std(axis=0, ddof=1) / math.sqrt(len(seeds)) if len(seeds) > 1 else np.full(len(targets), math.nan)

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ from .swf import Trace, read_swf
 from .table import NEVER, UNSTARTED, JobTable
 from .together import OUTRUN, Work
 from .workload import WorkloadModel
+
+if TYPE_CHECKING:
+    from .alike import AlikeCentre
 
 _DAY = 86400
 _GB = 10**9
@@ -536,6 +539,15 @@ class SimulatedSite:
         self._worlds: dict[int, Engine | SharedValue[Engine] | _Moment] = {}
         self._opened: tuple[int, Engine] | None = None  # seed and world of a log that were opened last
         self._arrivals: tuple[int, ...] = ()
+
+    @staticmethod
+    def like(
+        name: str, nodes: int, cores_per_node: int, waits: NDArray[np.float64], *, whole_nodes: bool = False
+    ) -> AlikeCentre:
+        """Make a model of a site of which only the size and some waits are known; see `alike.centre_like`."""
+        from .alike import centre_like  # noqa: PLC0415 - one command needs it
+
+        return centre_like(Machine(name, nodes, cores_per_node, whole_nodes=whole_nodes), waits)
 
     def arrive(self, clock_s: Iterable[float]) -> None:
         """Set arrival times in the log for the users of seeds 0, 1 and so on, in seconds since 1970 on its clock."""

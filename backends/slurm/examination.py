@@ -227,6 +227,11 @@ class Examiner:
             return
         found.observed["partitions"] = len(partitions)
         found.observed["max_cores"] = site.max_cores
+        of_jobs = [one for one in partitions if one.name == site.partition]
+        own = sum(node.cores for node in nodes if not of_jobs or site.partition in node.partitions)
+        found.observed["cores"] = max(own, *(one.cores for one in of_jobs), 0)
+        found.observed["cores_per_node"] = site.cores_per_node
+        found.observed["whole_nodes"] = site.whole_nodes
         if site.partition:
             found.observed["partition"] = site.partition
         chosen = site.partitions.get(site.partition)

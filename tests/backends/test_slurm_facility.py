@@ -373,6 +373,7 @@ def test_a_good_site_is_told_as_one():
     assert "1 of 1 jobs" in found["Start estimates"].told
     assert examination.settings == {"age_accrues": True, "kill_invalid_depend": True, "min_job_age": "300s"}
     assert (examination.observed["version"], examination.observed["accounting"]) == ("22.05.8", True)
+    assert [examination.observed[key] for key in ("cores", "cores_per_node", "whole_nodes")] == [112, 28, False]
 
 
 def test_what_is_found_can_be_set():
