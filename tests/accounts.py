@@ -36,7 +36,7 @@ class Account:
 
     @property
     def environment(self):
-        """What a process of his is given."""
+        """Return the environment of this user's processes."""
         return {
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '/usr/bin:/bin')}",
             "HOME": str(self.home),
@@ -77,7 +77,7 @@ class Account:
         return self._forked(lambda: _exit_code(main, list(map(str, arguments))), arguments, **options)
 
     def call(self, function, *arguments, **options):
-        """Call a function as this user, in a process of its own; give back what it returns, or raise what it raised."""
+        """Call a function as this user, in a process of its own; return its value, or raise its exception."""
         with tempfile.TemporaryFile() as answer:
 
             def work():
@@ -158,7 +158,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Accounts:
-    """Who there is, and where both may go."""
+    """Two users, and folders that both may enter."""
 
     victim: Account
     stranger: Account
@@ -202,7 +202,7 @@ def _probe():
 
 @cache
 def _import_once():
-    """Import what commands need, so that each is spared it that is forked from here."""
+    """Import the modules that commands need, so that processes forked from here need not."""
     from forked import _import_all
 
     _import_all()
@@ -241,7 +241,7 @@ def _mkdir(path, mode):
 
 
 def _needed():
-    """Give what others must be able to read so that they can run asa."""
+    """Return the paths that others must be able to read in order to run asa."""
     return {Path(path).resolve() for path in (sys.base_prefix, sys.prefix, _REPOSITORY)}
 
 

@@ -1,4 +1,4 @@
-"""Give the command line what nobody should: `python tests/cli_fuzz.py --seed 7 --cases 500`.
+"""Runs the command line on invalid input: `python tests/cli_fuzz.py --seed 7 --cases 500`.
 
 Every command and option is found in the program itself. Values, files, streams and environments are drawn by the seed:
 numbers that are huge, negative or none; text that is no UTF-8; files that are cut, flipped, random, or of another kind;
@@ -154,7 +154,7 @@ class Case:
 
 
 def commands():
-    """Find every command, with what it takes."""
+    """Find every command, with its parameters."""
     import importlib
 
     from typer.main import get_command
@@ -171,7 +171,7 @@ def _walk(command, path):
 
 
 def type_of(one):
-    """Give a parameter's type as text, and its largest number: as typer 0.29 says it, or as click does, before."""
+    """Return a parameter's type as text, and its largest number: as typer 0.29 says it, or as click does, before."""
     if (described := getattr(one, "type_descriptor", None)) is not None:
         return str(described.annotation), described.parameter_info.max
     names = {"integer": "int", "integer range": "int", "float": "float", "float range": "float", "path": "Path"}
@@ -179,7 +179,7 @@ def type_of(one):
 
 
 def choices_of(one):
-    """Give what a parameter may be, of those that are some words: likewise."""
+    """Return what a parameter may be, of those that are some words: likewise."""
     if (described := getattr(one, "type_descriptor", None)) is not None:
         return {each.value for each in described.annotation}
     return set(one.type.choices)
@@ -241,7 +241,7 @@ class Fuzz:
         return draw.choice(draw.choice((TEXTS, NUMBERS, PLACES, tuple(FILES))))
 
     def _likely(self, draw, one):
-        """Give what it may really want."""
+        """Return what it may really want."""
         if one.kind in {"int", "float"}:
             return draw.choice(("1", "2", "40"))
         kinds = {
@@ -278,7 +278,7 @@ class Fuzz:
         return draw.choice(every or [*FILES, "model.json", "results.json"])
 
     def run(self, case):
-        """Run it on copies of the files, some of which are spoilt, and note what must not be."""
+        """Run a command on copies of the files, some of which are damaged; record traces of faults."""
         draw = random.Random(f"{self.seed} {case.number} files")
         folder = self.place / f"case-{case.number}"
         shutil.copytree(self._samples, folder, symlinks=True)
@@ -334,7 +334,7 @@ class Fuzz:
 
 
 def spoilt(draw, data):
-    """Give what may have become of a file."""
+    """Return a damaged version of a file."""
     if not data:
         return b"\0"
     at = draw.randrange(len(data))

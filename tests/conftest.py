@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and hooks of all tests."""
 
 import atexit
 import gc
@@ -102,7 +102,7 @@ _MADE |= {".import_linter_cache", "__pycache__"}
 
 
 def scope_of(nodeid):
-    """Name what one process runs: the tests of a file, of a version of Slurm if there are more."""
+    """Name the unit of tests that one process runs: a file, or a version of Slurm in it."""
     file, _, test = nodeid.partition("::")
     if file.endswith("test_golden.py") or "/pairs/" in file:  # whole commands and rows, which share nothing
         return False, nodeid
@@ -148,7 +148,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Do not look for garbage among modules and tests, of which there are many and none goes away."""
+    """Switch off garbage collection during the collection of tests: all objects stay."""
     gc.disable()
     try:
         return (yield)
@@ -159,7 +159,7 @@ def pytest_collection():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Let one process run all tests of a scope, as what they share is made once; in the order of the tests."""
+    """Let one process run all tests of a scope in their order, since they share expensive fixtures."""
     if config.getoption("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -173,7 +173,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def _ours():
-    """Name what lies in the work tree and is neither the project's nor ignored; nothing without git."""
+    """Name the paths in the work tree that are neither the project's nor ignored; none without git."""
     command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all"]
     if shutil.which("git") is None:
         return set()
@@ -186,7 +186,7 @@ def _at_root():
 
 
 def pytest_sessionstart(session):
-    """Note what there is before."""
+    """Record the paths that exist before the tests."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[_BEFORE] = _ours()
 
@@ -227,20 +227,20 @@ def home_in(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def own_home(tmp_path_factory):
-    """Give the tests of a file a home folder that they may write to, as where they run commands as a user does."""
+    """Yield the tests of a file a home folder that they may write to, as where they run commands as a user does."""
     with home_in(tmp_path_factory) as home:
         yield home
 
 
 @pytest.fixture(scope="session")
 def make_home():
-    """Give what makes one, for the tests of a folder."""
+    """Return what makes one, for the tests of a folder."""
     return home_in
 
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """Folder of real traces; what needs it is skipped where it is absent."""
+    """Folder of real traces; tests that need it are skipped where it is absent."""
     folder = Path(os.environ.get("ASA_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not (folder / "swf").is_dir():
         pytest.skip("no real traces here; name their folder in ASA_DATA")
@@ -255,7 +255,7 @@ def why_one_account():
 
 @pytest.fixture
 def accounts(why_one_account):
-    """Two real accounts, and a folder that both may enter; what needs them is skipped where only one can be had."""
+    """Two real accounts, and a folder that both may enter; tests are skipped where only one account can be had."""
     if why_one_account:
         pytest.skip(why_one_account)
     with accounts_of_two.two_accounts() as both:

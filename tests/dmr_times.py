@@ -1,4 +1,4 @@
-"""How the applications' times were found: by the fixed workloads of Table 4, and by nothing else.
+"""Finds the applications' times, from the fixed workloads of Table 4 alone.
 
 Two numbers, the time of CG and of Jacobi and that of N-body on their most nodes, are fitted to eight: the mean waits
 and execution times of jobs in fixed workloads of 50, 100, 200 and 400. What is compared is means over seeds, as the
@@ -54,7 +54,7 @@ def misfit(
     jobs: Sequence[int] = tuple(TABLE_4),
     scheduling: Scheduling | None = None,
 ) -> float:
-    """Tell how far fixed workloads are from Table 4's: 0.1 is about 10 %.
+    """Return how far fixed workloads are from Table 4's: 0.1 is about 10 %.
 
     `seeds`: workloads of each number of jobs are drawn by these, and averaged.
     """

@@ -59,7 +59,7 @@ class Command:
         self.pid = int(self._told.readline())
 
     def poll(self, within_s=0.0):
-        """Tell its exit code if it has ended."""
+        """Return its exit code if it has ended."""
         if self.returncode is None and select.select([self._told], [], [], within_s)[0]:
             self.returncode = int(self._told.readline())
             self._told.close()
@@ -90,7 +90,7 @@ class Command:
         self.send_signal(signal.SIGKILL)
 
     def close(self):
-        """End it, if nobody has seen its end."""
+        """End the process, unless its end was seen."""
         self.kill()
         self.wait()
         for stream in filter(None, (self.stdout, self.stderr)):
@@ -122,7 +122,7 @@ def _umask():
 
 
 def share():
-    """Have what is started from here on share one process that forks; it is begun when it is needed first."""
+    """Let all processes that start from here on share one forking process, which begins at its first use."""
     if _SHARED not in os.environ:
         folder = tempfile.mkdtemp(prefix="asa-forked-", dir="/tmp")  # a socket's path is short
         os.environ[_SHARED] = folder
@@ -214,7 +214,7 @@ def _serve(listening, lock):
 
 
 def _end_unless_wanted(listening, lock):
-    """End, unless somebody connects just now, who has the lock meanwhile."""
+    """End, unless another process is just connecting and has the lock."""
     fcntl.flock(lock, fcntl.LOCK_EX)
     if not select.select([listening], [], [], 0.0)[0]:
         listening.close()

@@ -1,4 +1,4 @@
-"""Text that would act on a terminal or a page, and what commands write where they meet it."""
+"""Text that would act on a terminal or a page, and the output of commands that meet it."""
 
 import os
 import re
@@ -13,7 +13,7 @@ LONE = re.compile(rb"(?<![\xc2-\xf4\x80-\xbf])[\x80-\x9f]")  # of a name that is
 
 
 def acting(data):
-    """Find what acts in what was written, as a terminal reads it: as UTF-8, or byte by byte."""
+    """Return the parts of an output that act on a terminal, which reads UTF-8, or byte by byte."""
     return RAW.findall(data.decode(errors="replace")) + LONE.findall(data)
 
 

@@ -30,7 +30,7 @@ class Queue:
             return not is_free
 
     def server(self):
-        """Its process; waits for one."""
+        """Return the server's process; wait until there is one."""
         until(lambda: self.spool.pid.exists() and self.spool.ring(), what="a server")
         return int(self.spool.pid.read_text())
 

@@ -84,7 +84,7 @@ def go(world, folder, strategy, mortal=None, flow=FLOW, **options):
 
 
 class Wrong:
-    """A world of which the n-th call of a kind goes wrong."""
+    """A simulated world in which the n-th call of a kind fails."""
 
     def __init__(self, inner, kind, at, how):
         self.inner, self.kind, self.at, self.how, self.seen = inner, kind, at, how, 0

@@ -74,7 +74,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a client wrote of a job, once."""
+    """A client's record of a job, written once."""
 
     spec: JobSpec
     submit_s: float
@@ -100,12 +100,12 @@ def folders_in(spool: Path) -> list[Path]:
 
 
 def submission_of(folder: Path) -> Submission:
-    """Read what was submitted; OSError if that does not exist yet."""
+    """Read the record of a submission; OSError if it does not exist yet."""
     return _submission.validate_json((folder / "job.json").read_bytes())
 
 
 def status_of(folder: Path) -> JobStatus:
-    """Read how a job stands; one that the server has not seen is pending."""
+    """Read the state of a job; a job that the server has not seen is pending."""
     try:
         return _status.validate_json((folder / "status.json").read_bytes())
     except FileNotFoundError:
@@ -137,7 +137,7 @@ class Job:
 
     @property
     def spec(self) -> JobSpec:
-        """What was asked for."""
+        """The request of the job."""
         return self.given.spec
 
     def become(self, status: JobStatus) -> None:
@@ -153,7 +153,7 @@ class Job:
         )
 
     def step_times(self) -> tuple[StepTimes, ...]:
-        """Tell which steps began and completed."""
+        """Return which steps began and completed."""
         told = []
         for number, step in enumerate(self.spec.steps):
             began, ended = (_time_in(self.folder / f"{number}.{what}") for what in ("began", "ended"))
@@ -334,7 +334,7 @@ class ThisMachine:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about it."""
+        """Return notes for the user."""
         return [
             "Jobs are processes of this computer, and nothing keeps them from using more cores than they asked for."
         ]
@@ -365,7 +365,7 @@ class ThisMachineBackend:
 
     @property
     def condition(self) -> Condition:
-        """How well it can be asked: files can always be read."""
+        """Return whether it can be asked: files can always be read."""
         return Condition(self._heard_s, calls=self._calls)
 
     def now(self) -> float:
@@ -409,11 +409,11 @@ class ThisMachineBackend:
         self._job(job_id).joinpath("held").touch()
 
     def release(self, job_id: str) -> None:
-        """Let a job go."""
+        """Release a job."""
         self._job(job_id).joinpath("held").unlink(missing_ok=True)
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Tell how jobs stand."""
+        """Return the states of jobs."""
         self._heard_s, self._calls = time.time(), self._calls + 1
         return {job_id: self._adopt(self._job(job_id)) for job_id in job_ids}
 
@@ -434,7 +434,7 @@ class ThisMachineBackend:
         return changed
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Tell what other clients' jobs did."""
+        """Return the events of other clients' jobs."""
         events = []
         folders = folders_in(self._spool)
         for folder in folders if self._told else folders[max(0, len(folders) - most) :]:

@@ -1,4 +1,4 @@
-"""How much work something is, on a machine that others use as well: in units of a piece of work that never changes."""
+"""Measures the CPU time of a function on a busy machine, in units of a fixed piece of work."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def reference() -> float:
 
 
 def references(work: Callable[[], object], rounds: int = 5) -> float:
-    """Return how many times as much CPU time as the reference something takes, at its best, each measured beside it."""
+    """Return the CPU time of a function, in units of the reference, each measured in turn; the least of several."""
 
     def seconds(what: Callable[[], object]) -> float:
         began_s = time.process_time()

@@ -13,7 +13,7 @@ from asa.bags.folder import _pieces, chunks
 
 @dataclass
 class World:
-    """What really happens to tasks, beside what the files tell."""
+    """The true state of the tasks, whatever the files show."""
 
     running: dict = field(default_factory=dict)  # by task, who runs it
     ends: Counter = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Disk:
 
 
 class Eyes:
-    """What a node sees: all, or what it saw at its last look."""
+    """The files as a node sees them: all, or those of its last look."""
 
     def __init__(self, disk, rng, late):
         self.disk, self.rng, self.late, self.seen = disk, rng, late, {}

@@ -18,7 +18,7 @@ from asa.backends.simulated.policies import F1, Conservative, Easy, Fcfs, Multif
 
 @dataclass(eq=False)
 class PlainJob:
-    """A job, and what became of it."""
+    """A job, and its outcome."""
 
     number: int
     submit: int
@@ -35,7 +35,7 @@ class PlainJob:
 
     @property
     def limit(self):
-        """When it ends as far as the scheduler knows."""
+        """Return its end, as far as the scheduler knows."""
         return self.start + self.request
 
     @property

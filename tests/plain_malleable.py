@@ -56,7 +56,7 @@ class PlainJob:
 
 
 class PlainMachine:
-    """All of the queue is gone through, and everybody asked, at every second."""
+    """A machine that goes through the whole queue, and asks every job, at every second."""
 
     def __init__(self, capacity, table, described, costs, *, asynchronous=False, older_s=0.0):
         columns = zip(table.submit, table.run, table.request, table.cores, strict=True)

@@ -35,7 +35,7 @@ class Held:
 
     @staticmethod
     def of(job, system):
-        """What a job of the plan holds."""
+        """Return the resources that a job of the plan holds."""
         return Held.placed(job.request, job.placement, system)
 
     @staticmethod
@@ -55,7 +55,7 @@ def lasts(request, system):
 
 
 def totals(request):
-    """What a job asks for in all, on nodes and as licences."""
+    """Return the totals of a job's request, on nodes and as licences."""
     sums = Counter()
     for chunk in request.chunks:
         for name, amount in chunk.needs.items():
@@ -80,7 +80,7 @@ def sorts(request):
 
 @dataclass
 class PlainPlanner:
-    """What is used when, from a time on; nothing is known of the time before."""
+    """Usage by time from a given time on."""
 
     system: CcsSystem
     since: int = 0
@@ -103,7 +103,7 @@ class PlainPlanner:
     # ---- what is held
 
     def hold(self, held):
-        """Let a job hold what it holds."""
+        """Book a job's resources."""
         wanted = totals(held.request)
         for name, amounts in held.nodes.items():
             self._add(self.guests[name], held, 1)
@@ -125,11 +125,11 @@ class PlainPlanner:
             counts[second] += amount
 
     def most(self, counts, start, end):
-        """The most of what is held from a time until another."""
+        """Return the maximum usage between two times."""
         return max(counts[start - self.since : end - self.since], default=0)
 
     def at(self, second):
-        """What is used of each resource of the whole system at a time, without nodes that are down."""
+        """Return the usage of each resource of the whole system at a time, without nodes that are down."""
         at = second - self.since
         sums = Counter(dict.fromkeys([*self.system.resources, *self.sums], 0))
         for node, resources in self.used.items():
@@ -148,7 +148,7 @@ class PlainPlanner:
     # ---- where there is room
 
     def suits(self, node, sort, lasts_s):
-        """Whether a node is what a chunk wants, and takes it."""
+        """Whether a node has the properties that a chunk requires, and accepts the chunk."""
         admitted = [
             all(sort.needs.get(name, 0) >= least for name, least in reason.at_least.items())
             and (reason.at_most_s == 0 or lasts_s <= reason.at_most_s)

@@ -39,7 +39,7 @@ class PlainJob:
 
     @property
     def due(self):
-        """When it ends if nothing more happens."""
+        """Return its end if nothing more happens."""
         limit = self.start + self.request
         return limit if self.payload < 0 else min(self.payload + self.run, limit)
 

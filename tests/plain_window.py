@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Solution(NamedTuple):
-    """Places of jobs in the window, and what they are worth."""
+    """Positions of jobs in the window, and their values."""
 
     jobs: tuple
     objectives: tuple

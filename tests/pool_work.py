@@ -1,4 +1,4 @@
-"""What processes of a pool are to do in tests: they import it by its name."""
+"""Functions that processes of a pool run in tests, imported by name."""
 
 import os
 import time

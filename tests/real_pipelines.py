@@ -29,7 +29,7 @@ SMALL = "small"
 
 
 def pipeline_of(name):
-    """Give a pipeline; the test is skipped where its programs are not installed."""
+    """Return a pipeline; the test is skipped where its programs are not installed."""
     pipeline = whole_pipelines.PIPELINES[name]
     if why := pipeline.missing():
         pytest.skip(why)
@@ -37,7 +37,7 @@ def pipeline_of(name):
 
 
 class Made:
-    """A pipeline's data, made once, and what the plain loop makes of them."""
+    """A pipeline's data, made once, and the results of the plain loop."""
 
     def __init__(self, name, root, width=2):
         self.pipeline = pipeline_of(name)
@@ -76,12 +76,12 @@ def with_program(flow, folder, name, text):
 
 
 def written(work, stage):
-    """Read what a stage's jobs wrote, all of them."""
+    """Read the outputs of all of a stage's jobs."""
     [run] = list_runs(work / "runs")
     return "".join(path.read_text() for path in sorted((run.path / "logs").glob(f"*{stage}*")))
 
 
 def completed(work):
-    """Tell which stages completed."""
+    """Return which stages completed."""
     [run] = list_runs(work / "runs")
     return [record.stages[0] for record in run.state()[1] if isinstance(record, StageEnded)]

@@ -74,7 +74,7 @@ _ERRORS = {
 
 
 class RefusedError(Exception):
-    """What slurmctld says no with: one of its error numbers."""
+    """A refusal of slurmctld: one of its error numbers."""
 
     def __init__(self, number):
         super().__init__(_ERRORS[number])
@@ -95,7 +95,7 @@ class UnreadableError(Exception):
 
 @dataclass
 class Ask:
-    """What a submission asks for, in no version's spelling. `limit_min` is infinite where no limit is asked for."""
+    """The request of a submission, in no version's spelling. `limit_min` is infinite where no limit is asked for."""
 
     script: str = ""
     environment: dict = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Clause:
 
 @dataclass(eq=False)
 class Job:
-    """A job and what became of it. Times are whole seconds since 1970, None while they are not set."""
+    """A job and its state. Times are whole seconds since 1970, None while they are not set."""
 
     job_id: int
     ask: Ask
@@ -327,7 +327,7 @@ class Scripts:
         return ended
 
     def wakes(self):
-        """Tell when sleepers wake: those who wait for others to do something only if something was done since."""
+        """Yield when sleepers wake: those who wait for others to do something only if something was done since."""
         for _, _, began_s, wake_s in itertools.chain.from_iterable(map(self._naps, self.running)):
             if wake_s - began_s > _LONGEST_NAP_S or began_s <= self.stirred_s:
                 yield wake_s
@@ -539,7 +539,7 @@ class FakeSlurm(httpx.BaseTransport):
         return math.floor(self._now_s)
 
     def free_cores(self):
-        """Tell how many cores are free on each node that is up."""
+        """Return how many cores are free on each node that is up."""
         taken = Counter()
         for job in self.jobs.values():
             if job.state == "RUNNING" or job.is_completing:
@@ -625,7 +625,7 @@ class FakeSlurm(httpx.BaseTransport):
             self._pass_s = self._now_s + self.latency_s
 
     def _moments(self):
-        """Tell when something is to happen next, as far as that is known."""
+        """Yield the times of the next known events."""
         if self._timers:
             yield self._timers[0][0]
         if self._pass_s is not None:
@@ -779,7 +779,7 @@ class FakeSlurm(httpx.BaseTransport):
         job.ask.min_nodes = nodes
 
     def _met_s(self, clause):
-        """Tell when a clause is met, if that is known; negative if never."""
+        """Return when a clause is met, if that is known; negative if never."""
         other = self.jobs.get(clause.job_id)
         if other is None:
             return None
@@ -793,7 +793,7 @@ class FakeSlurm(httpx.BaseTransport):
         return other.end_s if met else -1
 
     def _look_at_dependencies(self):
-        """Tell which jobs may start from now on, and why the others may not."""
+        """Decide which jobs may start from now on, and why the others may not."""
         changed = False
         for job in self._in_state("PENDING"):
             before = job.reason, job.eligible_s, job.dependency
@@ -910,7 +910,7 @@ class FakeSlurm(httpx.BaseTransport):
         }
 
     def _expect(self):
-        """Tell when jobs start if every job takes as long as it may."""
+        """Compute the starts of jobs if every job takes its whole time limit."""
         ends = [(job.limit_ends_s, sum(job.nodes.values())) for job in self._in_state("RUNNING")]
         heapq.heapify(ends)
         free, start_s = sum(self.free_cores().values()), self._now_s
@@ -1049,7 +1049,7 @@ class Dialect:
         return None if field_name is None else {field_name: value}
 
     def facts(self, job):
-        """Tell of a job what both versions tell, in plain numbers and words."""
+        """Return the facts of a job that both versions report, as plain numbers and texts."""
         ask, expected_s = job.ask, job.expected_s
         pending = job.state == "PENDING"
         start_s, end_s = job.start_s, job.end_s
@@ -1094,7 +1094,7 @@ class Dialect:
         }
 
     def records(self):
-        """Give every run that accounting knows, the oldest first."""
+        """Return every run that accounting knows, the oldest first."""
         return [*self.slurm.history, *self.slurm.jobs.values()]
 
     def clusters(self, _, __):
@@ -1129,7 +1129,7 @@ class Dialect:
         return in_span or "step" in query
 
     def accounted_facts(self, job):
-        """Tell of a run what accounting tells, in both versions."""
+        """Return the facts of a run that accounting reports in both versions."""
         elapsed_s = (job.end_s or self.slurm.now()) - job.start_s if job.nodes else 0
         times = {
             "elapsed": elapsed_s,
@@ -1953,7 +1953,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with an exchange.
+    """A fault of an exchange.
 
     `raises` is how a lost request or answer shows, and `answer`, of a doubled one, which of the answers is seen:
     ``first`` or ``second``.

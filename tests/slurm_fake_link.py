@@ -216,7 +216,7 @@ class FakeLink:
         return [record for elements in of for record in self._together(elements)]
 
     def _together(self, jobs):
-        """Tell of elements as Slurm does: of those that have begun one by one, of the others as one."""
+        """Report elements as Slurm does: those that have begun one by one, the others together."""
         waiting = [job for job in jobs if job.state == "PENDING" and not job.restarts]
         told = [self._element(job) for job in jobs if job not in waiting]
         if waiting:

@@ -194,13 +194,13 @@ class Point:
 
 @cache
 def life(version, strategy):
-    """Give the touches of the journal and the exchanges of a life without faults."""
+    """Return the touches of the journal and the exchanges of a life without faults."""
     plain = Point(version, strategy, "none").trial()
     return plain.life.touches, tuple(plain.transport.exchanges)
 
 
 def points(version, strategy):
-    """Give every point of a life: each touch of the journal, and each exchange under each fault."""
+    """Return every point of a life: each touch of the journal, and each exchange under each fault."""
     touches, exchanges = life(version, strategy)
     at_journal = [Point(version, strategy, JOURNAL, at) for at in range(touches)]
     return at_journal + [Point(version, strategy, kind, one.index) for kind in FAULTS for one in exchanges]

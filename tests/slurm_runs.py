@@ -122,7 +122,7 @@ class SlurmRun:
         return spec_of(self.folder.state()[0], PlannedJob((name,), 0.0, Keep.NOTHING, ""))
 
     def connect_over(self, transport):
-        """Give what opens Slurm over a transport of HTTP."""
+        """Return what opens Slurm over a transport of HTTP."""
 
         def connect(sleep):
             link = RestLink(f"unix://{self.slurm.socket}", transport=transport)
@@ -150,7 +150,7 @@ class SlurmRun:
         return Counter()
 
     def jobs(self, told=None):
-        """Tell what Slurm says of the run's jobs: by stage, in the order of their submission."""
+        """Return what Slurm says of the run's jobs: by stage, in the order of their submission."""
         jobs = {}
         for job in told_jobs(self.slurm) if told is None else told:
             if self.plan.id in job["JobName"]:
@@ -170,7 +170,7 @@ class SlurmRun:
         return until(found, what=f"a job of stage {name!r}")
 
     def waits(self):
-        """Tell what the bank has learned."""
+        """Return the waits that the bank has learned."""
         with WaitStore(self.place / "bank") as store:
             return store.read()
 
@@ -199,7 +199,7 @@ class SlurmRun:
         assert known == sorted((record.wait_s, record.bound) for record in observed)
 
     def left(self, told=None):
-        """Tell which of the run's jobs have not ended."""
+        """Return the run's jobs that have not ended."""
         every = itertools.chain.from_iterable(self.jobs(told).values())
         return [job for job in every if job["JobState"] in {"PENDING", "RUNNING", "SUSPENDED"}]
 

@@ -22,7 +22,7 @@ TREES = Path(os.environ.get("ASA_SLURM_TREES") or Path.home() / ".cache" / "asa"
 
 
 def tree_of(release):
-    """Give the folder of a Debian with that Slurm; None for the host's own."""
+    """Return the folder of a Debian with that Slurm; None for the host's own."""
     return None if release == OLDEST else TREES / f"slurm-{release}"
 
 

@@ -1,4 +1,4 @@
-"""A run on a Slurm in memory, whose elements begin, fail and vanish as a test says."""
+"""A run on a Slurm in memory; the test decides when elements begin, fail and vanish."""
 
 from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock

@@ -128,7 +128,7 @@ class Project:
             one.kill()
 
     def results(self):
-        """Give all files of the folder with what is in them, but what Snakemake and asa keep for themselves."""
+        """Return all files of the folder with what is in them, but what Snakemake and asa keep for themselves."""
         own = {".snakemake", "bank", "cache", "no-sites", "spool", "said"}
         files = (path for path in self.folder.rglob("*") if path.is_file())
         return {

@@ -1,4 +1,4 @@
-"""What an element of a job array runs, by its script alone: its number, its marks, and what is posted for the whole."""
+"""The script of an element of a job array: its number, its marks, and the completion marker of the whole."""
 
 import os
 import subprocess

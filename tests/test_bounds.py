@@ -1,4 +1,4 @@
-"""Whatever is read has a bound: what is larger is refused in words, and takes less than 300 MB of memory until then."""
+"""All input is bounded: larger input is refused with a message, and takes less than 300 MB of memory until then."""
 
 import ast
 import gzip

@@ -102,7 +102,7 @@ def told(place, *arguments, code=0):
 
 
 def rows(text):
-    """Give the cells of each line of a table: those from cores to core-hours."""
+    """Return the cells of each line of a table: those from cores to core-hours."""
     lines = [line.split() for line in text.splitlines()]
     return [cells for cells in lines if re.fullmatch(r"((now|ask|keep) )?\d+ .* [\d,]+\.\d", " ".join(cells))]
 

@@ -27,7 +27,7 @@ def tree():
 
 
 def every_command():
-    """Give all commands that do something, with the words that call each."""
+    """Yield all commands that do something, with the words that call each."""
     queue = [((name,), command) for name, command in tree().commands.items()]
     while queue:
         path, command = queue.pop()

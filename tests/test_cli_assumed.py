@@ -1,4 +1,4 @@
-"""What is assumed of a user's own workflow where `asa compare` is told nothing."""
+"""The assumptions of `asa compare` about a user's own workflow."""
 
 import pytest
 from asa.backends.simulated import SimulatedSite

@@ -55,7 +55,7 @@ def write(*stages, head=""):
 
 
 def told(*arguments, code=0):
-    """Line, severity and words of each problem, and what to do."""
+    """Return line, severity and text of each problem, and its hint."""
     document = json.loads(asa("check", "flow.toml", "--output", "json", *arguments, code=code).stdout)
     assert document["schema"] == 1
     return [(p["line"], p["severity"], p["message"], p["hint"]) for p in document["problems"]]

@@ -1,4 +1,4 @@
-"""Runs in which a stage fails: what is told of each stage, what goes on, and what was there only for a failure."""
+"""Runs in which a stage fails: reports on each stage, unaffected stages, and stages that run only after a failure."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command line bears what nobody should give it: a sample of `cli_fuzz`, and what was once found."""
+"""The command line survives invalid input: a sample of `cli_fuzz`, and its earlier findings."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Who is told of a run: by a command, by mail; once each, and never to the harm of the run."""
+"""Notifications of a run: by a command, by mail; once each, and never harmful to the run."""
 
 import os
 import time

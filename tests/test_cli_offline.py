@@ -1,4 +1,4 @@
-"""What would be submitted, seen where there is no batch system."""
+"""Previews of submissions where there is no batch system."""
 
 import json
 

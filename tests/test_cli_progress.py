@@ -1,4 +1,4 @@
-"""What is told of the progress of what takes long, where there is no terminal; and how it goes on."""
+"""The progress of long commands without a terminal, and their continuation."""
 
 import signal
 import sys

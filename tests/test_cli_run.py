@@ -211,7 +211,7 @@ def test_a_batch_system_of_ones_own_will_do(tmp_path):
 
 
 def compiler(*lines):
-    """Give what stands in for a compiler that calls back from C, where an exception is lost."""
+    """Return what stands in for a compiler that calls back from C, where an exception is lost."""
     module = {"__name__": "llvmlite.binding.executionengine", "os": os, "signal": signal, "time": time}
     exec("\n ".join(["def made():", *lines, "return 'made'"]), module)
     return module["made"]

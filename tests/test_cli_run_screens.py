@@ -1,4 +1,4 @@
-"""What is shown of a run: at every width, in every state."""
+"""The screens of a run: at every width, in every state."""
 
 import io
 import time

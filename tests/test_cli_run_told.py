@@ -1,4 +1,4 @@
-"""What is told of a run beside its events: trouble, holds, refusals, who cancelled what; at every width, as JSON."""
+"""Notices about a run besides its events: trouble, holds, refusals, cancellations; at every width, as JSON."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Streams that are closed, full or of few letters, and widths that nothing has: what is told, and with what code."""
+"""Streams that are closed, full or of a small character set, and impossible widths: output and exit codes."""
 
 import os
 import subprocess

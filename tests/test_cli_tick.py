@@ -40,7 +40,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def table(tmp_path, monkeypatch, place):
-    """Give the table of a cron that only sleeps: the test does what it would."""
+    """Yield the table of a cron that only sleeps: the test does what it would."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "crontab"
     program.write_text(CRONTAB.format(table=tmp_path / "table"))

@@ -1,4 +1,4 @@
-"""What numba and matplotlib read and keep is their user's own: nobody else's settings, and no pickles of others."""
+"""Files that numba and matplotlib read and keep are the user's own: no settings and no pickles of others."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What the README, the guides and the examples say is so."""
+"""Statements of the README, the guides and the examples are true."""
 
 import ast
 import dataclasses
@@ -121,7 +121,7 @@ def _docstring(name):
 
 
 def _anchors(page):
-    """Give the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", READ[page][1], re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -223,7 +223,7 @@ def _check_command(words):
 
 
 def _commands_in(line):
-    """Give the command lines of asa in a line of a shell."""
+    """Yield the command lines of asa in a line of a shell."""
     line = line.strip().removeprefix("$ ").replace("…", "").replace("...", "")
     if not re.match(r"asa [a-z-]", line):
         return

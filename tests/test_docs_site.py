@@ -1,4 +1,4 @@
-"""The documentation as a site: what is made for it, and that each page can be reached."""
+"""The documentation as a site: its generated pages, and that each page can be reached."""
 
 import importlib
 import json

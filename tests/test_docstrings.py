@@ -1,4 +1,4 @@
-"""What the docstrings of the public API must tell: each parameter, what comes back in parts, and which errors.
+"""The docstrings of the public API: each parameter, the parts of the result, and the errors.
 
 Elsewhere a docstring is a sentence, and a field that is not obvious has a comment.
 """
@@ -33,7 +33,7 @@ def _tree(path):
 
 @cache
 def _public():
-    """Give the public functions and classes, with what plug-ins of ours are named by, by module and name."""
+    """Return the public functions and classes, with what plug-ins of ours are named by, by module and name."""
     found = [getattr(module, name) for module in map(importlib.import_module, PUBLIC) for name in module.__all__]
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for target in (target for group, names in points.items() if group != "asa.commands" for target in names.values()):
@@ -44,7 +44,7 @@ def _public():
 
 
 def _nodes(module):
-    """Give a module's public functions and classes, and the methods of the classes, by name."""
+    """Yield a module's public functions and classes, and the methods of the classes, by name."""
     names = {name for of, name in _public() if of == module}
     for node in _tree(Path(importlib.import_module(module).__file__)).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names:
@@ -57,7 +57,7 @@ def _nodes(module):
 
 @cache
 def _errors():
-    """Give our errors, each with those that it is one of."""
+    """Return our errors, each with those that it is one of."""
     known = {}
     for node in _tree(ROOT / "asa/errors.py").body:
         if isinstance(node, ast.ClassDef):
@@ -77,7 +77,7 @@ def _named(section):
 
 
 def _fields(node):
-    """Give what makes an object of a class, where that stands in the class itself."""
+    """Return what makes an object of a class, where that stands in the class itself."""
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
             return _arguments(method)

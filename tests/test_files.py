@@ -1,4 +1,4 @@
-"""Files of a run: who may read them, and what is no file at all."""
+"""Files of a run: their readers, and paths that are no files."""
 
 import gzip
 import os

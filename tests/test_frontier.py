@@ -1,4 +1,4 @@
-"""Time against core-hours: what is shown of it, and that the choice is the one that costs least at its price."""
+"""Time against core-hours: the tables, and that the chosen plan costs least at its price."""
 
 import math
 from dataclasses import replace
@@ -152,7 +152,7 @@ def test_what_is_not_known_is_on_no_frontier():
 
 
 def runs_of(**means):
-    """Give runs by strategy, of two replications: hours and core-hours."""
+    """Return runs by strategy, of two replications: hours and core-hours."""
     figures = RunMetrics(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, ())
     return [
         CompareRun("w", "s", 8, name, seed, age_accrues=True,

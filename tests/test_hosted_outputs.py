@@ -1,4 +1,4 @@
-"""Where the jobs of a hosted run write to."""
+"""Output files of the jobs of a hosted run."""
 
 from types import SimpleNamespace
 

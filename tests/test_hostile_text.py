@@ -75,7 +75,7 @@ def test_every_command_escapes_what_it_is_given(tmp_path, monkeypatch):
 
 
 def fields():
-    """Give a workflow file for each key of a stage, and for every other place of a file that holds a name."""
+    """Yield a workflow file for each key of a stage, and for every other place of a file that holds a name."""
     for name in StageSpec.model_fields:
         for value in (toml(HOSTILE), f"[{toml(HOSTILE)}]", f"{{ {toml(HOSTILE)} = {toml(HOSTILE)} }}"):
             kept = "".join(line for line in STAGE.splitlines(keepends=True) if not line.startswith(f"{name} "))
@@ -114,7 +114,7 @@ def test_no_setting_of_a_site_acts(tmp_path, monkeypatch):
 
 
 def hostile(told):
-    """Give a value with hostile text wherever it has text."""
+    """Return a value with hostile text wherever it has text."""
     if isinstance(told, str):
         return told + HOSTILE
     if isinstance(told, dict):

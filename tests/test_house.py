@@ -1,4 +1,4 @@
-"""What `tools/house.py` counts, on sources of a few lines; and that the map names every room."""
+"""The counts of `tools/house.py` on short sources, and that the map names every room."""
 
 import re
 import shlex

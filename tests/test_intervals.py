@@ -1,4 +1,4 @@
-"""Intervals hold as often as they say, and what is called significant is rarely so by chance."""
+"""Intervals have their coverage, and significant differences are rarely chance."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The shell text that runs inside jobs: that it is what its files say, that shellcheck has nothing against it."""
+"""The shell text that runs inside jobs: it is made of its files, and shellcheck accepts it."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""What earlier versions wrote is read, and runs that they left are gone on with; see `tools/kept_runs.py`."""
+"""Files of earlier versions are read, and their unfinished runs continue; see `tools/kept_runs.py`."""
 
 import json
 import os

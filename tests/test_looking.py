@@ -1,4 +1,4 @@
-"""What only looks runs nothing that the file names: each command, with a trap in every place of a file."""
+"""Commands that only look run nothing that the file names: each command, with a trap in every place of a file."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def trap(tmp_path, monkeypatch):
 
 
 def run_of(folder):
-    """Tell what programs a process of asa began, by its audit events."""
+    """Return what programs a process of asa began, by its audit events."""
     import sys
 
     events = folder / "events"
@@ -132,7 +132,7 @@ def look(tmp_path, *commands, environment=()):
 
 
 def flows(program):
-    """Give workflow files with a trap in each key of a stage, in all of its kinds; and with all variables set."""
+    """Yield workflow files with a trap in each key of a stage, in all of its kinds; and with all variables set."""
     whole = {"name": "s", "command": str(program), "cores": 1, "walltime": "1m", "expected": "10s"}
     for name in StageSpec.model_fields:
         text = str(program)
@@ -193,7 +193,7 @@ def strings(value, at=()):
 
 
 def settings(program):
-    """Give what opens a backend, with a trap for each setting that a backend takes."""
+    """Yield what opens a backend, with a trap for each setting that a backend takes."""
     import inspect
 
     from asa.backends.slurm.facility import SlurmCommands, SlurmRest

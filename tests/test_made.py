@@ -1,4 +1,4 @@
-"""Which stages make a file: as a plain look at each pair of them says, and in a time that grows as their number."""
+"""The stages that make a file: compared with a plain check of each pair, in time linear in their number."""
 
 import fnmatch
 import os

@@ -161,7 +161,7 @@ def later(record):
 
 
 def failed(stage, job, at_s, start_s):
-    """Give a job that failed."""
+    """Return a job that failed."""
     return Ended(
         time_s=at_s, **of(stage, job), state=JobState.FAILED, cores=1, start_s=start_s, payload_start_s=start_s
     )

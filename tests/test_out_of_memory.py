@@ -1,4 +1,4 @@
-"""What was killed since memory was used up, by the counts that the kernel keeps where a job of Slurm runs."""
+"""Processes killed for lack of memory, by the kernel's counts in a job of Slurm."""
 
 import os
 import shutil
@@ -70,7 +70,7 @@ def test_what_srun_started_is_counted_too(tmp_path, shell, groups, file):
 
 @pytest.fixture(params=SHELLS)
 def job(request, tmp_path):
-    """Give what runs a script as a job of Slurm with 60 MB of memory, as the kernel sees to, and the run's folder."""
+    """Yield what runs a script as a job of Slurm with 60 MB of memory, as the kernel sees to, and the run's folder."""
     group = MEMORY / f"asa-test-{os.getpid()}" / "job_7"
     try:
         group.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What another user has left, or could change, is not acted on; what one makes is one's own alone."""
+"""Files that another user owns or can change are not acted on; files that asa makes are the user's alone."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""What the installed package looks like from outside."""
+"""The installed package as seen from outside."""
 
 import dataclasses
 import importlib

@@ -1,4 +1,4 @@
-"""Where a stage's output is found: under names that its user gives, beside the run's own files."""
+"""The files of a stage's output: under the names that its user gives, next to the run's own files."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How far a run is, for notebooks and terminals."""
+"""The progress of a run, for notebooks and terminals."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What a release says of itself is the same everywhere."""
+"""A release states the same facts everywhere."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""A request is passed on as it was written, and what it comes to is known beside it."""
+"""A request is passed on unchanged, and its totals are known."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long stages ran: kept once and for life, forecast with honest ranges, turned into advice."""
+"""Run times of stages: kept for good, forecast with honest ranges, turned into advice."""
 
 import math
 import multiprocessing

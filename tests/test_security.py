@@ -1,4 +1,4 @@
-"""What SECURITY.md says is held by tests: each sentence of its lists names one, and it is there."""
+"""Tests hold the statements of SECURITY.md: each sentence of its lists names an existing test."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 def sentences():
-    """Give the points of the page's lists, each as one line."""
+    """Yield the points of the page's lists, each as one line."""
     for part in re.split(r"\n(?=- |\n|#)", PAGE):
         if part.lstrip().startswith("- "):
             yield " ".join(part.split())

@@ -1,4 +1,4 @@
-"""Which shape is advised, and which further width is worth a trial: held against what plain arithmetic says."""
+"""The advised shape, and the further width that is worth a trial, compared with plain arithmetic."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Shapes of a stage: how its run time follows from its width, and what is asked for at each."""
+"""Shapes of a stage: its run time at each width, and the request there."""
 
 import math
 from dataclasses import replace

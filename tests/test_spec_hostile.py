@@ -1,4 +1,4 @@
-"""Whatever stands in a workflow file, it is read or refused with a line."""
+"""Any workflow file is read, or refused with a line number."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings

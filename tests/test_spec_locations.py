@@ -1,4 +1,4 @@
-"""On which line each value of a TOML file stands."""
+"""The line of each value of a TOML file."""
 
 import tomllib
 from pathlib import Path

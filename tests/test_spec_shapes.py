@@ -1,4 +1,4 @@
-"""Stages of several shapes in workflow files: what is read, what is refused, and what `asa check` says of it."""
+"""Stages of several shapes in workflow files: reading, errors, and the notes of `asa check`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which programs a shell's text runs."""
+"""The programs that a shell's text runs."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What every store promises, whatever is in it: the bank of waits, run times, a run's journal, a plan's, kept cells."""
+"""The promises of every store: the bank of waits, run times, a run's journal, a plan's journal, kept cells."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What functions return and raise in stages: as arguments of other stages, and for whoever runs the flow."""
+"""Values that functions return and raise in stages: as arguments of other stages, and in the client."""
 
 import os
 import subprocess

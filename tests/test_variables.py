@@ -1,4 +1,4 @@
-"""Which variables of a shell are written down: those on a list, ordinary settings, what their user adds; no secrets."""
+"""The variables of a shell that are stored: listed ones, ordinary settings, the user's additions; no secrets."""
 
 import random
 import string

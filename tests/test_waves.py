@@ -1,4 +1,4 @@
-"""Which stages of a job run at the same time inside it, and which jobs are put together."""
+"""The stages of a job that run at the same time, and the jobs that are combined."""
 
 from itertools import pairwise
 

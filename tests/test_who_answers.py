@@ -1,4 +1,4 @@
-"""Nothing is sent to another user who answers where somebody else is meant: at a port, at a socket."""
+"""Nothing is sent to a wrong user at the other end of a port or a socket."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""A way of talking to Slurm that tells what a test has told it, for tests of what is made of that."""
+"""A link to Slurm with answers that a test gives."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a type checker makes of the public interface: `make types` reads this file, and nothing runs it."""
+"""The public interface as a type checker sees it: `make types` reads this file, and nothing runs it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, assert_type

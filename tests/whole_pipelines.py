@@ -184,7 +184,7 @@ PIPELINES = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one way of running a pipeline."""
+    """The outcome of one way of running a pipeline."""
 
     way: str
     metrics: RunMetrics | None
@@ -227,7 +227,7 @@ def run_in_a_loop(flow: Workflow, work: Path) -> dict[str, float]:
 
 
 def commands_of(stage: Stage, work: Path) -> list[str]:
-    """Give what a stage runs."""
+    """Return what a stage runs."""
     if stage.tasks_file:
         return (work / stage.tasks_file).read_text().splitlines()
     return list(stage.tasks) or [stage.script or stage.command]

@@ -289,7 +289,7 @@ def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
 
 
 def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iterator[str]:
-    """Give the batch system's reason; with `stale`, which says how old it is, without advice to wait."""
+    """Yield the batch system's reason; with `stale`, which says how old it is, without advice to wait."""
     if stale:
         yield stale
     if not stage.reason:

@@ -187,7 +187,7 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
 
 
 def _in_seconds(name: str, text: str, now_s: float) -> str:
-    """Give a setting as the strategy reads it behind colons, which may not be in a time."""
+    """Return a setting as the strategy reads it behind colons, which may not be in a time."""
     return f"{_moment(text, now_s):.0f}" if name == "deadline" else text
 
 
@@ -421,7 +421,7 @@ class _Shown:
         return frontier_rows(self.outlook, self.candidates, is_priced=self.deciding_price_s is not None)
 
     def choices(self) -> Mapping[str, Choice]:
-        """Give the shapes that were weighed, by stage."""
+        """Return the shapes that were weighed, by stage."""
         return self.outlook.choices() if self.is_informed else {}
 
     def _job_as_dict(self, line: _Line) -> dict[str, Any]:

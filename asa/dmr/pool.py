@@ -284,7 +284,7 @@ class Pool:
             process.close()
 
     def _give(self, what: Literal["hold", "run"], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Give each of the first processes a task, and wait for all results."""
+        """Return each of the first processes a task, and wait for all results."""
         sent = [ForkingPickler.dumps((what, *task)) for task in tasks]  # if one cannot be sent, none is sent
         try:
             for rank, task in enumerate(sent):

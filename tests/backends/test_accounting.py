@@ -1,4 +1,4 @@
-"""Reading what sacct prints: what is odd is counted or refused."""
+"""Reading the output of sacct: odd lines are counted or refused."""
 
 import gzip
 import time

@@ -1,4 +1,4 @@
-"""Workload models fitted to logs: what goes in comes out again."""
+"""Workload models fitted to logs: a known model is recovered."""
 
 import json
 from dataclasses import replace

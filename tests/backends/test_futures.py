@@ -1,4 +1,4 @@
-"""Sampled futures of a visible queue: each is what the engine would do, and requests do not meet each other."""
+"""Sampled futures of a visible queue: each equals a run of the engine, and requests do not affect each other."""
 
 import json
 

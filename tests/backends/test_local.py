@@ -1,4 +1,4 @@
-"""The queue of one machine: real processes, real servers, and what happens when they are killed."""
+"""The queue of one machine: real processes and real servers, also killed ones."""
 
 import json
 import os

@@ -34,7 +34,7 @@ def queue(tmp_path, monkeypatch):
 
 
 def shown(queue, spec, number=0, **settings):
-    """What a job's payload, which writes its variables into a file, finds of Slurm."""
+    """Return Slurm's variables as a job's payload finds them."""
     backend = queue.connect(**settings)
     status = ended(backend, backend.submit(spec))
     assert status.state is JobState.COMPLETED

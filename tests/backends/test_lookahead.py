@@ -45,7 +45,7 @@ def asks(cores, asked_s, at=0.0, user="", partition=""):
 
 @st.composite
 def queues(draw):
-    """A machine, who runs on it, since when and how long, and who waits; each with what it will really use."""
+    """A machine with running and pending jobs, their times, and their real run times."""
     capacity = draw(st.integers(1, 12))
     jobs = st.tuples(st.integers(1, capacity), st.integers(1, 60), st.integers(1, 100))
     running, free = [], capacity
@@ -347,7 +347,7 @@ EVENTS = st.lists(
 
 
 def lived(queue, jobs, *, until=math.inf, after=-math.inf, tickets=None):
-    """Live a log through in order of time; return what was said of each job that was submitted, and the tickets."""
+    """Replay a log in order of time; return the predictions at each submission, and the tickets."""
     said, tickets = [], dict(tickets or {})
     moments = []
     for number, (submit, wait, runs, *_) in enumerate(jobs):

@@ -1,4 +1,4 @@
-"""What it means that Slurm does not show a job, by all that is known of it."""
+"""The fate of a job that Slurm does not show, decided from all known facts."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What Slurm answers to submissions: one table for both links, checked row by row, and against Slurm's own lists."""
+"""Slurm's answers to submissions: one table for both links, checked row by row, and against Slurm's own lists."""
 
 import csv
 from itertools import pairwise
@@ -34,7 +34,7 @@ ERRORS = {
 
 
 def published():
-    """Give what `slurm_errno.h` has: number, name, first and last release, and of what it is."""
+    """Return what `slurm_errno.h` has: number, name, first and last release, and of what it is."""
     path = Path(__file__).parents[1] / "data" / "slurm_errno.csv"
     with path.open() as file:
         return [(int(row.pop("number")), *row.values()) for row in csv.DictReader(file)]

@@ -1,4 +1,4 @@
-"""Slurm as a backend, over a Slurm in memory: what a client must keep, whatever the site forgets, drops or delays."""
+"""Slurm as a backend, over a Slurm in memory: the client's promises hold when the site forgets, drops or delays."""
 
 import errno
 import itertools
@@ -431,7 +431,7 @@ RECORD = SlurmRecord(
 
 
 def told(world, *records, **options):
-    """Let a client see records one after the other; return what it says at last."""
+    """Pass records to a client one after the other; return its last status."""
     site = world(**options)
     backend = site.client()
     job = backend.submit(spec(token="a"))
@@ -1249,7 +1249,7 @@ def test_ones_own_jobs_are_not_everybodys(world):
 
 
 def unreadable(path, monkeypatch, error=errno.ESTALE):
-    """Let one file fail to be read."""
+    """Make reads of one file fail."""
     real = marks.read_file
 
     def read_file(asked):

@@ -1,4 +1,4 @@
-"""What the client of Slurm is made of: its pace, its idea of Slurm's clock, its words for dependencies."""
+"""Parts of Slurm's client: its pace, its estimate of Slurm's clock, its text for dependencies."""
 
 import itertools
 import math
@@ -114,7 +114,7 @@ KINDS = st.sampled_from(DependencyType)
 
 @st.composite
 def statuses(draw, job_id="7"):
-    """Draw where a job may stand."""
+    """Draw states of a job."""
     state = draw(STATES)
     never = state is JobState.PENDING or (state is JobState.CANCELLED and draw(st.booleans()))
     start_s = None if never else 100.0

@@ -21,7 +21,7 @@ DEFAULTS = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False)
 
 
 class Here(FakeLink):
-    """A Slurm that says which cluster it is, and shows what it is given."""
+    """A Slurm that reports a given identity and given jobs."""
 
     here, shown, away, takes_s = HERE, (), False, 0.0
 
@@ -52,7 +52,7 @@ def link(tmp_path):
 
 @pytest.fixture
 def home(link, tmp_path):
-    """Give what a later client makes of the cluster, of a run whose first job was number 7."""
+    """Return what a later client makes of the cluster, of a run whose first job was number 7."""
     HomeCluster(link, tmp_path, link.clock).submitted("7", FIRST)
     return lambda: HomeCluster(link, tmp_path, link.clock)
 
@@ -199,7 +199,7 @@ def test_a_run_that_noted_no_cluster_goes_on_anywhere(link, tmp_path):
 
 
 class AtWork:
-    """A client with a job that waits, on a cluster that may become another."""
+    """A client with a pending job, on a cluster that may be exchanged."""
 
     def __init__(self, link, folder):
         self.link = link

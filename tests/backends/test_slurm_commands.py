@@ -1,4 +1,4 @@
-"""Slurm through its commands, without Slurm: what they print, and what may go wrong with them."""
+"""Slurm through its commands, without Slurm: their output, and their failures."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def raises_(error):
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
-    """Give a function that puts a program of this name and text first in the path."""
+    """Return a function that puts a program of this name and text first in the path."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -415,7 +415,7 @@ echo 4711
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """Give a folder with an sbatch that writes down what it gets, and an ssh whose other end is here."""
+    """Yield a folder with an sbatch that writes down what it gets, and an ssh whose other end is here."""
     folder = tmp_path_factory.mktemp("commands")
     (folder / "bin").mkdir()
     for name, text in {"sbatch": SBATCH, "ssh": 'shift\nexec sh -c "$*"'}.items():

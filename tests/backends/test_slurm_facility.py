@@ -1,4 +1,4 @@
-"""What is made of what a Slurm site tells: capabilities, findings, histories."""
+"""Results of a Slurm site's reports: capabilities, findings, histories."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a Slurm site's nodes can hold, and what is done where its door is shut."""
+"""The capacity of a Slurm site's nodes, and the client's behaviour when partitions are closed."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A stage's further options: which are taken, and how each version of Slurm is told."""
+"""A stage's further options: the allowed ones, and their form for each version of Slurm."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whether a job could ever run on Slurm, by what it says of a test, by nodes, and by limits."""
+"""Checks before a run that a job can run on Slurm: by a test submission, by nodes, and by limits."""
 
 from dataclasses import replace
 

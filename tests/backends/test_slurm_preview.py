@@ -1,4 +1,4 @@
-"""What would be sent is shown: all of it but what may be secret, and nothing is sent."""
+"""Previews show all that would be sent, except secrets, and send nothing."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is written to slurmrestd, and read from it, agrees with the published descriptions of every version."""
+"""Requests to slurmrestd and its answers agree with the published descriptions of every version."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def entry_schema(root, ending, key):
 
 
 def misfits(root, schema, value, where=""):
-    """Tell all that a value has and its description has not, or otherwise."""
+    """Return all differences between a value and its description."""
     schema = resolved(root, schema)
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": float, "boolean": bool}
     kind = kinds[schema.get("type", "object")]

@@ -1,4 +1,4 @@
-"""Asking slurmrestd: which request is sent, how often, and what each kind of failure means."""
+"""Requests to slurmrestd: which are sent, how often, and the meaning of each kind of failure."""
 
 import base64
 import gc

@@ -170,7 +170,7 @@ jobs_of_a_listing = st.lists(
 
 
 def taken(raw, key, values, piece=1 << 16):
-    """What a listing that comes in pieces gives of the jobs that have one of some values, and the rest of it."""
+    """Return the jobs with one of some values from a listing that arrives in pieces, and the rest of the answer."""
 
     def read(entries):
         found = find(entries, key, values)

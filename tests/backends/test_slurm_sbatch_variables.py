@@ -1,4 +1,4 @@
-"""What a user's variables ask of `sbatch`, where a job leaves it open."""
+"""Options of `sbatch` from a user's variables, for jobs that leave them open."""
 
 import pytest
 from asa.backends.slurm.facility import SlurmCommands

@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 @pytest.fixture(params=SHELLS, ids=" ".join)
 def start(request, folder, tmp_path):
-    """Give what starts a batch script as Slurm would, in a session of its own."""
+    """Return a function that starts a batch script as Slurm would, in a session of its own."""
     started = []
     work = tmp_path / "where it works"
     work.mkdir()
@@ -72,7 +72,7 @@ def done(process):
 
 
 def of_steps(folder, kind="out", job="7"):
-    """What the steps of a job wrote, each into a file of its own, in order."""
+    """Return the outputs of a job's steps, each from its own file, in order."""
     files = sorted(folder.logs.glob(f"*.{job}.step-*.{kind}"))
     return "".join(file.read_text() for file in files)
 
@@ -300,7 +300,7 @@ SAVES = "trap 'echo saved; exit {code}' {name}; touch '{up}'; while :; do sleep 
 
 @pytest.fixture(params=["dash", "bash"])
 def path(request, tmp_path):
-    """Give a path on which `sh` is a certain shell."""
+    """Return a path on which `sh` is a certain shell."""
     if (shell := shutil.which(request.param)) is None:
         pytest.skip(f"there is no {request.param}")
     (tmp_path / "bin").mkdir()
@@ -743,7 +743,7 @@ def step(name, command, *, beside=False, **changes):
 
 
 def names_of(folder, count, *, token="a"):
-    """How each step stands by its marks: its exit code if it failed, True if it completed, None while it runs."""
+    """Return the state of each step by its marks: exit code if it failed, True if it completed, None while it runs."""
     marks = folder.steps("7", token, count)
     return {one.index: one.failed.exit_code if one.failed else (True if one.ended else None) for one in marks}
 

@@ -1,4 +1,4 @@
-"""What a client makes of what Slurm tells of a job."""
+"""A client's reading of the states that Slurm reports."""
 
 import pytest
 from asa.backends.slurm.link import SlurmRecord

@@ -1,4 +1,4 @@
-"""Reading workload logs: what is odd is counted or refused."""
+"""Reading workload logs: odd lines are counted or refused."""
 
 import gzip
 import os

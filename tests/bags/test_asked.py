@@ -1,4 +1,4 @@
-"""What may be said of the jobs that share a stage's tasks, in files and in Python, and what is refused."""
+"""The keys of a stage whose tasks several jobs share, in files and in Python, and errors in them."""
 
 from dataclasses import replace
 

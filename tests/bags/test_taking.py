@@ -1,4 +1,4 @@
-"""Jobs that take tasks from one bag, as real shells: each task runs once to its end, whoever is killed."""
+"""Jobs that take tasks from one bag, as real shells: each task runs once to its end, whichever job is killed."""
 
 import os
 import re
@@ -80,7 +80,7 @@ def place(tmp_path, request):
 
 
 def paused(processes):
-    """Whether a task has ended of which it is not certain yet that it had done so by itself."""
+    """Whether a task has ended, but may have been killed."""
     return any(arguments.endswith("sleep 0.3") for arguments in processes.values())
 
 

@@ -1,4 +1,4 @@
-"""Which items go where: none is lost or doubled, whatever the distributions."""
+"""Block distributions: no item is lost or doubled, whatever the numbers of processes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Processes that share rows: whatever their number becomes, the rows are the same; and nothing is left behind."""
+"""Processes that share rows: the rows stay the same at every number of processes, and no process is left behind."""
 
 import os
 import signal

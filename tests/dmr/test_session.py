@@ -1,4 +1,4 @@
-"""A program's end: what it makes of answers, and that no trouble of the manager is one of the program."""
+"""A program's side of the API: its use of answers, and its independence of the manager's faults."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NONE, EXPAND, SHRINK = "no action", "expand", "shrink"
 
 
 class Told:
-    """A manager that says what it is told to say, and keeps what it was told."""
+    """A manager with given replies, which records its requests."""
 
     def __init__(self, path):
         self.heard, self.undone = [], []

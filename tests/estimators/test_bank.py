@@ -11,7 +11,7 @@ from asa.waits import QueuedJob, QueueEvent, WaitForecast, at_least, exactly
 
 
 class Diary:
-    """An estimator that writes down what it is told."""
+    """An estimator that records its calls."""
 
     sees_queue = True
 

@@ -31,7 +31,7 @@ lightgbm = pytest.importorskip("lightgbm")
 
 
 def site(count, seed=1):
-    """Waits that hang on the hour and on the walltime together, which weights that are added up do not say."""
+    """Waits that depend on the hour and the walltime together, which a sum of weights cannot express."""
     rng = np.random.Generator(np.random.PCG64(seed))
     now, jobs, waits = 1e6, [], []
     for _ in range(count):
@@ -50,7 +50,7 @@ def off(forecasts, waits):
 
 @pytest.fixture(scope="module")
 def lived():
-    """A site's jobs and waits, and what was predicted of them."""
+    """Return a site's jobs and waits, and the predictions."""
     jobs, waits = site(900)
     return jobs, waits, replay(boosted_asa(Surroundings(3)), jobs, waits)
 

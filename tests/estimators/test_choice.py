@@ -1,4 +1,4 @@
-"""Which estimator is taken where none is named, and what a run begins with that takes it."""
+"""The estimator that is chosen by default, and the state in which a run begins with it."""
 
 import pytest
 

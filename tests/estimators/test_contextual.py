@@ -1,4 +1,4 @@
-"""The product's estimator: exponential weights given what the queue shows."""
+"""asa's default estimator: exponential weights, given the visible facts of the queue."""
 
 import copy
 import importlib

@@ -1,4 +1,4 @@
-"""Several requests judged together: what follows from samples, and that forecasts of alternatives are coherent."""
+"""Several requests predicted together: results of samples, and coherence of the forecasts."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What was learned of a bank is kept between processes, and never stands for what is gone."""
+"""Estimators learned from a bank are cached between processes, and deleted records never remain in them."""
 
 import json
 import os

@@ -88,7 +88,7 @@ class Remembering(LastWait):
 
 
 class Forgetful(LastWait):
-    """Its state loses the jobs that wait."""
+    """An estimator whose state loses the pending jobs."""
 
     def state(self):
         return {**super().state(), "waiting": []}
@@ -107,7 +107,7 @@ class Lenient(LastWait):
 
 
 class OneTicket(LastWait):
-    """Gives one ticket to all."""
+    """An estimator with one ticket for all jobs."""
 
     def submitted(self, job, forecast=None):
         self._tickets = 0
@@ -115,7 +115,7 @@ class OneTicket(LastWait):
 
 
 class HandingOut(LastWait):
-    """Its state is its own."""
+    """An estimator that returns its own state, not a copy."""
 
     def __init__(self, surroundings=None):
         super().__init__(surroundings)
@@ -163,7 +163,7 @@ class Deaf(LastWait):
 
 
 class OneKind(LastWait):
-    """Tells no job from another."""
+    """An estimator that treats all jobs alike."""
 
     def predict(self, job):
         return WaitForecast((self._site.point_s,) * 9, self._site.point_s)
@@ -177,7 +177,7 @@ class Numpy(LastWait):
 
 
 class Seedless(LastWait):
-    """Its luck is not its seed."""
+    """An estimator whose draws ignore its seed."""
 
     made = 0
 
@@ -318,7 +318,7 @@ def test_the_regression_comes_to_the_median_not_the_mean():
 
 
 def reference(policy, seed_sequence, waits, repetitions=50):
-    """Algorithm 1, written down once more: draws and what they become, with nothing saved."""
+    """Algorithm 1 in plain Python: the draws and their effects, with no shortcuts."""
     rng = np.random.Generator(np.random.PCG64(seed_sequence))
     alternatives = Asa().alternatives_s
     p, open_round, total, told = np.full(53, 1 / 53), np.zeros(53), np.zeros(53), []

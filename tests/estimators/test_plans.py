@@ -20,7 +20,7 @@ def ahead(cores, run_s, after=(), queues="ready", **other):
 
 
 class Proportional:
-    """Who asks for more cores waits longer: a minute for each."""
+    """A forecast in which a job waits a minute for each core."""
 
     def predict(self, job):
         return WaitForecast((60.0 * job.cores,) * 9, 60.0 * job.cores)

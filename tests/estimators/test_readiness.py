@@ -1,4 +1,4 @@
-"""Nobody waits for a compiler: what is learned in plain Python until something was compiled, and what is then."""
+"""No command waits for a compiler: estimators learn in plain Python until compiled code is there."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""What a batch system says beside a forecast, weighed by what became of such words."""
+"""The batch system's own estimate next to a forecast, weighed by its past errors."""
 
 import math
 
@@ -18,7 +18,7 @@ def stated(wait_s):
 
 
 def outcomes(word, forecast, count=60):
-    """Waits of minutes to hours, and by what factors a word and a forecast of them were off."""
+    """Waits of minutes to hours, and the factors by which estimates and forecasts of them were wrong."""
     waits = 10 ** np.random.default_rng(3).uniform(2.5, 4.5, count)
     return [Lived(wait * word, wait * forecast, wait) for wait in waits.tolist()]
 

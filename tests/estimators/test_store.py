@@ -44,7 +44,7 @@ def submits(records):
 
 
 def plain(kept):
-    """A record without what a store adds to it."""
+    """A record without the fields that a store adds."""
     return replace(kept, id="", job=replace(kept.job, user=""))
 
 
@@ -121,7 +121,7 @@ def test_what_is_read_is_what_was_written(tmp_path_factory, given_records):
 
 
 def unnamed(records):
-    """Give records without their users, who have other names in what was exported."""
+    """Return records without their users, whose names differ in an export."""
     return [replace(one, job=replace(one.job, user="")) for one in records]
 
 

@@ -1,4 +1,4 @@
-"""Every command that computes a result, at a small size and a fixed seed; what it printed once is kept in `printed`.
+"""Every command that computes a result, at a small size and a fixed seed; its output is kept in `printed`.
 
     python tests/golden/cases.py --check [NAME ...]     compare: 1 if something differs
     python tests/golden/cases.py --write [NAME ...]     keep what is printed now, if figures are meant to change
@@ -101,7 +101,7 @@ CASES: dict[str, str] = {
 
 
 def arguments(name: str, place: Path) -> list[str]:
-    """Write the command line of a case, with what it needs laid out in a folder."""
+    """Write the command line of a case, and its input files into a folder."""
     data = shutil.copytree(DATA, place / "data", symlinks=True)
     return shlex.split(CASES[name].format(data=data))
 
@@ -128,12 +128,12 @@ def printed(name: str) -> Any:
 
 
 def kept(name: str) -> Path:
-    """Name the file in which is what a case printed."""
+    """Name the file that keeps the output of a case."""
     return HERE / "printed" / f"{name}.json"
 
 
 def differences(was: Any, now: Any, where: str = "") -> Iterator[str]:
-    """Tell where what is printed now differs from what was kept."""
+    """Yield the differences between the present output and the kept one."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in (key for key in dict.fromkeys([*was, *now]) if key not in _MEASURED):
             if key not in was or key not in now:

@@ -1,4 +1,4 @@
-"""What importers share: names, notes, and which predecessors are implied."""
+"""Common parts of importers: names, notes, and implied predecessors."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What sbatch is told by a script: every case here was tried with sbatch 22.05."""
+"""Options of sbatch in a script: every case here was tried with sbatch 22.05."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Drivers that are run once while what they submit is recorded."""
+"""Drivers that run once while their submissions are recorded."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ JOB = "#!/bin/sh\n#SBATCH -n 2 -t 10\necho $1\n"
 
 @pytest.fixture(scope="module")
 def namespaces(tmp_path_factory):
-    """Skip what needs a view of its own where the system gives none."""
+    """Skip tests that need a private view of files where the system gives none."""
     try:
         record(["true"], folder=tmp_path_factory.mktemp("probe"))
     except InputError as error:
@@ -48,7 +48,7 @@ def without_view(tmp_path, monkeypatch):
 
 
 def recorded(text, *arguments, name="submit.sh", files=("a.sh", "b.sh", "c.sh"), **how) -> Recording:
-    """Record a driver of that text beside some batch scripts."""
+    """Record a driver of a given text next to some batch scripts."""
     Path(name).write_text(text if text.startswith("#!") else f"#!/bin/bash\n{text}")
     Path(name).chmod(0o755)
     for file in files:

@@ -31,7 +31,7 @@ MONTAGE = ["mProject", "mDiffFit", "mConcatFit", "mBgModel", "mBackground", "mIm
 
 @pytest.fixture(params=INSTANCES)
 def instance(request, data):
-    """Give a published instance."""
+    """Return a published instance."""
     if not (data / "wf").is_dir():
         pytest.skip("no WfFormat instances here")
     return data / "wf" / f"{request.param}.json"
@@ -350,7 +350,7 @@ def test_a_task_of_several_lines_cannot_stand_in_a_list(made):
 
 
 def violations(schema, value, place="$"):
-    """Tell what in a value is not as a schema wants it, as far as the schema of WfFormat goes."""
+    """Yield the differences between a value and a schema, for the parts of JSON Schema that WfFormat uses."""
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float)}
     if not isinstance(value, kinds[schema["type"]]) or value not in schema.get("enum", [value]):
         return [f"{place} is {value!r}"]

@@ -1,4 +1,7 @@
-"""Kinds of stages: what a workflow file says of one, and how its payloads end. A new kind is one entry of `KINDS`."""
+"""Kinds of stages: their keys in a workflow file, and the ends of their payloads.
+
+A new kind is one entry of `KINDS`.
+"""
 
 from dataclasses import dataclass, field
 

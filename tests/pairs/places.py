@@ -1,4 +1,4 @@
-"""Where a row is run, by the commands that a user types, and how it ended there."""
+"""Runs a row with a user's commands, and reports how it ended."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The plain model: how a row is to end, whatever runs it."""
+"""The plain model of a row: how each stage is to end, on any batch system."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from pairs.kinds import KINDS
 
 @dataclass
 class Ending:
-    """How each stage ends, and the exit codes of each payload, one time after the other."""
+    """The end of each stage, and the exit codes of each payload, in order."""
 
     states: dict = field(default_factory=dict)
     runs: dict = field(default_factory=dict)
@@ -33,7 +33,7 @@ def ending_of(stages, *, pays=True):
 
 
 def refusal_of(row):
-    """Give words of why a row is refused before anything runs: what its first stage cannot have; empty if nothing.
+    """Return words of why a row is refused before anything runs: what its first stage cannot have; empty if nothing.
 
     A job that all stages share has no legs; a pool's task, which shares a node, has no elements that are jobs either.
     """

@@ -8,7 +8,7 @@ from real_pipelines import Made
 
 @pytest.fixture(scope="session")
 def pipeline(tmp_path_factory):
-    """Give what makes a pipeline by its name, at its first use."""
+    """Return what makes a pipeline by its name, at its first use."""
     return cache(lambda name: Made(name, tmp_path_factory.mktemp(name)))
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a real pipeline ends its run, also where a program says so and exits with 0."""
+"""A fault in a real pipeline ends its run, even if a program reports it and exits with 0."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What a pool makes of stages of a kind that asks for jobs of its own."""
+"""Stages of a kind that uses jobs of its own, as a pool runs them."""
 
 import pytest
 

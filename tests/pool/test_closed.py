@@ -1,4 +1,4 @@
-"""Who may talk to a pool, and see what it does: its user alone, also where its workers are on this machine."""
+"""Only its user can talk to a pool and see its work, even on this machine."""
 
 import json
 import os

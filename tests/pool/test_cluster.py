@@ -82,7 +82,7 @@ def ended(allocation):
 
 
 def names(pool):
-    """Give the names of the workers that are here."""
+    """Return the names of the workers that are here."""
     return [worker.name for worker in list(pool.scheduler.workers.values())]
 
 

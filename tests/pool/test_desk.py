@@ -1,4 +1,4 @@
-"""The thread that speaks with the batch system: what becomes of submissions, and what is learned."""
+"""The thread that calls the batch system: the results of submissions, and the waits that it learns."""
 
 import queue
 import subprocess
@@ -23,7 +23,7 @@ SPEC = JobSpec("a1", 4, 3600.0, token="t1")
 
 
 class Site:
-    """A batch system that answers as it is told to, with a clock that only a wait moves."""
+    """A batch system with given answers, and a clock that moves only in `wait`."""
 
     def __init__(self, answers=()):
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""A pool as the executor of commands: workers come when something is asked for, and if none will that is told."""
+"""A pool as the executor of commands: workers come on demand; if none can come, the command fails with the reason."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a pool decides."""
+"""Decisions of a pool."""
 
 import math
 from dataclasses import replace

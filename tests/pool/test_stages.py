@@ -247,7 +247,7 @@ class Ticking:
         self.order = _Order(text, str(folder), "1", str(folder / "log"), str(folder), 600.0)
 
     def ticks(self):
-        """Give when each process ticked."""
+        """Return when each process ticked."""
         told = {}
         for line in self.file.read_text().splitlines() if self.file.exists() else ():
             pid, _, at_s = line.partition(" ")

@@ -101,7 +101,7 @@ class Chromium:
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def printed(self):
-        """Give what is printed, as PDF."""
+        """Return what is printed, as PDF."""
         return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])
 
     def close(self):

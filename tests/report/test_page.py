@@ -1,4 +1,4 @@
-"""Pages: what is in them, that nothing of a user's becomes markup, that they need nothing else, and their figures."""
+"""Pages: their content, no markup from users' text, no outside files, and their figures."""
 
 import json
 import math
@@ -87,7 +87,7 @@ def test_drawings_are_whole_and_within_their_frame(name):
 
 
 def legend_of(root):
-    """Give the words of a drawing's legend, which is a list beside it."""
+    """Return the words of a drawing's legend, which is a list beside it."""
     return ["".join(entry.itertext()) for entry in root.iter("li")]
 
 

@@ -1,4 +1,4 @@
-"""Who ran which tasks of a stage that several jobs share."""
+"""The jobs that ran which tasks of a shared stage, on the page of a run."""
 
 import numpy as np
 import pytest

@@ -490,7 +490,7 @@ def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_that_ones_fate(retries, tmp_path):
     class Slow(SlurmBackend):
-        """It takes so long to submit that what was alive before may have ended."""
+        """A machine on which submissions take so long that jobs seen alive before may have ended."""
 
         def submit(self, spec):
             self._sleep(40.0)

@@ -1,4 +1,4 @@
-"""A submission that is put off holds up what depends on it, others of its target one at a time, and no more."""
+"""A deferred submission delays the jobs that depend on it and other jobs of its target, and no more."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Stages that may run before all that they follow has ended: what has begun, what first completed, same elements."""
+"""Stages that may run before all their predecessors end: after starts, first completions, matching elements."""
 
 import random
 from dataclasses import replace

@@ -152,7 +152,7 @@ class SlowToCancel(FakeLink):
 
 
 class GivesBack:
-    """Asks for all at once, and gives back whatever idles."""
+    """A strategy that submits all jobs at once, and gives back idle ones."""
 
     forecast = ForecastKind.NONE
 
@@ -211,7 +211,7 @@ def test_what_began_while_it_was_decided_to_give_its_job_back_runs_once(tmp_path
 
 
 class LosesSecond(FakeLink):
-    """One that the second submission does not reach, which nobody can know."""
+    """A batch system that loses the second submission, which nobody can know."""
 
     submissions = 0
 
@@ -265,7 +265,7 @@ def test_a_job_that_is_back_in_the_queue_though_it_completed_is_waited_for_no_lo
 
 
 class LosesACancellation(FakeLink):
-    """One whose controller dies after it has told of a cancellation, before that is on its disk."""
+    """A batch system whose controller dies after it confirmed a cancellation, before storing it."""
 
     lost = False
 

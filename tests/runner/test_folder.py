@@ -1,4 +1,4 @@
-"""A run's folder: what others see of a run, what they may want of it, and that only one drives it."""
+"""A run's folder: other clients' view of a run, their requests, and the one client that drives it."""
 
 import json
 import os

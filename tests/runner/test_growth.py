@@ -1,4 +1,4 @@
-"""Large graphs take the client little time: what is looked at once a stage must not look at the whole graph."""
+"""Large graphs take the client little time: work for each stage must not go through the whole graph."""
 
 import time
 

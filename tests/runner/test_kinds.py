@@ -1,4 +1,4 @@
-"""What a kind of units says of the jobs of its stages."""
+"""The answers of each kind of units about the jobs of its stages."""
 
 from asa.backend import Capabilities
 from asa.elements import parse_array

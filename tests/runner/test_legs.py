@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused(what, words):
 
 
 class Told:
-    """A run's state, told of jobs one by one."""
+    """A run's state that is fed with the statuses of jobs."""
 
     def __init__(self, stage=TRAIN):
         flow, ending = Workflow("w", (stage, AFTER)), RunEnding(fail_fast=False)

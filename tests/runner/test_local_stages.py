@@ -88,7 +88,7 @@ def site(queue):
 
 @pytest.fixture
 def connect(queue, site):
-    """Give what opens the run, as its first client and those after it do."""
+    """Yield what opens the run, as its first client and those after it do."""
     opened = []
 
     def connect():
@@ -105,7 +105,7 @@ def local(command="true", **changes):
 
 
 def heard(backend, job_id, state):
-    """Wait as a run does, which asks for nothing that it is not told."""
+    """Wait as a run does, which reads only reported statuses."""
 
     def told():
         return any(s.job_id == job_id and s.state is state for s in backend.wait(backend.now() + 2))

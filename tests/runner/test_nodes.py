@@ -1,4 +1,4 @@
-"""Which nodes a run takes for bad ones, by what became of its jobs there, and what follows."""
+"""The nodes that a run counts as bad, by the ends of jobs there, and the consequences."""
 
 import math
 from dataclasses import replace
@@ -23,7 +23,7 @@ SITE = Capabilities("x", 112, 28, age_accrues=False, arrays=True)  # four nodes
 
 
 class Told:
-    """A run's state, told of jobs one by one; what was told is kept, as a journal."""
+    """A run's state that is fed with the statuses of jobs, and keeps them as a journal."""
 
     def __init__(self, *stages, site=SITE):
         self.stages = stages or tuple(Stage(n, cores=28, walltime_s=600, command="work") for n in "abcdef")

@@ -24,7 +24,7 @@ SHARINGS = [["a", "b", "c", "d"], ["ab", "c", "d"], ["a", "b", "cd"], ["a", "bc"
 
 
 def statuses_of(number, stages, allocated_s, late_s):
-    """What is told of a job, first to last: that it has cores, that each of its stages runs, that it has ended."""
+    """Return the statuses of a job, first to last: it has cores, each of its stages runs, it has ended."""
     began_s, ended_s = TIMES[stages[0]][0], TIMES[stages[-1]][1]
     steps = [StepTimes(name, *TIMES[name]) for name in stages] if len(stages) > 1 else []
     job = {"job_id": str(number), "submit_s": 0.0, "eligible_s": 0.0, "start_s": allocated_s}

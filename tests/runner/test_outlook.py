@@ -1,4 +1,4 @@
-"""What is looked at before a run begins."""
+"""The look at a run before it begins."""
 
 import pytest
 from asa.backends.slurm.backend import SlurmBackend

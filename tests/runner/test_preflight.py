@@ -1,4 +1,4 @@
-"""What a batch system says of a run's jobs before the first: asked seldom, told at once, and believed with care."""
+"""The batch system's verdicts on a run's jobs before the first is submitted: few requests, early and true errors."""
 
 import pytest
 from asa.backends.slurm.backend import SlurmBackend

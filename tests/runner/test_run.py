@@ -449,7 +449,7 @@ def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
 
 
 class OneJob:
-    """All stages in one job, which gives cores back."""
+    """A strategy with one job for all stages, which gives cores back."""
 
     forecast = ForecastKind.NONE
 

@@ -188,7 +188,7 @@ def submit(state, further, job_id=""):
 
 
 class Told:
-    """A run's state, told of jobs one by one."""
+    """A run's state that is fed with the statuses of jobs."""
 
     def __init__(self, stage=BAG, jobs=3):
         self.state = RunState("w", Workflow("w", (stage, AFTER)), SITE, "abcd1234", ending=RunEnding(fail_fast=False))

@@ -1,4 +1,4 @@
-"""Stages side by side in one job, on a queue of this machine: what fails, what follows, what is tried again."""
+"""Stages side by side in one job, on a queue of this machine: failures, successors, retries."""
 
 from types import SimpleNamespace
 

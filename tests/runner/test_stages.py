@@ -1,4 +1,4 @@
-"""What is true of a run's stages: who will run does not hang on the order of news, nor times on an earlier try."""
+"""Invariants of a run's stages: decisions do not depend on the order of news, nor times on an earlier attempt."""
 
 import itertools
 from dataclasses import replace
@@ -29,7 +29,7 @@ ENDS = [
 
 
 def ended(flow, news):
-    """Tell phases once some stages have ended, in that order, and all whose turn it is thereupon, well."""
+    """Return the phases after some stages have ended, in order, and then all stages whose turn it is, successfully."""
     stages = Stages(flow)
     for name, phase in news:
         if not stages[name].phase.is_settled:

@@ -1,4 +1,4 @@
-"""Submissions that are answered in words that nobody here knows pass, or are refused after a quarter of an hour."""
+"""Unknown answers to submissions pass, or count as refusals after a quarter of an hour."""
 
 import math
 from dataclasses import replace
@@ -104,7 +104,7 @@ def test_a_fan_that_is_answered_so_is_refused_without_a_quarter_of_an_hour_for_e
 
 
 def told(*answers):
-    """Give what is known after answers: to whom, when, what; empty for another fault, None for a lost answer."""
+    """Return what is known after answers: to whom, when, what; empty for another fault, None for a lost answer."""
     tracker = UnknownAnswers()
     for token, at_s, words in answers:
         if words:

@@ -28,7 +28,7 @@ _LEFT_BY_HTTPCORE = r"ignore:unclosed <socket\.socket fd=\d+, family=1\b:Resourc
 
 
 def pytest_itemcollected(item):
-    """Mark what starts daemons, and what of it takes long."""
+    """Mark tests that start daemons, and long ones among them."""
     is_slurm = "slurm" in getattr(item, "fixturenames", ())
     if is_slurm:
         item.add_marker(pytest.mark.slurm)
@@ -67,7 +67,7 @@ def whole(request):
 
 @pytest.fixture(scope="session", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def slurm(request):
-    """Give a cluster with accounting: 4 nodes of 28 cores, partitions `normal` and `debug` (at most 30 minutes)."""
+    """Yield a cluster with accounting: 4 nodes of 28 cores, partitions `normal` and `debug` (at most 30 minutes)."""
     if reason := missing(request.param):
         pytest.skip(reason)
     # a socket's path is short: not in pytest's own folder
@@ -80,7 +80,7 @@ def slurm(request):
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def gpus(request):
-    """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
+    """Yield a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
     if reason := missing(request.param):
         pytest.skip(reason)
     testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{request.param}"), release=request.param, conf=_GPUS)

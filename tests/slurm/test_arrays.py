@@ -53,7 +53,7 @@ def check(run, array):
 
 
 def arrays_of(run):
-    """Tell the arrays that Slurm has had of a run: the elements of each."""
+    """Return Slurm's arrays of a run: the elements of each."""
     found = {}
     for job in told_jobs(run.slurm):
         if run.plan.id in job["JobName"] and "ArrayJobId" in job:
@@ -220,7 +220,7 @@ def test_those_who_look_once_suffice_and_may_be_killed(slurm):
 
 @pytest.fixture(scope="module", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def narrow(request):
-    """Give a cluster whose arrays have numbers below 6, and whose user may have 5 jobs in the queue."""
+    """Yield a cluster whose arrays have numbers below 6, and whose user may have 5 jobs in the queue."""
     if reason := missing(request.param):
         pytest.skip(reason)
     conf = "AccountingStorageEnforce=associations,limits\nMaxArraySize=6\n"

@@ -1,4 +1,4 @@
-"""Slurm as a backend: what real daemons do that a Slurm in memory only claims to do."""
+"""Slurm as a backend: real daemons behave as the Slurm in memory claims."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Runs on real Slurm daemons survive bad days: what breaks is waited for, what fails is told, nothing runs twice."""
+"""Runs on real Slurm daemons survive faults: outages are waited for, failures are reported, nothing runs twice."""
 
 import itertools
 import os

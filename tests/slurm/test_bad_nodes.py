@@ -25,7 +25,7 @@ def blind(slurm, folder, mode="755"):
 
 @pytest.fixture
 def hidden(slurm, request):
-    """Give a folder that one node does not see."""
+    """Return a folder that one node does not see."""
     name = "".join(letter for letter in request.node.name if letter.isalnum())
     made = slurm.folder(f"hidden{name[-40:]}")
     for part in ("work", "bin"):

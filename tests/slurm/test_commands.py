@@ -1,4 +1,4 @@
-"""Slurm through its commands: what real daemons of both versions make of it."""
+"""Slurm through its commands, on real daemons of both versions."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
 
 @pytest.fixture
 def link(slurm):
-    """Give a link; the queue is empty before and after."""
+    """Yield a link; the queue is empty before and after."""
     slurm.empty()
     yield CommandLink(prefix=slurm.prefix)
     slurm.empty()
@@ -37,7 +37,7 @@ def link(slurm):
 
 @pytest.fixture(params=["through a prefix", "here"])
 def either(slurm, link, request, monkeypatch):
-    """Give a link and its user: through a prefix, or one that runs Slurm's commands with nothing between."""
+    """Return a link and its user: through a prefix, or one that runs Slurm's commands with nothing between."""
     if request.param == "through a prefix":
         return link, slurm.user
     if slurm.release != OLDEST:
@@ -53,7 +53,7 @@ def folder(slurm, request):
 
 @pytest.fixture
 def job(folder):
-    """Give a job that sleeps."""
+    """Return a job that sleeps."""
     return SlurmJob(
         name=f"{folder.name}.token",
         script="#!/bin/sh\nexec sleep 300\n",

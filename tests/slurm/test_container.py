@@ -28,7 +28,7 @@ done
 
 @pytest.fixture(scope="module")
 def image_of(request):
-    """Give a cluster whose jobs may use Apptainer, and a folder that is an image, with the shell of its nodes."""
+    """Yield a cluster whose jobs may use Apptainer, and a folder that is an image, with the shell of its nodes."""
     if reason := missing(NEWEST):
         pytest.skip(reason)
     testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-images"), release=NEWEST, containers=True)

@@ -1,4 +1,4 @@
-"""What is found out about real clusters, is so."""
+"""Findings about real clusters are true."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def examined(arguments, *more, code=0):
 
 @pytest.fixture(params=[OLDEST, NEWEST])
 def accruing(request):
-    """Give a cluster where age always accrues."""
+    """Yield a cluster where age always accrues."""
     if reason := missing(request.param):
         pytest.skip(reason)
     cluster = Testbed(Path(f"/tmp/asa-{os.getpid()}-a{request.param}"), release=request.param, nodes=1, accrue=True)

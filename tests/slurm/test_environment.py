@@ -1,4 +1,4 @@
-"""What a script finds around it: under plain `sbatch`, and as a stage, by Slurm's commands and by its REST daemon."""
+"""The environment of a script: under plain `sbatch`, and as a stage, by Slurm's commands and by its REST daemon."""
 
 import itertools
 import os

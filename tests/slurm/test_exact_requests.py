@@ -1,4 +1,4 @@
-"""What a batch script asks for is what Slurm is asked for, field by field, if it is imported and submitted by asa.
+"""The request of an imported batch script reaches Slurm unchanged, field by field.
 
 Each form is submitted on hold by `sbatch` and by asa, on nodes of plain cores, on hyper-threaded ones and on nodes that
 are given whole; nothing runs. What `scontrol show job` says of both must be equal.
@@ -194,7 +194,7 @@ def fields(line):
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def nodes_of_three_kinds(request):
-    """Give a cluster with partitions of plain, hyper-threaded and whole nodes, each of four nodes with four GPUs."""
+    """Yield a cluster with partitions of plain, hyper-threaded and whole nodes, each of four nodes with four GPUs."""
     if reason := missing(request.param):
         pytest.skip(reason)
     testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-kinds{request.param}"), release=request.param, conf=_CONF)
@@ -282,7 +282,7 @@ def link_of(slurm, means):
 
 
 def differences(slurm, means, script, plain, ours, jobs):
-    """Say in what a job of asa's is another than that of sbatch; nothing if in nothing."""
+    """Return the differences between a job of asa and that of sbatch."""
     if plain is None:
         return "" if ours.startswith("refused") else f"sbatch refuses it: {Path(f'{script}.why').read_text()}"
     if ours.startswith("refused"):

@@ -292,7 +292,7 @@ def _text(text, talker):
 
 
 def shape(value):
-    """Tell the keys and types of a value; of a list, those of its first element."""
+    """Return the keys and types of a value; of a list, those of its first element."""
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -79,7 +79,7 @@ def as_dict(terms):
 
 
 def lent_python(slurm):
-    """Give a copy of this Python, with numpy, that any user's job can run; in it each fsync takes a second more."""
+    """Return a copy of this Python, with numpy, that any user's job can run; in it each fsync takes a second more."""
     if slurm.root not in LENT:
         place = LENT[slurm.root] = slurm.folder("python")
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -102,7 +102,7 @@ def lent_python(slurm):
 
 
 def uninterrupted(place, count):
-    """Give the result of one run."""
+    """Return the result of one run."""
     command = [sys.executable, str(EXAMPLE / "heat.py"), str(count), str(SIZE)]
     subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=900)
     return (place / "ckpt" / "result.npy").read_bytes()

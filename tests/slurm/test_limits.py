@@ -1,4 +1,4 @@
-"""Limits that real Slurm enforces on its users: what is said of them, before and while they stand against a job."""
+"""Limits that real Slurm enforces on its users: the messages before a run and while a limit keeps a job back."""
 
 import json
 import os
@@ -26,7 +26,7 @@ walltime = "5m"
 
 @pytest.fixture(params=[OLDEST, NEWEST])
 def strict(request):
-    """Give a cluster that lets its user have one job in the queue."""
+    """Yield a cluster that lets its user have one job in the queue."""
     if reason := missing(request.param):
         pytest.skip(reason)
     conf = "AccountingStorageEnforce=associations,limits\n"

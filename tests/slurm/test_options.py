@@ -1,4 +1,4 @@
-"""A stage's further options and its cores a task: what real daemons make of them."""
+"""A stage's further options and its cores per task, on real daemons."""
 
 import subprocess
 import time
@@ -44,7 +44,7 @@ OF_NEWEST = {
 
 @pytest.fixture
 def links(slurm):
-    """Give a link by commands, and one for each version of the API that is served."""
+    """Yield a link by commands, and one for each version of the API that is served."""
     slurm.empty()
     made = {"commands": CommandLink(prefix=slurm.prefix)}
     made |= {api: RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.release]}

@@ -28,7 +28,7 @@ def begun(release, name):
 
 @pytest.fixture(scope="module", params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def clusters(request):
-    """Give two clusters of one name."""
+    """Yield two clusters of one name."""
     if reason := missing(request.param):
         pytest.skip(reason)
     made = []
@@ -87,7 +87,7 @@ def state_of(slurm, job_id):
 
 
 def first_of(run):
-    """Give the number of the run's first job."""
+    """Return the number of the run's first job."""
     [job_id] = run.folder.state()[0].jobs
     return job_id
 

@@ -23,7 +23,7 @@ _MIB = 1 << 20
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def strict(request):
-    """Give a cluster that enforces the memory that jobs ask for."""
+    """Yield a cluster that enforces the memory that jobs ask for."""
     if reason := missing(request.param):
         pytest.skip(reason)
     if not Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists():

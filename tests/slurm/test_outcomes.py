@@ -1,4 +1,4 @@
-"""What a job's script says of its end, on real daemons: a program's exit code is its own, and files may come late."""
+"""The outcome that a job's script reports, on real daemons: programs keep their exit codes, files may come late."""
 
 import json
 import threading
@@ -62,7 +62,7 @@ def test_what_comes_late_is_waited_for_and_what_comes_later_is_tried_again(slurm
 
 
 def said_of(run, name):
-    """How the jobs of a stage that failed have ended, by the journal."""
+    """Return how the jobs of a failed stage ended, by the journal."""
     lines = [json.loads(line) for line in (run.folder.path / "journal.jsonl").read_text().splitlines()]
     entries = [entry for line in lines for entry in line.get("entries", [line])]
     ours = {job["JobId"] for job in run.jobs().get(name, ())} | {

@@ -1,4 +1,4 @@
-"""What passes is no refusal: Slurm's real commands, made to fail for a while in many ways."""
+"""Passing faults are no refusals: Slurm's real commands, made to fail for a while in many ways."""
 
 import os
 import time
@@ -85,7 +85,7 @@ def test_a_configuration_that_is_empty_for_two_seconds_fails_no_stage(slurm):
 
 
 def faults(client, slurm):
-    """Give ways in which a configuration is wrong for a while: what is in the file, and how it may be read."""
+    """Yield ways in which a configuration is wrong for a while: what is in the file, and how it may be read."""
     yield EMPTY, 0o644
     yield client.good, 0o000
     yield client.good[:60], 0o644  # cut off

@@ -1,4 +1,4 @@
-"""What can never run is told before anything is submitted: by a real Slurm that is only asked, and by its limits."""
+"""Impossible jobs are reported before anything is submitted: by a real Slurm that is only asked, and by its limits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where a stage's output is found, on real daemons: under the names that Slurm itself would give it."""
+"""The files of a stage's output, on real daemons, have the names that Slurm itself would give."""
 
 import time
 

@@ -112,12 +112,12 @@ class Place:
         return [one for one in self.entries() if one["kind"] == "shaped" and one["stage"] == stage]
 
     def intents(self, stage):
-        """What was asked of Slurm for jobs of a stage, by token."""
+        """Return the requests to Slurm for jobs of a stage, by token."""
         found = [one for one in self.entries() if one["kind"] == "intended" and stage in one["planned"]["stages"]]
         return {one["token"]: one["spec"] for one in found}
 
     def jobs(self, stage):
-        """The jobs of a stage that Slurm accepted, as the journal tells."""
+        """Return the jobs of a stage that Slurm accepted, by the journal."""
         tokens = self.intents(stage)
         accepted = [one for one in self.entries() if one["kind"] == "accepted" and one["token"] in tokens]
         return [one["status"]["job_id"] for one in accepted]
@@ -128,13 +128,13 @@ class Place:
         return any(one["job_id"] in mine and one["payload_start_s"] is not None for one in told)
 
     def marks(self):
-        """What payloads wrote: stage, cores and job."""
+        """Return the lines of payloads: stage, cores and job."""
         return [line.split() for line in (self.folder / "marks").read_text().splitlines()]
 
 
 @pytest.fixture
 def place(slurm, request):
-    """Give a place without jobs, before and after."""
+    """Yield a place without jobs, before and after."""
     before = os.umask(0)
     slurm.empty()
     place = Place(slurm, slurm.folder(f"shapes-{time.time_ns()}"), getattr(request, "param", "commands"))

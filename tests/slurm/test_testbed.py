@@ -1,4 +1,4 @@
-"""The clusters that other tests use are what they say."""
+"""The clusters that other tests use are as described."""
 
 
 def test_it_runs_jobs(slurm):

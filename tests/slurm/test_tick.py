@@ -72,7 +72,7 @@ def test_who_looks_does_what_a_client_left(slurm):
 
 @pytest.fixture
 def forgets(slurm):
-    """Give a cluster whose controller forgets jobs two seconds after their end, and has no accounting."""
+    """Yield a cluster whose controller forgets jobs two seconds after their end, and has no accounting."""
     with forgetful(slurm) as cluster:
         yield cluster
 

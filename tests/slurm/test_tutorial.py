@@ -38,7 +38,7 @@ def _has_a_past(slurm, folder):
 
 @pytest.fixture(params=[_on_a_cluster, _of_the_readme])
 def here(slurm, request):
-    """Give the folder of the scripts, and the environment of a user for whom the cluster's commands are in PATH."""
+    """Yield the folder of the scripts, and the environment of a user for whom the cluster's commands are in PATH."""
     if request.param is _of_the_readme and slurm.release == NEWEST:
         pytest.skip("takes minutes: the tutorial's commands, which are the same and more, run there")
     before = os.umask(0)  # jobs are another user's than this test's, and write where it made folders

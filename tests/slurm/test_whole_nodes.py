@@ -18,7 +18,7 @@ MEET = (
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def slurm(request):
-    """Give a cluster whose jobs share no node."""
+    """Yield a cluster whose jobs share no node."""
     if reason := missing(request.param):
         pytest.skip(reason)
     conf = "PartitionName=DEFAULT OverSubscribe=EXCLUSIVE"

@@ -1,4 +1,4 @@
-"""Words for states that a client does not know, or seldom sees: no run stands still because of them."""
+"""States that a client does not know, or seldom sees, stop no run."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_run_whose_jobs_are_in_states_that_nobody_knows_completes(slurm):
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def strict(request, tmp_path_factory):
-    """Give a cluster that puts jobs of exit code 7 back into the queue, and holds them."""
+    """Yield a cluster that puts jobs of exit code 7 back into the queue, and holds them."""
     if reason := missing(request.param):
         pytest.skip(reason)
     root = Path(f"/tmp/asa-{tmp_path_factory.getbasetemp().name}-{request.param}-strict")
@@ -128,7 +128,7 @@ def test_an_element_that_slurm_holds_by_its_exit_code_is_told_and_goes_on_once_i
 
 
 def _held(run, completed):
-    """Give the elements of a job array once some have completed and one is on hold."""
+    """Return the elements of a job array once some have completed and one is on hold."""
     told = [job.status.elements for job in run.folder.state()[0].jobs.values() if job.status.elements is not None]
     return next((one for one in told if one.held and len(one.completed) == completed), None)
 

@@ -1,4 +1,4 @@
-"""What Snakemake's users are told: why jobs fail, what can never start, and what is known of run times."""
+"""Messages to Snakemake's users: why jobs fail, which can never start, and the known run times."""
 
 import pytest
 from forked import asa

@@ -1,4 +1,4 @@
-"""What every strategy keeps to; a stranger's that does so, written from the page alone, runs wherever ours do."""
+"""The contract of strategies; a strategy written from the page alone that keeps it runs wherever ours do."""
 
 import importlib
 import json
@@ -88,7 +88,7 @@ class Lazy(PerStage):
 
 
 class GivesBackAll(PerStage):
-    """One that takes back what runs."""
+    """A strategy that cancels running jobs."""
 
     def plan(self, view, forecast):
         jobs = {one.job_id for one in view.stages.values() if one.phase in {Phase.QUEUED, Phase.RUNNING}}
@@ -96,7 +96,7 @@ class GivesBackAll(PerStage):
 
 
 class Idles(PerStage):
-    """One whose allocations idle for longer than it says."""
+    """A strategy whose allocations idle for longer than it declares."""
 
     max_idle = 0.001
 

@@ -1,4 +1,4 @@
-"""Elastic, from what is true of a run to the jobs, and the cores for them, that it asks for."""
+"""Elastic, from the state of a run to the jobs, and the further cores, that it requests."""
 
 from dataclasses import replace
 

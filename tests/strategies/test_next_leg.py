@@ -1,4 +1,4 @@
-"""How early the next leg is asked for: against a simulation of the chain, and by hand."""
+"""The lead of the next leg: against a simulation of the chain, and by hand."""
 
 from dataclasses import replace
 

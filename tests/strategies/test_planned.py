@@ -1,4 +1,4 @@
-"""asa-plan, from what is true of a run to the jobs it asks for."""
+"""asa-plan, from the state of a run to the jobs that it requests."""
 
 from dataclasses import replace
 

@@ -92,7 +92,7 @@ def test_each_stage_is_as_wide_as_fits_into_its_job_and_no_wider_than_helps():
 
 
 class Waits:
-    """Waits that hang on what is asked for, and are the same each time."""
+    """Waits that depend on the request, and are the same each time."""
 
     is_informed = True
 

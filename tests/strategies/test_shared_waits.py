@@ -61,7 +61,7 @@ def bag(widths, jobs, run_s=2000.0):
 
 
 class Waits:
-    """Waits that hang on what is asked for."""
+    """Waits that depend on the request."""
 
     is_informed = True
 

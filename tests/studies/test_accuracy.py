@@ -1,4 +1,4 @@
-"""The evaluation of wait estimators: that nobody sees the future, and that the figures are what they say."""
+"""The evaluation of wait estimators: no access to the future, and correct figures."""
 
 import io
 import json
@@ -65,7 +65,7 @@ def random_history(jobs, seed=0, *, spread=1.5, started=0.95, machine_cores=64):
 
 
 class Quiet:
-    """An estimator that says the same whatever it is told."""
+    """An estimator with one prediction, whatever it learns."""
 
     def __init__(self, surroundings=None):
         self.tickets = 0
@@ -91,7 +91,7 @@ class Quiet:
 
 
 class Diary(Quiet):
-    """Writes down what it is told, in the order in which it is told."""
+    """Records its calls in order."""
 
     sees_queue = True
 
@@ -220,7 +220,7 @@ def numbers_within(thing, seen, depth=6):
 
 
 class Cheater(Quiet):
-    """Turns over whatever it is handed, in search of waits that it has not been told."""
+    """Searches all objects that it gets for waits that it must not know yet."""
 
     def __init__(self, surroundings):
         super().__init__()
@@ -469,7 +469,7 @@ def test_drift_shows_in_blocks():
 
 
 def slow_scores(history, forecasts):
-    """What `judge` should say, job by job and in plain Python."""
+    """Return the scores that `judge` should compute, job by job and in plain Python."""
     alternatives = np.array(PAPER_ALTERNATIVES_S)
     rows = [row for row in range(len(history)) if history.started[row]]
     predicted = {row: float(forecasts.wait_s[row]) for row in rows}

@@ -1,4 +1,4 @@
-"""The experiment on bags: who competes, and its figures, worked out by hand."""
+"""The experiment on bags: its competitors, and its figures, computed by hand."""
 
 import json
 import math

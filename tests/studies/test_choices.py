@@ -1,4 +1,4 @@
-"""Choices of widths, held against what really happens in the simulated queue."""
+"""Choices of widths, compared with the true outcomes in the simulated queue."""
 
 import json
 

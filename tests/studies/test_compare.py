@@ -1,4 +1,4 @@
-"""Comparisons: fair, repeatable, and told as Table 1 tells them."""
+"""Comparisons: fair, repeatable, and printed like Table 1."""
 
 import io
 import math

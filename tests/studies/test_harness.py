@@ -1,4 +1,4 @@
-"""What is kept of an experiment: run again when anything changed on which it hangs, and never misread."""
+"""The kept outcomes of an experiment: recomputed when an input changes, and never misread."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from asa.studies.schedulers.study import SchedulerCampaign
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run."""
+    """A cell to run."""
 
     name: str
     code: str = "this"
@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it."""
+    """Its outcome."""
 
     seconds: float
     words: str

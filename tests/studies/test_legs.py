@@ -1,4 +1,4 @@
-"""What is found out of going on in the next leg, on a small log, and the words that tell it."""
+"""The study of legs on a small log, and the sentences of its results."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""The experiment on strategies: its cells, what is kept of it, and its figures, worked out by hand."""
+"""The experiment on strategies: its cells, its kept outcomes, and its figures, computed by hand."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The paper's evaluation: what is run, what is kept, and figures that are worked out by hand."""
+"""The paper's evaluation: its cells, its kept outcomes, and figures that are computed by hand."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""How studies show what they found."""
+"""Tables and figures of studies."""
 
 from __future__ import annotations
 

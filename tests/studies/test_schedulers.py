@@ -1,4 +1,4 @@
-"""Ways of asking under schedulers: what is left out, what is kept, and what it does to the others."""
+"""Strategies under schedulers: exclusions, kept outcomes, and effects on other users."""
 
 import json
 from pathlib import Path

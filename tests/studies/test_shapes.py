@@ -1,4 +1,4 @@
-"""The experiment on shapes: who competes, what they know, what is kept of it, and its figures, worked out by hand."""
+"""The experiment on shapes: its competitors, their knowledge, its kept outcomes, and its figures, computed by hand."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The rule by which a figure is held against the paper's, and what was copied from the paper."""
+"""The rule that compares a figure with the paper's, and the figures copied from the paper."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What lies between a client and Slurm, and spoils answers: of commands, and over HTTP.
+"""Stands between a client and Slurm, and corrupts answers of commands and over HTTP.
 
 As a script it runs a command as `between.py SPOIL COMMAND...`, where the file SPOIL holds `Spoil` as JSON.
 """
@@ -177,7 +177,7 @@ def through(spoil: Spoil, command: list[str]) -> int:
 
 
 def _asks(method: str, path: str) -> str:
-    """Tell which program would do what a request asks for."""
+    """Return which program would do what a request asks for."""
     if method == "GET":
         return "sacct" if path.startswith("/slurmdb/") else "squeue" if "/job" in path else "scontrol"
     return "scancel" if method == "DELETE" else "sbatch" if path.endswith("/submit") else "scontrol"

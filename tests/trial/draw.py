@@ -1,4 +1,4 @@
-"""What a trial is: a workflow, a cluster and its load, and what goes wrong when; all drawn by the seed."""
+"""Draws a trial from its seed: a workflow, a cluster and its load, and faults with their times."""
 
 import itertools
 import random
@@ -123,7 +123,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Site:
-    """What the cluster is like."""
+    """The properties of the cluster."""
 
     accounting: bool
     min_job_age_s: int
@@ -169,7 +169,7 @@ class Trial:
 
     @property
     def rerun(self) -> set[str]:
-        """Tell which stages are to run once more when all has completed."""
+        """Return which stages are to run once more when all has completed."""
         again = {self.again_from} - {""}
         for step in self.steps:
             if set(step.after) & again:
@@ -178,7 +178,7 @@ class Trial:
 
     @property
     def doomed(self) -> tuple[set[str], set[str]]:
-        """Tell which stages can never complete, and which of these may never begin."""
+        """Return which stages can never complete, and which of these may never begin."""
         fail = {step.name for step in self.steps if step.how == "fail:always"}
         behind: set[str] = set()
         for step in self.steps:  # in an order of the graph

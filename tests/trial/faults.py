@@ -1,4 +1,4 @@
-"""What goes wrong in a trial: each fault waits for its moment, happens, and is mended; none knows asa's insides."""
+"""The faults of a trial: each waits for its time, happens, and is repaired; none uses asa's internals."""
 
 import math
 import os
@@ -300,7 +300,7 @@ def _cancelled_running(fault: Fault, operator: Operator) -> None:
 
 
 def _told(fault: Fault, operator: Operator) -> None:
-    """Tell the job that runs a stage to end, in one of the ways in which that happens."""
+    """Return the job that runs a stage to end, in one of the ways in which that happens."""
     if not isinstance(operator.place, Cluster):
         return _cancel(fault, operator)
     starts = (f"start {fault.step} ", f"start {fault.step}.")

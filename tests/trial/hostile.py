@@ -80,7 +80,7 @@ def _bad_node(fault: Fault, operator: Operator) -> None:
 
 
 def _able_to_run_out(operator: Operator, cluster: Cluster) -> list[str]:
-    """Give the jobs that run a stage which would complete."""
+    """Return the jobs that run a stage which would complete."""
     starts = [line.split() for line in operator.place.marks.splitlines() if line.startswith("start ")]
     steps = {step.name: step for step in operator.trial.steps}
     able = [

@@ -1,4 +1,4 @@
-"""Who runs a trial: starts the client, goes on when it was left, and retries a bounded number of times."""
+"""Runs a trial as a user would: starts the client, continues after it left, and retries a bounded number of times."""
 
 import json
 import os
@@ -219,12 +219,12 @@ class Operator:
             self.troubles.append(f"--from {self.trial.again_from} ended with exit {self.clients[-1].code}")
 
     def _slow_s(self) -> float:
-        """Tell how long stages take that are slower than is told: a walltime may end them, retries repeat them."""
+        """Return how long stages take that are slower than is told: a walltime may end them, retries repeat them."""
         times = {step.name: 1 + RETRIES if step.how == "fail:always" else 2 for step in self.trial.steps}
         return sum((times[step.name] + step.retries) * step.seconds for step in self.trial.steps if step.expects)
 
     def _is_stuck(self) -> bool:
-        """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
+        """Whether several clients in turn have given up, and nothing began or ended meanwhile."""
         last = self.passes[-4:]
         if self.trial.world and not self.faults_over.is_set() and not self.lost:
             return False

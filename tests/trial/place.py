@@ -1,4 +1,4 @@
-"""Where a trial happens: a folder, and a cluster of its own or this machine; and who else is on it."""
+"""The place of a trial: a folder, and a cluster of its own or this machine, with other users."""
 
 import os
 import random
@@ -58,7 +58,7 @@ class Place:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def settings(self) -> list[str]:
-        """What `asa run` is told of the place."""
+        """Return the settings of the place for `asa run`."""
         return ["--backend", "local", "--set", f"cores={NODES * CORES_PER_NODE}"]
 
     def clock(self) -> dict[str, str]:
@@ -77,7 +77,7 @@ class Place:
         return ""
 
     def payloads(self) -> list[tuple[str, int]]:
-        """Tell which executions are alive: job and process."""
+        """Return which executions are alive: job and process."""
         alive = []
         for line in self.marks.splitlines():
             words = line.split()
@@ -89,23 +89,23 @@ class Place:
         return alive
 
     def jobs(self, *states: str) -> list[str]:
-        """Tell the run's jobs that are in such states."""
+        """Return the run's jobs in given states."""
         return [job for job, _ in self.payloads()] if "RUNNING" in states else []
 
     def left(self) -> list[str]:
-        """Tell what of the run is still in the queue."""
+        """Return what of the run is still in the queue."""
         return self.jobs("RUNNING")
 
     def told(self) -> dict[str, str]:
-        """Tell what the place itself says of what happened, by the name of a file."""
+        """Return what the place itself says of what happened, by the name of a file."""
         return {}
 
     def touched(self) -> list[str]:
-        """Tell what was done to jobs that are not the run's."""
+        """Return what was done to jobs that are not the run's."""
         return []
 
     def astray(self) -> list[str]:
-        """Tell which jobs were submitted to another cluster."""
+        """Return which jobs were submitted to another cluster."""
         return []
 
     def fill_disk(self, disk: Path | None = None) -> None:
@@ -323,12 +323,12 @@ class Cluster(Place):
         self.slurm.start_controller()
 
     def touched(self) -> list[str]:
-        """Tell what was done to jobs that are not the run's."""
+        """Return what was done to jobs that are not the run's."""
         told = self.strangers.touched() if self.strangers is not None else []
         return told + (self.elsewhere.touched() if self.elsewhere is not None else [])
 
     def astray(self) -> list[str]:
-        """Tell which jobs were submitted to another cluster."""
+        """Return which jobs were submitted to another cluster."""
         return self.elsewhere.astray() if self.elsewhere is not None else []
 
     def relieve(self) -> None:

@@ -19,7 +19,7 @@ _SUBMITTED = re.compile(r"^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+)")
 
 
 def requests(slurm: Testbed, uid: int) -> Iterator[tuple[float, str, str]]:
-    """Tell when a user asked the controller to cancel or change which job, as the controller notes it."""
+    """Yield when a user asked the controller to cancel or change which job, as the controller notes it."""
     for line in (slurm.root / "log" / "slurmctld.log").read_text(errors="replace").splitlines():
         if (match := _RPC.match(line)) and int(match[4]) == uid:
             yield datetime.fromisoformat(match[1]).timestamp(), match[2], match[3]
@@ -65,7 +65,7 @@ class Strangers(threading.Thread):
             self.jobs = [(job, since_s, min(until_s, time.time())) for job, since_s, until_s in self.jobs]
 
     def touched(self) -> list[str]:
-        """Tell what the run's user has done to them."""
+        """Return what the run's user has done to them."""
         asked = list(requests(self.slurm, uid_of(self.slurm.user)))
         return [
             f"a stranger's job was touched: {what} {job} at {when_s:.2f}"
@@ -98,12 +98,12 @@ class Elsewhere:
         self._jobs = 25
 
     def touched(self) -> list[str]:
-        """Tell what was done to the jobs that were there."""
+        """Return what was done to the jobs that were there."""
         asked = requests(self.slurm, uid_of(self.slurm.user))
         return [f"another cluster's job was touched: {what} {job}" for _, what, job in asked if int(job) <= self._jobs]
 
     def astray(self) -> list[str]:
-        """Tell the jobs that came later: a client may submit one before it sees that its own jobs are not there."""
+        """Return the jobs that came later: a client may submit one before it sees that its own jobs are not there."""
         log = (self.slurm.root / "log" / "slurmctld.log").read_text(errors="replace")
         return [
             match[2] for line in log.splitlines() if (match := _SUBMITTED.match(line)) and int(match[2]) > self._jobs

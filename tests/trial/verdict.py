@@ -1,4 +1,4 @@
-"""Was kept what asa promises? By the marks that payloads left, Slurm's own words, and what asa told."""
+"""Checks asa's promises after a trial, by the payloads' marks, Slurm's records, and asa's reports."""
 
 import json
 from collections import defaultdict
@@ -58,7 +58,7 @@ class Execution:
 
 @dataclass
 class Verdict:
-    """What came out: `broken` and `invalid` say why; `noted` is what was told apart."""
+    """The verdict on a trial: `broken` and `invalid` have reasons; `noted` has further remarks."""
 
     trial: Trial
     broken: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """Tell the kind: a fault outside what is promised excuses only what it may have caused."""
+        """Return the kind: a fault outside what is promised excuses only what it may have caused."""
         return "broken" if self.broken else "invalid" if self.invalid else "clean"
 
 

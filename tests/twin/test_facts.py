@@ -1,4 +1,4 @@
-"""What Slurm tells of a site, as its commands print it."""
+"""Facts of a site from the output of Slurm's commands."""
 
 import pytest
 from asa.backends.simulated.policies import scheduler

@@ -1,4 +1,4 @@
-"""Twins of sites: what they are made of, how well they agree, and that they tell nothing of anybody."""
+"""Twins of sites: their making, their agreement, and that they reveal nothing about anybody."""
 
 import json
 import re

@@ -140,7 +140,7 @@ def ablation(
 
 
 def _sized(config: Config, variant: Variant) -> Config:
-    """Give a single phase as many sets as all phases have together."""
+    """Return a single phase as many sets as all phases have together."""
     if len(variant.order) == 1:
         total = config.sampled + config.real + config.synthetic
         config = replace(config, sampled=total, real=total, synthetic=total)

@@ -139,7 +139,7 @@ def config_of(name: str, agent: str, material: Material, sets: int | None, jobs:
 
 
 def sized(config: Config, material: Material, jobs: int | None) -> Config:
-    """Give all sets about equally many jobs: by default those of a week, since in less time few have to wait."""
+    """Return all sets about equally many jobs: by default those of a week, since in less time few have to wait."""
     least = 1 if jobs is not None else min(7, config.days)
     jobs = config.jobs if jobs is None else jobs
     table = material.training

@@ -1,4 +1,4 @@
-"""Methods compared over workloads: what is measured, beside plain sums over every second, and what is made of it."""
+"""Methods compared over workloads: measures against plain sums over every second, and the tables made of them."""
 
 import math
 from dataclasses import replace
@@ -50,7 +50,7 @@ def a_workload(system=PLAIN, seed=0, jobs=150):
 
 
 def starts(workload, method, window):
-    """When each job starts."""
+    """Return the start of each job."""
     scheduler = WindowScheduler(workload.system, load_method(method, workload.system), window=window)
     core = GeneralCore(make_load(workload.system, workload.table, dict(workload.demands)), scheduler, now=0)
     core.run(NEVER - 1)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 @st.composite
 def cases(draw, max_jobs=7):
-    """Machines of up to three kinds of nodes, with up to two resources of either sort, windows and what is free."""
+    """Machines of up to three kinds of nodes and two resources of either sort, with windows and free amounts."""
     own = [f"own{i}" for i in range(draw(st.integers(0, 2)))]
     shared = {f"shared{i}": draw(st.integers(1, 20)) for i in range(draw(st.integers(0, 2)))}
     kinds, has = [], dict.fromkeys(own, 0)
@@ -205,7 +205,7 @@ def hard(count=50):
 
 
 def is_a_front(problem, found):
-    """No solution betters another, all fit, and what they are worth is right."""
+    """Check that no solution dominates another, all fit, and their values are right."""
     kinds, free = [{}], problem.free
     for solution in plain_window.solutions(found):
         rows = problem.window.uses[list(solution.jobs)].tolist()

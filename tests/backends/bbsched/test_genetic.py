@@ -120,7 +120,7 @@ def test_of_those_that_are_worth_the_same_the_one_nearest_the_front_counts():
 
 
 class PlainGenetic:
-    """The algorithm as the paper tells it, and as the module says where it does not, for nodes and a burst buffer."""
+    """The algorithm as the paper describes it, and as the module does where the paper is silent."""
 
     def __init__(self, problem, generations, population, mutation, seed):
         self.jobs = problem.uses.tolist()

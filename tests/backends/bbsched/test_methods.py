@@ -1,4 +1,4 @@
-"""What each method selects, against every selection that there is; Table 1 itself is in a file of its own."""
+"""The selections of each method, against all possible selections; Table 1 itself is in a file of its own."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ FOUR = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BB: 30})
 
 @st.composite
 def windows(draw, system):
-    """Windows of up to eight jobs, some forced, and what is free."""
+    """Windows of up to eight jobs, some forced, with free amounts."""
     count = draw(st.integers(1, 8))
 
     def some(values):

@@ -1,4 +1,4 @@
-"""Machines, windows and what selections are worth; the local disks of Section 5; and what is refused."""
+"""Machines, windows and values of selections; the local disks of Section 5; and errors."""
 
 import numpy as np
 import plain_window

@@ -1,4 +1,4 @@
-"""The window scheduler on the engine: what starts when."""
+"""The window scheduler on the engine: the starts of jobs."""
 
 import numpy as np
 import pytest

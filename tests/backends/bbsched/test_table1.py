@@ -57,7 +57,7 @@ def test_the_front_of_table_1():
 
 
 def brute(uses, room):
-    """All that is not dominated of what fits: worth by the first set in queue order that has it."""
+    """Return all sets that fit and are not dominated: each value with the first set in queue order that has it."""
     found = {}
     for chosen in itertools.product((1, 0), repeat=len(uses)):
         worth = tuple((np.array(chosen) @ uses).tolist())

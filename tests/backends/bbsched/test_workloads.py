@@ -1,4 +1,4 @@
-"""Workloads: who asks for how much, what workloads have in common, and what of them is measured."""
+"""Workloads: the requests of jobs, their common parts in all workloads, and the measured time."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -201,7 +201,7 @@ def test_days_are_the_first_of_the_log(logged, both):
 
 
 def offered(workload):
-    """How much of each resource jobs would hold, as a share of what there is from first to last submission."""
+    """Return how much of each resource jobs would hold, as a share of the machine from first to last submission."""
     table, system = workload.table, workload.system
     span_s = max(int(table.submit[-1] - table.submit[0]), 1)
     amounts = {NODES: table.cores, **workload.demands}

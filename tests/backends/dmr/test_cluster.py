@@ -1,4 +1,4 @@
-"""The cluster: what must hold of any workload, worked out from what became of its jobs; and what happens when."""
+"""The cluster: invariants of every workload, computed from the records of its jobs; and the order of events."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -59,7 +59,7 @@ def table(jobs):
 
 
 def lived(jobs, described, **rules):
-    """Let all of it happen."""
+    """Run to the end of all events."""
     core = DmrCore(CORES, jobs, now=0, jobs=described, **rules)
     core.run(NEVER - 1)
     return core

@@ -1,4 +1,4 @@
-"""What is told of jobs that were resized: when they ended, and what they held."""
+"""Reports on resized jobs: their ends and their cores."""
 
 import json
 

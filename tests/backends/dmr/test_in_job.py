@@ -1,4 +1,4 @@
-"""A manager that knows the batch system by its ports alone, beside the program of one job."""
+"""A manager next to the program of one job, which knows the batch system only by its ports."""
 
 import pytest
 from asa.backends.dmr.desk import ManagerDesk
@@ -11,7 +11,7 @@ from asa.waits import QueuedJob, QueueEvent
 
 
 class Site:
-    """Four nodes of eight cores, of which nodes can be taken back; keeps what it was told."""
+    """Four nodes of eight cores that can be taken back; records its calls."""
 
     def __init__(self, shrink_by=8, **more):
         self.capabilities = Capabilities("site", 32, 8, age_accrues=True, shrink_by=shrink_by, **more)
@@ -35,7 +35,7 @@ class Site:
 
 @pytest.fixture
 def asking(tmp_path):
-    """Stand beside a job of a site."""
+    """Make a manager next to a job of a site."""
     opened = []
 
     def asking(site, processes=32, **options):

@@ -1,4 +1,4 @@
-"""A manager of this machine: real jobs, programs that ask, and what becomes of nodes when anybody dies."""
+"""A manager of this machine: real jobs, programs that ask, and the nodes of processes that die."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Nodes go from hand to hand and none is lost; what a resize costs follows Table 2 and Fig. 3."""
+"""Nodes change owners and none is lost; the cost of a resize follows Table 2 and Fig. 3."""
 
 import pytest
 from asa.backends.dmr.mechanics import Checkpoints, Costs, Ledger, Resizer

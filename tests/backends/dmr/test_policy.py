@@ -1,4 +1,4 @@
-"""The policy: each sentence of section 4 (and of 5.1 on sizes), and what holds whatever is asked."""
+"""The policy: each sentence of section 4 (and of 5.1 on sizes), and invariants of all answers."""
 
 import pytest
 from asa.backends.dmr.policy import Action, Wish, decide, next_check, unpromised

@@ -1,4 +1,4 @@
-"""The study: its workloads are the paper's, its tables say what was measured, and the paper's findings are found."""
+"""The study: the paper's workloads, tables of the measured figures, and the paper's findings."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The learners learn what the equations say, and the actor learns nothing."""
+"""The learners learn as the equations say, and the actor does not learn."""
 
 from types import SimpleNamespace
 
@@ -68,7 +68,7 @@ def test_learning_improves_what_is_rewarded(kind):
 
 
 def met(student, rng, rewards, waiting=WINDOW):
-    """Let it choose as often as there are rewards; say what it thought of each situation, and chose."""
+    """Let an agent choose once for each reward; return its values and its choices."""
     thought, chosen = [], []
     for reward in rewards:
         pass_ = situation(rng, waiting)

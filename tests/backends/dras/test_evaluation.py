@@ -1,4 +1,4 @@
-"""What is tested on is seen by nobody before, and what is measured is what became of it."""
+"""Test jobs are unseen in training, and measured figures are those of the outcomes."""
 
 import dataclasses
 import json
@@ -64,7 +64,7 @@ def short_log(days, tmp_path_factory):
 
 
 def here(*arguments):
-    """Run a command that learns or draws in this process: to import what it needs takes longer than to do so little."""
+    """Run a command in this process: importing PyTorch in a new one would take longer than the command."""
     pytest.importorskip("torch").set_num_threads(1)
     done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -83,7 +83,7 @@ def altered(table, first_s):
 
 
 def seen(cut):
-    """All numbers that an agent can learn from or be chosen by."""
+    """Return all numbers from which an agent can learn or be chosen."""
     material = cut.material
     tables = [material.training, material.validation]
     tables += [

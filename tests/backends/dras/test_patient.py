@@ -58,7 +58,7 @@ class Newest:
 
 
 class Watching(Patient):
-    """Notes what is reserved, whether it is for good, and what waits, after each pass."""
+    """Records the reservation, whether it is final, and the pending jobs, after each pass."""
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)

@@ -1,4 +1,4 @@
-"""A judge learns what waiting costs, and goes on where it stopped."""
+"""A judge learns the cost of waiting, and resumes training."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ LEARNING = ProximalLearning(schedules=2, epochs=2, batch=256)
 
 @pytest.fixture(autouse=True)
 def torch():
-    """Give it, on one core. It is imported only here, as this module is by every process of the tests."""
+    """Yield it, on one core. It is imported only here, as this module is by every process of the tests."""
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -42,14 +42,14 @@ def crowd(seed, count=60):
 
 
 class Longest:
-    """A judge that takes whoever asks for most: the best there is, if only these pay."""
+    """A judge that takes the job with the longest request: the optimum if only these pay."""
 
     def choose(self, told):
         return int(told[:, COLUMNS.index("logarithm of the request")].argmax())
 
 
 class LongFirst:
-    """Only who asks for long pays for waiting."""
+    """A cost of waiting for jobs with long requests only."""
 
     def __call__(self, sizes, requests_s, waits_s, *, nodes):
         return (requests_s > 3000) / 3600.0

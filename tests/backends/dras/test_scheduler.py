@@ -1,4 +1,4 @@
-"""Passes on one level and on two: what is promised is kept, and nothing is known that cannot be."""
+"""Passes on one level and on two: they keep promises, and use no knowledge of the future."""
 
 import copy
 
@@ -43,7 +43,7 @@ def run(table, scheduler, nodes=NODES, **cluster):
 
 
 class Noting:
-    """A chooser that notes what it was offered and chose."""
+    """A chooser that records its offers and its choices."""
 
     def __init__(self, chooser):
         self.chooser = chooser

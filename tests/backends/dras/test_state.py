@@ -1,4 +1,4 @@
-"""What the agent sees of a queue and a machine."""
+"""The agent's view of a queue and a machine."""
 
 from types import SimpleNamespace
 

@@ -67,7 +67,7 @@ def change(file, *, header=None, arrays=None, compressed=False, pickled=False):
 
 
 def lying(file):
-    """An array that says it is larger than it is."""
+    """An array whose header claims a larger size."""
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
     with zipfile.ZipFile(file, "a") as archive:

@@ -1,4 +1,4 @@
-"""Where requests fit on a cluster, against a planner that goes through all seconds and all ways to place chunks."""
+"""Placements of requests on a cluster, against a planner that tries all seconds and all placements of chunks."""
 
 from collections import Counter
 from random import Random
@@ -46,7 +46,7 @@ class Both:
         self.booked.append((request, placement))
 
     def revoke(self, places):
-        """Revoke some of what was booked."""
+        """Revoke some of the bookings."""
         gone = set(places)
         self.plain = PlainPlanner(self.system, BEGIN, self.plain.down)
         for place, (request, placement) in enumerate(self.booked):
@@ -66,7 +66,7 @@ class Both:
                     self.book(request, placement)
 
     def assert_same(self):
-        """What is used is the same at each second, of the whole system and of each node."""
+        """Check that usage is equal at each second, of the whole system and of each node."""
         for second in range(BEGIN, self.plain.last + 2):
             told = {name: vector.at(second) for name, vector in self.cluster.used.items()}
             assert told == self.plain.at(second), f"at {second}"
@@ -78,7 +78,7 @@ class Both:
 
 
 def everything(cluster):
-    """What is used of the system and of each node."""
+    """Return the usage of the system and of each node."""
     return {name: vector.copy() for name, vector in cluster.used.items()}, {
         name: cluster.used_on(name) for name in cluster.names
     }

@@ -1,4 +1,4 @@
-"""``asa ccs``: a file of requests as a plan, in a table, as JSON and as a picture; and what is wrong with the file."""
+"""``asa ccs``: a file of requests as a plan, in a table, as JSON and as a picture; and errors in the file."""
 
 import json
 import re

@@ -41,7 +41,7 @@ def table(jobs):
 
 
 def plainly(jobs, most=None):  # noqa: C901 - in one place, to be read beside the paper
-    """Plan as the paper says, in the plainest way: give the starts, and those that were told first."""
+    """Plan as the paper says, in the plainest way; return the final starts, and the starts promised first."""
     used = np.zeros(2000, dtype=int)
     planned, told, ends = {}, {}, {}
 
@@ -243,7 +243,7 @@ def test_only_a_machine_that_plans_can_be_asked(quiet, scheduler):
 
 @pytest.fixture
 def log(tmp_path):
-    """A month of a busy machine of 64 cores, whose users ask for four times what they need."""
+    """A month of a busy machine of 64 cores, whose users request four times the time that they need."""
     rng = np.random.default_rng(7)
     submit = np.cumsum(rng.exponential(900, 3000).astype(np.int64))
     run = rng.exponential(4000, 3000).astype(np.int64) + 1

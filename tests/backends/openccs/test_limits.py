@@ -44,7 +44,7 @@ def pool(resource, items, *access, validity="always"):
 
 
 def free(consumers, request, time, user="alice", group="", resource=None, stop=0):
-    """What of a resource a consumer sees free at a time; all of it if nothing binds him."""
+    """Return the items that a consumer sees free at a time; all of them if nothing limits the consumer."""
     name = resource or next(iter(request.totals))
     views = consumers.views(request, user, group, min(time, AUGUST), stop)
     return views.get(name, consumers._used[name]).free_at(time)
@@ -57,7 +57,7 @@ def planned(*limits, pools=(), nodes=4, **resources):
 
 
 def submit(plan, text, now=AUGUST, user="alice", group=""):
-    """Starts of what is asked for, in seconds from then on; None in the waiting room."""
+    """Submit requests; return their starts in seconds from then on, None in the waiting room."""
     jobs = plan.submit(ResourceRequest.parse(text), now=now, user=user, group=group)
     starts = [None if job.start_s is None else job.start_s - now for job in jobs]
     return starts[0] if len(starts) == 1 else starts
@@ -404,7 +404,7 @@ bookings = st.tuples(
 
 
 def seconds(validity):
-    """Whether something is valid, of each second."""
+    """Return for each second whether a validity holds."""
     valid = np.zeros(SPAN, dtype=bool)
     for start, end in validity.windows(AUGUST, AUGUST + SPAN):
         valid[start - AUGUST : end - AUGUST] = True
@@ -412,7 +412,7 @@ def seconds(validity):
 
 
 def held(jobs, name):
-    """What jobs have of a resource, of each second."""
+    """Return for each second the items that jobs hold of a resource."""
     counts = np.zeros(SPAN, dtype=int)
     for _, _, start, length, amount, _ in jobs:
         counts[start : start + length] += amount.get(name, 0)
@@ -430,7 +430,7 @@ def is_admitted(pool, request, user, group):
 
 
 def plain_items(bound, request, name, available, own):
-    """What a limit lets a request have beside its consumer's own jobs; None for all."""
+    """Return the items that a limit leaves a request beyond its consumer's own jobs; None for all."""
     area = (
         sum(job[4].get(name, 0) * seconds(bound.validity)[job[2] : job[2] + job[3]].sum() for job in own)
         + request.totals[name] * request.lasts_s

@@ -34,7 +34,7 @@ def rank(job):
 
 
 def dense(vector, since, until):
-    """What a vector holds, second by second."""
+    """Return the values of a vector, second by second."""
     times, items = (part.tolist() for part in vector.steps)
     counts = []
     for start, end, held in zip(times, [*times[1:], until], items, strict=True):
@@ -43,7 +43,7 @@ def dense(vector, since, until):
 
 
 def state(plan, now):
-    """Everything that can be seen of a plan: its jobs in order, what is used from now on, which nodes are there."""
+    """Return all visible facts of a plan: its jobs in order, usage from now on, its nodes."""
     until = 1 + max([now, *(job.placement.end for job in plan.jobs.values() if job.phase in LIVE)])
     cluster = plan.cluster
     return (
@@ -55,7 +55,7 @@ def state(plan, now):
 
 
 class Watched:
-    """A plan, what is done to it, and what is known of it from outside."""
+    """A plan, the actions on it, and the facts that are known from outside."""
 
     def __init__(self, random, *, max_sorts):
         self.random, self.max_sorts = random, max_sorts
@@ -74,14 +74,14 @@ class Watched:
     # ---- what should be
 
     def request(self, job):
-        """What a job asks for, for as long as it was last agreed."""
+        """Return the request of a job, for the duration last agreed."""
         return replace(job.request, walltime_s=self.lasts[job.id])
 
     def held(self, job):
         return Held.of(replace(job, request=self.request(job)), self.system)
 
     def plain(self, jobs):
-        """What these jobs hold from now on."""
+        """Return the resources that these jobs hold from now on."""
         plain = PlainPlanner(self.system, self.now, frozenset(self.down))
         for job in jobs:
             if job.phase in LIVE:
@@ -108,7 +108,7 @@ class Watched:
         plain.hold(held)
 
     def settle_all(self, before, jobs, end_of=None):
-        """Let jobs that hold nothing any more be planned anew, in order of rank, beside all others as they were."""
+        """Let jobs without resources be planned anew, in order of rank; all other jobs stay as they are."""
         ids = {job.id for job in jobs}
         plain = self.plain(job for job in before.values() if job.id not in ids)
         for job in sorted(jobs, key=rank):
@@ -121,12 +121,12 @@ class Watched:
         assert job.phase is (JobPhase.WAITING if job.placement is None else JobPhase.PLANNED)
 
     def others_are(self, before, changed=()):
-        """All jobs but some are as they were."""
+        """Check that all jobs but some are unchanged."""
         assert list(self.plan.jobs) == list(before)
         assert [name for name, job in before.items() if name not in changed and self.plan.jobs[name] is not job] == []
 
     def check(self):
-        """What holds at any time."""
+        """Check the invariants of the plan."""
         jobs = self.plan.jobs.values()
         plain = self.plain(jobs)
         assert list(plain.overbooked()) == []
@@ -204,7 +204,7 @@ class Watched:
         return ResourceRequest.parse(text, self.system.kinds)
 
     def refused(self, request, error):
-        """It can never be, or not when it has to be."""
+        """Whether a request is refused: it is impossible, or impossible at its required time."""
         one = replace(request, start_s=None, deadline_s=None)
         if not PlainPlanner(self.system).fits(one, 0):
             return
@@ -283,7 +283,7 @@ class Watched:
         return "time"
 
     def met(self, node):
-        """Who has something on a node from now on."""
+        """Return the jobs that have resources on a node from now on."""
         jobs = [job for job in self.plan.jobs.values() if job.phase in LIVE and job.placement.end > self.now]
         return [job for job in jobs if node in self.held(job).nodes]
 
@@ -318,14 +318,14 @@ class Watched:
         return "forget"
 
     def reload(self):
-        """A plan made of what was told goes on in place of the plan."""
+        """Replace the plan by one made of the journal."""
         again = RequestPlan.reload(self.system, self.told, on_entry=self.tell)
         assert state(again, self.now) == state(self.plan, self.now)
         self.plan = again
         return "reload"
 
     def live(self):
-        """Let something happen."""
+        """Apply one random action."""
         crowd = sum(job.phase is not JobPhase.ENDED for job in self.plan.jobs.values())
         what = self.random.choices(
             [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover],
@@ -399,7 +399,7 @@ def planned(system=TWO, on_entry=None):
 
 
 def on(plan, name):
-    """When a job starts, and on which nodes."""
+    """Return the start and the nodes of a job."""
     job = plan.jobs[name]
     return (job.start_s, plan.cluster.names_of(job.placement)) if job.placement else None
 

@@ -1,4 +1,4 @@
-"""The language of requests: what is read, what it means in all, and where it is wrong."""
+"""The language of requests: its meaning, its totals, and the positions of errors."""
 
 import pickle
 import re

@@ -37,7 +37,7 @@ def vectors(stores=Stores.USED, most=MOST):
 
 
 def array(vector):
-    """What a vector holds at each second, and after."""
+    """Return the value of a vector at each second, and afterwards."""
     return np.array([vector.at(second) for second in range(LAST + 1)])
 
 

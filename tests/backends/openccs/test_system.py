@@ -1,4 +1,4 @@
-"""Descriptions of clusters: the paper's own, and what is read from a file."""
+"""Descriptions of clusters: the paper's own, and those read from a file."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""When things are valid: checked minute by minute against a plain reading of cron."""
+"""Times of validity, checked minute by minute against a plain reading of cron."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -268,7 +268,7 @@ def test_a_written_validity_reads_back(text):
 
 
 def fields(low, high, names=None):
-    """Build fields as text, each with the numbers that it stands for."""
+    """Build fields as text, each with the numbers that it matches."""
     numbers = st.integers(low, high)
 
     def say(number, named):

@@ -1,4 +1,4 @@
-"""Why a job is not planned earlier: what binds, what lacks first, and who holds it; the plan stays as it is."""
+"""Reasons why a job is not planned earlier: binding constraints, first lacks, and holders; the plan stays as it is."""
 
 import copy
 import random
@@ -36,7 +36,7 @@ def cluster(many=4, *, cores=8, **more):
 
 
 def without(told, cause, of=None):
-    """Give when the job would start without a constraint."""
+    """Return when the job would start without a constraint."""
     [one] = [c for c in told.constraints if c.cause is cause and of in {None, c.of}]
     return one.start_s
 
@@ -52,7 +52,7 @@ def lack(told):
 
 
 def facts(plan):
-    """Tell all that a plan is."""
+    """Return all facts of a plan."""
     nodes = {name: plan.cluster.used_on(name) for name in plan.cluster.names}
     return copy.deepcopy((plan.jobs, plan.cluster.used, nodes, [plan.cluster.is_up(n) for n in plan.cluster.names]))
 
