@@ -1,14 +1,21 @@
 """The documentation as a site: its generated pages, and that each page can be reached."""
 
 import importlib
+import importlib.metadata
 import json
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import docs_site
 import pytest
 import typer
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+import asa
 from asa.backend import JobSpec
 from asa.keys import keys_of
 from asa.workflow import Stage
@@ -25,6 +32,58 @@ def test_every_page_is_in_the_navigation(pages):
     """And each place in the navigation has a page; no link of a page leads to what is not there."""
     assert not docs_site.unreachable(pages.text)
     assert not pages.broken
+
+
+def test_the_first_page_says_the_version_and_leads_to_the_changes(pages):
+    """And to the addresses of the project, once it has some."""
+    about = (
+        f"\n\nVersion {asa.__version__} · [Changes](project/changelog.md) · [Source and tests](project/contributing.md)"
+    )
+    assert pages.text["index.md"].startswith(f"# asa{about}")
+    project = {"version": "9.1", "urls": {"Issues": "https://example.org/issues"}}
+    assert "Version 9.1 · " in docs_site.versioned("# asa\n\nWords.\n", project)
+    assert "[Issues](https://example.org/issues)" in docs_site.versioned("# asa\n\nWords.\n", project)
+
+
+REFUSING = """
+import importlib.abc, sys
+class Refusing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Refusing())
+import docs_site
+docs_site.Pages()
+"""
+
+
+def test_the_pages_are_made_with_what_the_extra_installs():
+    """Nothing that only another extra brings is loaded: `make site` works in an empty environment."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    of_ours = {"": project["dependencies"], **project["optional-dependencies"]}
+    brought, left = set(), [("asa-client", ""), ("asa-client", "docs")]
+    while left:
+        name, extra = left.pop()
+        try:  # ours is read as it is now, not as it was when it was installed
+            needed = of_ours[extra] if name == "asa-client" else importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:  # what makes the site of the pages may be absent
+            continue
+        for one in map(Requirement, needed):
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                for key in [(canonicalize_name(one.name), each) for each in ("", *one.extras)]:
+                    if key not in brought:
+                        brought.add(key)
+                        left.append(key)
+    names = {name for name, _ in brought}
+    providers = importlib.metadata.packages_distributions()
+    absent = {
+        module for module, by in providers.items() if not names & set(map(canonicalize_name, by)) and module != "asa"
+    } - {"snakemake_executor_plugin_asa"}
+    assert "lightgbm" in absent
+    assert "distributed" not in absent
+    code = REFUSING.replace("ABSENT", repr(absent))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tools", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_links_lead_to_pages_of_the_site(pages):

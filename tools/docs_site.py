@@ -246,6 +246,21 @@ MADE = {"reference/cli.md": cli_page, "reference/workflow-file.md": toml_page, "
 """The pages that are made here, by their place in `docs/`."""
 
 
+# ---------------------------------------------------------------------- the first page
+
+
+def versioned(text: str, project: Mapping[str, Any]) -> str:
+    """Write the version below the title of the first page, with links to what there is of the project.
+
+    `project`: that table of `pyproject.toml`; `[project.urls]` has the addresses of a project that is published.
+    """
+    title, below = text.split("\n", 1)
+    links = ["[Changes](../CHANGELOG.md)", "[Source and tests](../CONTRIBUTING.md)"]
+    links += [f"[{name}]({address})" for name, address in project.get("urls", {}).items()]
+    links.append("[Security, and how to report a weakness](../SECURITY.md)")
+    return f"{title}\n\nVersion {project['version']} · {' · '.join(links)}\n{below}"
+
+
 # ---------------------------------------------------------------------- the site
 
 
@@ -260,8 +275,12 @@ class Pages:
         }
         self._places |= ALSO | {f"docs/{place}": place for place in MADE}
         for source, place in list(self._places.items()):
-            if place not in MADE:
-                self.text[place] = self._linked(source, place, (ROOT / source).read_text(encoding="utf-8"))
+            if place in MADE:
+                continue
+            text = (ROOT / source).read_text(encoding="utf-8")
+            if place == "index.md":
+                text = versioned(text, tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"])
+            self.text[place] = self._linked(source, place, text)
         for place, make in MADE.items():
             self.text[place] = make()
 
