@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 from slurm_testbed import until
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 
 from asa.backend import CLUSTER_FILE, Capabilities
 from asa.cli.app import app
+from asa.cli.revising import _is_changed, _merged
 from asa.errors import InputError
 from asa.runner import RunFolder, RunPlan
+from asa.workflow import Stage, Workflow
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
 
@@ -239,3 +242,16 @@ def test_a_run_of_another_program_can_take_another_cluster_for_its_own(tmp_path)
     done = CliRunner().invoke(app, ["resume", str(folder.path), "--accept-cluster"])
     assert (done.exit_code, cluster.exists()) == (0, False)
     assert "Run Snakemake again" in done.stderr
+
+
+def test_a_mended_file_says_how_long_inputs_are_waited_for_and_else_the_site_does():
+    def flow(**patience):
+        return Workflow("x", [Stage("a", cores=1, walltime_s=60.0, expected_run_s=1.0, command="true", **patience)])
+
+    begun = flow(input_patience_s=60.0)  # as the site says
+    [kept] = _merged(begun, flow(), set(), Path("x.toml"))
+    assert kept.input_patience_s == 60.0
+    assert not _is_changed(flow().stages["a"], begun.stages["a"], None)
+    [mended] = _merged(begun, flow(input_patience_s=5.0), set(), Path("x.toml"))
+    assert mended.input_patience_s == 5.0
+    assert _is_changed(flow(input_patience_s=5.0).stages["a"], begun.stages["a"], None)

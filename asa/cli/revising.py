@@ -97,7 +97,12 @@ def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
     """Whether a stage differs from the run's version of it, apart from what the run added to that."""
     if run.takes_turns:
         return (file.command, file.script) != (run.command, run.script)
-    return _differ(replace(file, input_patience_s=run.input_patience_s), run, width)
+    return _differ(_as_patient(file, run), run, width)
+
+
+def _as_patient(file: Stage, run: Stage) -> Stage:
+    """Let a stage wait for its inputs as long as before, which its site may have said, unless its file says how long."""
+    return file if file.input_patience_s is not None else replace(file, input_patience_s=run.input_patience_s)
 
 
 def revise(
@@ -125,7 +130,8 @@ def revise(
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
     walltime_s = flow.walltime_s if flow.says_walltime else None
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=walltime_s)
-    if kept := [name for name in sorted(done) if _differ(flow.stages[name], state.workflow.stages[name], width)]:
+    stages = state.workflow.stages
+    if kept := [one for one in sorted(done) if _differ(_as_patient(flow.stages[one], stages[one]), stages[one], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
@@ -168,7 +174,7 @@ def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[
                 where=str(file),
                 hint="Keep its `after` as it was, or start a new run.",
             )
-    merged = tuple(stage if stage.name in done else flow.stages[stage.name] for stage in before)
+    merged = tuple(stage if stage.name in done else _as_patient(flow.stages[stage.name], stage) for stage in before)
     if Workflow(run.name, merged).order != run.order:
         raise InputError(
             "the stages come in another order", where=str(file), hint=f"It began with: {', '.join(run.order)}."

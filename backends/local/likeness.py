@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import shlex
@@ -22,14 +23,15 @@ def as_in_slurm(spec: JobSpec, name: str) -> Sequence[Sequence[str]]:
     Examples
     --------
     >>> as_in_slurm(JobSpec("fit", 4, 60.0, cpus_per_task=2, memory_bytes=1 << 30), "fit.a1")
-    [['as_in_slurm fit.a1 2 2 4 1024']]
+    [['as_in_slurm fit.a1 2 2 4 60 1024']]
     """
     memory = str(-(-spec.memory_bytes // _MIB)) if spec.memory_bytes else ""
     whole = (spec.tasks or max(spec.cores // spec.cpus_per_task, 1), spec.cpus_per_task)
+    limit = str(math.ceil(spec.walltime_s))
     sizes = [(step.tasks, step.cpus_per_task) if step.tasks else whole for step in spec.steps] or [whole]
     cores = [tasks * each for tasks, each in sizes] if spec.steps or spec.tasks else [spec.cores]
     return [
-        [shlex.join(["as_in_slurm", name, str(tasks), str(each), str(own), *_last(memory, spec.partition)])]
+        [shlex.join(["as_in_slurm", name, str(tasks), str(each), str(own), limit, *_last(memory, spec.partition)])]
         for (tasks, each), own in zip(sizes, cores, strict=True)
     ]
 

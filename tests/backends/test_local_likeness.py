@@ -1,6 +1,8 @@
 """Scripts for Slurm in jobs of this computer: its variables, and stand-ins for `srun` and `module`."""
 
+import math
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -48,6 +50,9 @@ def test_a_job_has_the_variables_that_sbatch_documents(queue):
     number = status.job_id.partition("@")[0]
     assert seen.pop("SLURM_JOB_NAME").startswith("test")
     assert seen.pop("SLURM_SUBMIT_DIR") == str(Path.cwd())
+    began_s, limit_s = int(seen.pop("SLURM_JOB_START_TIME")), math.ceil(spec.walltime_s)
+    assert abs(began_s - status.start_s) <= 2
+    assert int(seen.pop("SLURM_JOB_END_TIME")) == began_s + limit_s
     assert seen.pop("HYDRA_BOOTSTRAP") == "fork", "MPI starts its processes itself"
     assert seen.pop("OMPI_MCA_plm") == "^slurm"
     assert {name: value for name, value in seen.items() if name.startswith("S")} == {
@@ -68,6 +73,9 @@ def test_a_job_has_the_variables_that_sbatch_documents(queue):
         "SLURM_JOB_NODELIST": HERE,
         "SLURM_NODELIST": HERE,
         "SLURM_SUBMIT_HOST": HERE,
+        "SLURM_JOB_USER": pwd.getpwuid(os.getuid()).pw_name,
+        "SLURM_JOB_UID": str(os.getuid()),
+        "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_NODEID": "0",
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",

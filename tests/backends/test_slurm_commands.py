@@ -245,6 +245,12 @@ def test_without_accounting_there_is_no_past():
 
 
 def test_accounting_that_does_not_answer_is_not_an_empty_one():
+    told = (
+        "sacct: error: fetch_config: DNS SRV lookup failed\nsacct: fatal: Could not establish a configuration source\n"
+    )
+    with pytest.raises(UnavailableError) as caught:
+        says(1, stderr=told).past(["7"])
+    assert caught.value.message == "finds no configuration of Slurm on this computer"
     link = says(1, stderr="sacct: error: Problem talking to the database: Connection refused\n")
     with pytest.raises(UnavailableError):
         link.past(["7"])

@@ -197,6 +197,7 @@ def test_the_sentence_says_what_the_table_means():
     assert "25 % (23 to 26) later than chained" in text
     noisy = [*several("asa", [100, 300, 100], 20), *several("big-job", [280, 110, 120], 33)]
     assert "as soon as big-job (no significant difference)" in sentence(cells_of(noisy))
+    assert "asa finishes as soon as per-stage for the same" in sentence(cells_of([run_of("asa"), run_of("per-stage")]))
     assert "(one run)" in sentence(cells_of([run_of("asa"), run_of("per-stage", makespan=150.0)]))
     assert sentence(cells_of([run_of("asa")])) == "asa takes 1m40s and 1.0 core-hours."
 

@@ -263,10 +263,10 @@ def _listed(names: Sequence[str]) -> str:
 def _when(time: Interval, *, is_clear: bool) -> str:
     """Return how much sooner a strategy ends; the name of the other strategy follows this text."""
     way = "later" if time.mean > 0 else "sooner"
-    if math.isnan(time.low):
-        return f"{_percent(time)} {way} than {{}} (one run)"
     if abs(time.mean) < _SAME_TIME:
         return "as soon as {}"
+    if math.isnan(time.low):
+        return f"{_percent(time)} {way} than {{}} (one run)"
     if not is_clear:
         return "as soon as {} (no significant difference)"
     return f"{_percent(time)} {way} than {{}}"

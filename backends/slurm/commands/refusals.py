@@ -48,6 +48,8 @@ _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", 
 _LAST_SIGNAL = 128 + 64
 _MAX_WORDS = 1000
 _COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
+_NO_CONFIGURATION = ("Could not establish a configuration source",)
+_BARE_HINT = "Slurm's commands are installed, but know no cluster: load the site's module, or set SLURM_CONF."
 _DOWN_HINT = "Slurm's controller may be down, or out of reach, for now."
 _AWAY_HINT = "Slurm, its configuration, or the way to it is not there for now; it is tried again."
 
@@ -85,6 +87,8 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
     if _says(done, _NO_ACCESS):
         return AccessError(f"lets nobody in: {words(done)}", where=program)
+    if _says(done, _NO_CONFIGURATION):
+        return UnavailableError("finds no configuration of Slurm on this computer", where=program, hint=_BARE_HINT)
     return UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
 
 
