@@ -101,7 +101,7 @@ def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
 
 
 def _as_patient(file: Stage, run: Stage) -> Stage:
-    """Let a stage wait for its inputs as long as before, which its site may have said, unless its file says how long."""
+    """Let a stage wait for its inputs as long as before (its site may have said so) unless its file says how long."""
     return file if file.input_patience_s is not None else replace(file, input_patience_s=run.input_patience_s)
 
 
