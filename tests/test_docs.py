@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import docs_site
+import examples_page
 import forked
 import pytest
 import typer
@@ -288,6 +289,59 @@ def test_five_commands_wrap_the_scripts_of_the_readme(tmp_path, monkeypatch):
         more = {"compare": ["--seeds", "1", "--jobs", "1"], "run": ["--option", "cores=8"]}.get(words[1], [])
         forked.asa(*words[1:], *more, env=env)
     assert "reads kept" in (folder / "report.txt").read_text()
+
+
+# ---------------------------------------------------------------------- the page of what one sees
+
+
+def test_all_that_the_page_shows_is_made_again_by_its_tool():
+    """Each block that begins with a command is found by what fills them; of each it has what was printed."""
+    page = examples_page.PAGE.read_text()
+    commands = [command for command, _ in examples_page.commands_of(page)]
+    assert commands == re.findall(r"^\$ (.+)$", page, re.MULTILINE)
+    words = [shlex.split(command)[1] for command in commands if command.startswith("asa ")]
+    assert words == ["import", "check", "show", "run", "run", "status", "explain", "logs", "report"]
+    assert examples_page.filled(page, dict.fromkeys(commands, "other\n")).count("other\n") == len(commands)
+
+
+def test_the_page_shows_what_commands_print_now(tmp_path):
+    """Those before the first that needs a cluster."""
+    page = examples_page.PAGE.read_text()
+    folder = tmp_path / "forecast"
+    shutil.copytree(examples_page.EXAMPLE, folder)
+    env = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "TERM": "xterm-256color"}
+    commands = [command for command, _ in examples_page.commands_of(page)]
+    printed = {}
+    for command in commands[: commands.index(f"{examples_page.RUN} --dry-run")]:
+        printed[command] = examples_page.plain("".join(examples_page.Terminal(command, folder, env).end()))
+    assert len(printed) == 4
+    assert [command for command, text in printed.items() if f"```\n$ {command}\n{text}```\n" not in page] == []
+
+
+@pytest.mark.full
+def test_the_forecast_is_what_the_page_shows(tmp_path, monkeypatch):
+    """Its scripts compute the chart that is there, without a batch system as well."""
+    spec = importlib.util.spec_from_file_location("weather", examples_page.EXAMPLE / "weather.py")
+    weather = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(weather)
+    monkeypatch.chdir(tmp_path)
+    weather.initial()
+    for number in range(1, weather.MEMBERS + 1):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(number))
+        weather.member()
+    weather.merge()
+    weather.verify()
+    weather.chart()
+    assert f"$ asa logs mail\n{Path('errors.txt').read_text()}```" in examples_page.PAGE.read_text()
+
+
+def test_pictures_are_small_and_on_a_page():
+    """None takes as long to load as its page."""
+    pictures = sorted((ROOT / "docs").rglob("*.svg"))
+    whole = "".join(page.read_text() for page in PAGES)
+    assert {"examples-run.svg", "examples-timeline.svg", "picture.svg"} <= {picture.name for picture in pictures}
+    assert not [picture.name for picture in pictures if picture.stat().st_size > 60_000]
+    assert not [picture.name for picture in pictures if f"{picture.name})" not in whole]
 
 
 # ---------------------------------------------------------------------- the tutorial
