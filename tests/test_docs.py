@@ -52,6 +52,7 @@ OF_OTHERS = {
     "--gpus-per-task",
     "--gres",
     "--mem",
+    "--job-name",
     "--mem-per-cpu",
     "--mpi",
     "--multi-prog",
