@@ -23,7 +23,7 @@ from functools import update_wrapper
 from itertools import islice
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from asa.backend import Backend, Facility
 from asa.core import python, temporary
@@ -60,6 +60,7 @@ from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 _inside_a_stage = False
 _MAX_NAMED = 8  # stages, in short
@@ -204,7 +205,7 @@ class Call:
     after: tuple[str, ...] = ()
 
 
-class StageFunction(Generic[P]):
+class StageFunction(Generic[P, R]):
     """A function that a stage can run; a direct call runs it here.
 
     A job finds it by its module's name, or its file, and its own name, so it must be at the top level of a file that
@@ -221,15 +222,21 @@ class StageFunction(Generic[P]):
         The requests of a stage that calls it.
     """
 
-    def __init__(self, function: Callable[P, object], resources: Resources) -> None:
+    def __init__(self, function: Callable[P, R], resources: Resources) -> None:
         self._function, self._resources = function, resources
         update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> object:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in this process."""
         return self._function(*args, **kwargs)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    @overload
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call: ...
+
+    @overload  # with stages in place of what they return, at any depth
+    def bind(self, *args: Any, **kwargs: Any) -> Call: ...
+
+    def bind(self, *args: Any, **kwargs: Any) -> Call:
         """Return the call for a stage; arguments must be values of JSON, or stages that call functions.
 
         A stage as an argument, or in a list or table that is one, becomes what its function returned.
@@ -272,7 +279,7 @@ def _sent_along(function: Callable[..., object], where: str) -> str:
     try:
         import cloudpickle  # noqa: PLC0415 - only a few need it
     except ImportError:
-        hint = "Install cloudpickle, which sends it along; or write it into a file, and import it from there."
+        hint = "Install cloudpickle (the extra notebook), which sends it along; or import it from a file."
         raise InputError(
             "was typed in, and is in no file where a stage would find it", where=where, hint=hint
         ) from None
@@ -288,7 +295,7 @@ def _sent_along(function: Callable[..., object], where: str) -> str:
     return code
 
 
-def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
+def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, R]], StageFunction[P, R]]:
     """Turn a function into one that stages can run.
 
     Examples
@@ -307,7 +314,7 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
         There is no such resource, or its value has the wrong type.
     """
 
-    def made(function: Callable[P, object]) -> StageFunction[P]:
+    def made(function: Callable[P, R]) -> StageFunction[P, R]:
         where = f"function {getattr(function, '__name__', function)!r}"
         asked = _checked(resources, _KINDS, where)
         _fields(asked, where)  # refuses text here, too

@@ -18,9 +18,19 @@ def half(number: int) -> float:
     return number / 2
 
 
+@asa.stage(cores=1, walltime="1min")
+def total(parts: list[float], *, scale: float = 1.0) -> float:
+    """Take what other stages return."""
+    return scale * sum(parts)
+
+
 def workflows() -> asa.Workflow:
     """Put one together in each way."""
     flow = asa.Flow("typed")
+    assert_type(half(3), float)
+    whole = flow.call(half.bind(3), name="half")
+    assert_type(whole, asa.Stage)
+    flow.call(total.bind([whole, flow.call(half.bind(number=4))], scale=2.0))
     first = flow.stage("first", command="true", cores=1, walltime=60.0, memory="2G")
     assert_type(first, asa.Stage)
     flow.stage("second", command="true", cores=1, after=first)
