@@ -6,12 +6,14 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-_SPLIT = re.compile(r"[\s,;:=|+()\[\]{}\"'<>@]+")
+from asa.core.patterns import pattern
+
+_SPLIT = pattern(r"[\s,;:=|+()\[\]{}\"'<>@]+")
 _UNIT = (
     r"(?:[kKmMgGtTpPnuµ]?(?:i?[bB]|[hH]z|s|m|eV|Pa|W|J|g|l)?|h|hPa|d|min|sec|hr|yr|mon|K|C|F|Ry|Ha|rad|deg|px|pt|x|%|°"
     r"|nodes?|cores?|hours?|days?)"
 )
-_NUMBER = re.compile(
+_NUMBER = pattern(
     r"[-+]?(?:[0-9]{1,7}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eEdD][-+]?[0-9]{1,3})?"
     + _UNIT
     # a range, a fraction, or numbers as in 4x4
@@ -19,28 +21,28 @@ _NUMBER = re.compile(
     + _UNIT
     + r"){0,4}"
 )
-_VERSION = re.compile(r"[vVr]?[0-9]{1,4}(?:[._][0-9]{1,4}){1,3}(?:[-._]?(?:rc|alpha|beta|dev|post|a|b|p)[0-9]{0,3})?")
-_DATE = re.compile(r"(?:1[6-9]|20|21)[0-9]{2}-?[0-1][0-9](?:-?[0-3][0-9](?:[T_-]?[0-2][0-9](?:[0-5][0-9]){0,2}Z?)?)?")
-_OPTION = re.compile(r"--?[A-Za-z][A-Za-z_.-]{0,30}")
-_LETTERED = re.compile(r"-[A-Za-z]{1,3}(?P<value>[0-9].{0,9})")  # as -O3, -Xmx4g
-_GIVES_AWAY = re.compile(r"(?:^|\s)(?:-[pu](?!\w*[/.=])|--?\w*(?:pass|user|token|secret|key|auth|cred))", re.IGNORECASE)
-_PLACE = re.compile(r"(?:file://)?/[\w./+,@%~ -]*")
-_AT_A_HOST = re.compile(r"[0-9]{2,5}@[A-Za-z][\w.-]{0,60}")
-_RUN = re.compile(r"[A-Za-z0-9]+")
-_TURN = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_WITHOUT_VOWELS = re.compile(r"[b-df-hj-np-tv-xz]{7}", re.IGNORECASE)
-_CODE = re.compile(r"[A-Za-z0-9]{1,7}(?:[._/-][A-Za-z0-9]{1,7})?")
-_PROGRAM = re.compile(r"[\w./+-]*\.(?:x|exe|py|sh|pl|R|jl|out)(?:\s.*)?|(?:srun|mpirun|mpiexec|aprun|jsrun)\s.*")
-_FILE = re.compile(r"/?(?:[A-Za-z][\w-]{0,40}/){0,8}[A-Za-z][\w-]{0,40}(?:\.[A-Za-z][A-Za-z0-9]{0,5}){1,2}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_TAGGED = re.compile(
+_VERSION = pattern(r"[vVr]?[0-9]{1,4}(?:[._][0-9]{1,4}){1,3}(?:[-._]?(?:rc|alpha|beta|dev|post|a|b|p)[0-9]{0,3})?")
+_DATE = pattern(r"(?:1[6-9]|20|21)[0-9]{2}-?[0-1][0-9](?:-?[0-3][0-9](?:[T_-]?[0-2][0-9](?:[0-5][0-9]){0,2}Z?)?)?")
+_OPTION = pattern(r"--?[A-Za-z][A-Za-z_.-]{0,30}")
+_LETTERED = pattern(r"-[A-Za-z]{1,3}(?P<value>[0-9].{0,9})")  # as -O3, -Xmx4g
+_GIVES_AWAY = pattern(r"(?:^|\s)(?:-[pu](?!\w*[/.=])|--?\w*(?:pass|user|token|secret|key|auth|cred))", re.IGNORECASE)
+_PLACE = pattern(r"(?:file://)?/[\w./+,@%~ -]*")
+_AT_A_HOST = pattern(r"[0-9]{2,5}@[A-Za-z][\w.-]{0,60}")
+_RUN = pattern(r"[A-Za-z0-9]+")
+_TURN = pattern(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WITHOUT_VOWELS = pattern(r"[b-df-hj-np-tv-xz]{7}", re.IGNORECASE)
+_CODE = pattern(r"[A-Za-z0-9]{1,7}(?:[._/-][A-Za-z0-9]{1,7})?")
+_PROGRAM = pattern(r"[\w./+-]*\.(?:x|exe|py|sh|pl|R|jl|out)(?:\s.*)?|(?:srun|mpirun|mpiexec|aprun|jsrun)\s.*")
+_FILE = pattern(r"/?(?:[A-Za-z][\w-]{0,40}/){0,8}[A-Za-z][\w-]{0,40}(?:\.[A-Za-z][A-Za-z0-9]{0,5}){1,2}")
+_UUID = pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TAGGED = pattern(
     r"[A-Za-z]{2,10}(?:[_-][A-Za-z0-9]{1,8}){0,2}[_-](?P<body>[0-9A-Za-z]{30,})"
     r"(?:[_-][0-9A-Za-z]{1,64})?"
 )
-_OF_SUMS = re.compile(
+_OF_SUMS = pattern(
     r"(?:sha|md|git|commit|run|exp|job|id|uuid|guid|env|build|hash|digest|etag|crc)[0-9]*[_-]", re.IGNORECASE
 )
-_WHOLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_~.=-]*")
+_WHOLE = pattern(r"[A-Za-z0-9][A-Za-z0-9+/_~.=-]*")
 _MAX_LENGTH, _MAX_DIGITS, _MAX_DIGITS_OF_A_VARIANT = 32768, 9, 4
 _MIN_DRAWN, _MIN_TURNS, _MIN_TURNS_A_LETTER = 8, 3, 0.2
 _MIN_WHOLE, _MAX_WHOLE, _MIN_RUN, _MIN_TURNS_OF_WHOLE = 20, 512, 10, 0.3

@@ -23,6 +23,7 @@ from asa.core.evidence import (
     looks_drawn,
     open_words,
 )
+from asa.core.patterns import pattern
 from asa.errors import InputError
 
 KEEPS = "ASA_KEEP"
@@ -47,8 +48,8 @@ _LIST = (
     # batch systems and asa
     r"(SLURM|SBATCH|SQUEUE|SACCT|SINFO|SCANCEL|ASA|DASK|NUMEXPR|MPL)_\w+|MPLBACKEND|SOURCE_DATE_EPOCH",
 )
-_KEPT = re.compile("|".join(_LIST), re.IGNORECASE)
-_OF_THIS_SHELL = re.compile(
+_KEPT = pattern("|".join(_LIST), re.IGNORECASE)
+_OF_THIS_SHELL = pattern(
     r"_|SHLVL|PWD|OLDPWD|SLURM_(JOB|STEP|TASK|NODE|CPUS|MEM|PROC|LOCAL|GTIDS)\w*"
     r"|TERM\w*|COLUMNS|LINES|PS[0-4]|PROMPT\w*|HIST\w+|LS_COLORS|LESS\w*|MAIL|SSH_(CLIENT|CONNECTION|TTY)|DISPLAY|XAUTHORITY"
     r"|WINDOWID|COLORTERM|EDITOR|VISUAL|PAGER|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE|which_declare|TMUX\w*|STY|VTE_\w+|GPG_TTY"
@@ -56,7 +57,7 @@ _OF_THIS_SHELL = re.compile(
 """Means nothing, or something else, where no one is logged in."""
 
 # words inside a name without separators, as in SSHPASS or SECRETKEY, are split off first
-_IN_ONE = re.compile(
+_IN_ONE = pattern(
     r"(?<=[A-Z])(PASSWORDS?|PASSWORT|KENNWORT|PASSWD|PSWD|PASSPHRASE|PASSCODE|PASS|PWD|SECRETS?|TOKENS?|CREDENTIALS?|JWT|AUTH)(?![A-Z])"
     r"|(?<=[A-Z]{2})PW(?![A-Z])"
     r"|(?<=API|SSH|APP)KEYS?(?![A-Z])|(?<=PASS|AUTH|USER|ROOT)KEYS?(?![A-Z])|(?<=CRYPT)KEYS?(?![A-Z])"
@@ -90,8 +91,8 @@ _PASSWORD = _among(
     "CREDENTIAL CREDENTIALS CRED CREDS COOKIE COOKIES JWT OTP TOTP PSK BEARER"
 )
 _SECRET_OF_A_KIND = {
-    "pin": re.compile(r"[0-9]{4,12}"),  # digits, not the threads that a process is pinned to
-    "login": re.compile(r"[^\s:/]{1,64}:(?![0-9]{1,5}$)[^\s:/]{1,256}"),  # a name and a password, not a host and a port
+    "pin": pattern(r"[0-9]{4,12}"),  # digits, not the threads that a process is pinned to
+    "login": pattern(r"[^\s:/]{1,64}:(?![0-9]{1,5}$)[^\s:/]{1,256}"),  # a name and a password, not a host and a port
 }
 _OF_MORE_MEANINGS = {"PASS": "pass", "PW": "plane waves", "PWD": "folder", "PIN": "pin", "LOGIN": "login"}
 _TOKEN, _KEY = _among("TOKEN TOKENS PAT"), _among("KEY KEYS")
@@ -134,11 +135,11 @@ _OF_MPI = ("OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_")
 """Names of settings of MPI, such as how its processes authenticate each other."""
 _OF_MODULES = ("_ModuleTable", "__LMOD", "LMOD_", "__MODULES")
 _SWITCH = _among("USE ASK NO ALLOW REQUIRE NEED WITH HAS IS ENABLE DISABLE SKIP PROMPT SAVE")
-_YES_OR_NO = re.compile(r"|true|false|yes|no|on|off|none", re.IGNORECASE)
-_SMALL = re.compile(r"[-+]?[0-9.]{1,7}")
-_AMOUNT = re.compile(r"[-+]?[0-9][0-9._, ]*(e[-+]?[0-9]+)?[kmgbt]?", re.IGNORECASE)
-_MARK = re.compile(r"<[^<>]{1,30}>|\[[^][]{1,30}\]")
-_METHOD = re.compile(
+_YES_OR_NO = pattern(r"|true|false|yes|no|on|off|none", re.IGNORECASE)
+_SMALL = pattern(r"[-+]?[0-9.]{1,7}")
+_AMOUNT = pattern(r"[-+]?[0-9][0-9._, ]*(e[-+]?[0-9]+)?[kmgbt]?", re.IGNORECASE)
+_MARK = pattern(r"<[^<>]{1,30}>|\[[^][]{1,30}\]")
+_METHOD = pattern(
     r"munge|kerberos|krb5|gssapi|gsi|ssh|ssl|tls|x509|basic|digest|ntlm|negotiate|bearer|oauth2?|oidc|saml|jwt|iam|ldap|pam|sasl"
     r"|plain|md5|scram|token|password|publickey|key|anonymous|external|auto|native|slurm|google|github|gitlab",
     re.IGNORECASE,
@@ -152,7 +153,7 @@ _OF_SERVICES = (
     r"|EAA[A-Z][A-Za-z0-9]{80}|FLWSECK|PMAK-[a-f0-9]{20}|p8e-[a-z0-9]{30}|v1\.0-[a-f0-9]{24}-|[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk|API-[A-Z0-9]{26}|sha256~[\w-]{40}|fm[12][ar]?_[\w+/]{40}|fo1_[\w-]{40}|T3BlbkFJ)"
     r"|[0-9]{8,10}:[\w-]{35}(?![\w-])|[\w~.]{3}[0-9]Q~[\w~.-]{31}|[a-z0-9]{14}\.atlasv1\.[\w=-]{40}|[0-9]{17}-[0-9a-f]{32}(?![0-9a-f])"
 )
-_VALUE = re.compile(
+_VALUE = pattern(
     r"\b[a-z][a-z0-9+.-]{1,15}://[^/\s:@]*:[^/\s@]+@"  # a password in an address
     r"|://[0-9a-f]{32}@|[?&](sig|signature|X-Amz-Signature|token|access_token|api_?key|key|password)=[^&\s]"
     r"|://hooks\.slack\.com/(services|workflows|triggers)/\w|webhook\.office\.com/webhookb2/\w|://discord(app)?\.com/api/webhooks/\w"

@@ -28,8 +28,8 @@ _SET = re.compile(r"([\w.$]+)\s*=\s*(.+)|(cpus)\s+(.+)", re.DOTALL)
 _SELECTOR = re.compile(r"(withName|withLabel)\s*:\s*(.+)|\$(\w+)", re.DOTALL)
 _INCLUDE = re.compile(r"includeConfig\s*(?:\(\s*)?(['\"])([^'\"]+)\1\s*\)?")
 _NUMBER = re.compile(
-    r"\{?\s*(?:check_max\s*\(|Math\.min\s*\()?\s*\(?\s*(?P<number>\d+|params\.[\w.]+)\s*(?:as\s+int\s*)?\)?\s*"
-    r"(?:\*\s*task\.attempt\s*)?\)?\s*(?:,[^{}]*\))?\s*\}?"
+    r"\{?\s*+(?:check_max\s*+\(|Math\.min\s*+\()?\s*+\(?\s*+(?P<number>\d++|params\.[\w.]++)\s*+(?:as\s++int\s*+)?\)?\s*+"
+    r"(?:\*\s*+task\.attempt\s*+)?\)?\s*+(?:,[^{}]*\))?\s*+\}?"
 )
 _APPLIED = re.compile(r"Applying config profile: `([^`]*)`")
 _MATCHED = re.compile(r"Config settings `(withLabel:[^`]*)` matches labels? `[^`]*` for process with name (\S+)")

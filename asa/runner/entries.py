@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, TypeAdapter
@@ -262,7 +263,12 @@ Entry = (
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
 _TOGETHER, _SEVERAL = '{"entries":[', b'{"entries"'
-_together: TypeAdapter[dict[str, list[Entry]]] = TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
+
+
+@cache
+def _together() -> TypeAdapter[dict[str, list[Entry]]]:
+    """Build what reads entries that belong together, which few journals have: it takes longer than to read them."""
+    return TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
 
 
 def write_entry(entry: Entry) -> str:
@@ -284,4 +290,4 @@ def write_entries(entries: Sequence[Entry]) -> str:
 
 def read_entries(line: bytes) -> list[Entry]:
     """Read entries that `write_entries` wrote."""
-    return _together.validate_json(line)["entries"] if line.startswith(_SEVERAL) else [read_entry(line)]
+    return _together().validate_json(line)["entries"] if line.startswith(_SEVERAL) else [read_entry(line)]
