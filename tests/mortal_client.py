@@ -69,7 +69,19 @@ class MortalBackend:
         return call
 
 
-def go(world, folder, strategy, mortal=None, flow=FLOW, **options):
+class MortalWithdrawingBackend(MortalBackend):
+    """One over a world that keeps jobs from beginning, as Slurm's marks do: here it holds those that are pending."""
+
+    def withdraw(self, job_id):
+        self.mortal.touch("before withdraw")
+        [status] = self.inner.status([job_id]).values()
+        if status.start_s is None and not status.state.is_final:
+            self.inner.hold(job_id)
+        self.mortal.touch("after withdraw")
+        return status.payload_start_s is None
+
+
+def go(world, folder, strategy, mortal=None, flow=FLOW, backend=MortalBackend, **options):
     mortal = mortal or Mortal()
     journal = MortalJournal(folder / "journal.jsonl", mortal)
     with WaitStore(folder / "bank", durable=False) as store:
@@ -77,7 +89,7 @@ def go(world, folder, strategy, mortal=None, flow=FLOW, **options):
         of = load_strategy(strategy) if isinstance(strategy, str) else strategy
         run = Run(flow, of, bank=bank, id="r" * 12, journal=journal)
         try:
-            [result] = run_all(MortalBackend(world, mortal), [run], **options)
+            [result] = run_all(backend(world, mortal), [run], **options)
         finally:
             journal.close()
     return result

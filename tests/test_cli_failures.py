@@ -103,6 +103,24 @@ def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
     assert "skipped" in (place.root / "page.html").read_text()
 
 
+def test_a_run_may_go_on_without_races(place):
+    place.asa("run", "flow.toml", *place.on, "--strategy", "asa-plan:price=18", "--quiet", code=1)
+    assert strategies(place) == ["asa-plan:price=18"]
+    (place.root / "mended").touch()
+    place.asa("resume", "--retry", "--no-races", "--quiet")
+    assert strategies(place) == ["asa-plan:price=18:races=no"]
+
+
+def test_a_run_that_begins_without_races_is_kept_so(place):
+    for strategy in ("asa-plan:races=yes", "per-stage"):
+        place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--no-races", "--quiet", code=1)
+    assert sorted(strategies(place)) == ["asa-plan:races=no", "per-stage"]
+
+
+def strategies(place):
+    return [json.loads((run / "run.json").read_text())["strategy"] for run in place.runs()]
+
+
 def test_the_first_failure_ends_a_run_that_is_to_fail_fast(place):
     """What was not asked for by then did not run, whatever became of the job that it shared."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--fail-fast", "--quiet", code=1).stderr

@@ -61,6 +61,13 @@ def take_estimator(folder: RunFolder, given: str | None) -> None:
             folder.revise(estimator=given, estimator_why="")
 
 
+def take_strategy(folder: RunFolder, chosen: str) -> None:
+    """Let another strategy, or the same with other settings, plan a run from now on."""
+    if chosen != folder.plan.strategy:
+        with folder.driven():
+            folder.revise(strategy=chosen)
+
+
 def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, goes_again: bool) -> Path | None:
     """Return a run's own workflow file if uncompleted stages have changed in it, and report that.
 

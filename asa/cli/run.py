@@ -67,6 +67,13 @@ _BY_RULE = {  # by whether age accrues
 _OF_SHAPES = ", in the shape that suits the queue"
 _WHY = "why: docs/explanation/strategies.md"
 
+OneAtATimeOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-races",
+        help="Never have two jobs in the queue for the same work, as asa-plan has when it replaces a queued job.",
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]
 
 
@@ -101,6 +108,7 @@ def run(
     seed: SeedOption = 0,
     cores: CoresOption = None,
     width: WidthOption = None,
+    one_at_a_time: OneAtATimeOption = False,
     fail_fast: Annotated[
         bool,
         typer.Option(
@@ -159,7 +167,7 @@ def run(
     from asa.cli.pooled import facility_for
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
-    from asa.strategies.planned import at_price
+    from asa.strategies.planned import at_price, without_rivals
 
     if strategy is not None:
         check_strategy(strategy)
@@ -171,6 +179,7 @@ def run(
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     runs_in = _checked_runs_folder(runs)
     chosen = at_price(strategy or asked.opened.strategy or _STRATEGY, asked.opened.price)
+    chosen = without_rivals(chosen) if one_at_a_time else chosen
     how = check_strategy(chosen)
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
@@ -292,6 +301,7 @@ def resume(
         ),
     ] = None,
     bank: BankOption = None,
+    one_at_a_time: OneAtATimeOption = False,
     output: OutputOption = Output.TABLE,
     detach: DetachOption = False,
     detach_by: DetachByOption = None,
@@ -310,16 +320,25 @@ def resume(
     """Continue a run whose client was stopped or killed, or run what failed again. No job is submitted twice.
 
     --option changes an option of the run's backend, as in --option url=https://new.example.org:6820. The changes that
-    --workflow, --estimator and --bank make are permanent.
+    --workflow, --estimator, --bank and --no-races make are permanent.
 
     Exit codes: 0 the run completed; 1 it failed, was cancelled, or another client is at work on it; 2 the input cannot
     be used; 3 this is not the run's cluster, and nothing was touched; 130 the client was stopped.
     """
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
-    from asa.cli.revising import bank_folder, changed_file, check_estimator, revise, take_bank, take_estimator
+    from asa.cli.revising import (
+        bank_folder,
+        changed_file,
+        check_estimator,
+        revise,
+        take_bank,
+        take_estimator,
+        take_strategy,
+    )
     from asa.estimators import readiness
     from asa.runner.begin import check_secrets_left
+    from asa.strategies.planned import without_rivals
 
     folder = open_run(runs, run, to_act=True)
     if accept_cluster and folder.plan.host and folder.driver() is None:
@@ -351,6 +370,8 @@ def resume(
     check_secrets_left(state, revised or state.workflow, again, retry=retry)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
+    if one_at_a_time:
+        take_strategy(folder, without_rivals(folder.plan.strategy))
     if accept_cluster and folder.driver() is None:  # else another client drives the run; the next steps report that
         folder.forget_cluster()
     if not quiet:

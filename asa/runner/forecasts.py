@@ -62,6 +62,11 @@ class LearnedForecast:
         """Whether at least a few waits are known."""
         return self.bank.learned >= _FEW_WAITS
 
+    @property
+    def sees_queue(self) -> bool:
+        """Whether the bank knows the queue."""
+        return self.bank.sees_queue
+
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - it is unknown
         """Predict the wait of a job."""
         return self._predict(stages, self._job_of(stages))

@@ -416,6 +416,10 @@ def _follow_plan(one: Active) -> float | None:
             return min(wakes, default=None)
         if not _submit_each(one, due, plan, now):
             return now + AGAIN_S[0]  # an event must happen first
+        if any(job.replaces for job in due):
+            give_up_orphans(one)  # what they replace, in the same step
+            if not one.to_cancel() and one.state.lost_jobs():
+                return now + AGAIN_S[0]  # nothing could be decided
     return None
 
 

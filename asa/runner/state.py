@@ -404,9 +404,13 @@ class RunState(RunCourse):
     def lost_jobs(self) -> list[tuple[str, str]]:
         """Return unended jobs that are useless, and why; searched only after something went wrong."""
         live = [self.jobs[one] for one in self.jobs.live()] if self.may_have_lost else []
-        lost = [(job.status.job_id, why) for job in live if (why := self.units.of(job).why_lost(self, job))]
+        lost = [(job.status.job_id, why) for job in live if (why := self.why_lost(job))]
         self.may_have_lost = bool(lost)
         return lost
+
+    def why_lost(self, job: Job) -> str:
+        """Say why a job is useless; empty if it is not."""
+        return self.units.of(job).why_lost(self, job)
 
     def _requeued(self, job: Job, was: JobStatus) -> Iterator[News]:
         """Record that the batch system requeued a job that had started: its unfinished stages have not begun."""

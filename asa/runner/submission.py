@@ -47,7 +47,10 @@ def cancel(
     might begin between look and cancellation, and complete just as it is killed. If the batch system cannot be asked
     now, nothing is decided, since the known states may be outdated.
     """
-    had_begun = {job_id for job_id in reasons if one.state.jobs[job_id].status.payload_start_s is not None}
+    jobs = one.state.jobs
+    had_begun = {job_id for job_id in reasons if jobs[job_id].status.payload_start_s is not None}
+    # if one of these has started meanwhile, that may have been no reason any more
+    pending = {job_id for job_id in reasons if jobs[job_id].status.start_s is None}
     one.ask(reasons)
     decided, is_over, given_up = set[str](), one.state.outcome is not None, list[Entry]()
     for job_id, reason in reasons.items():
@@ -57,6 +60,7 @@ def cancel(
         if not job.giving_up:
             # the job was to be cancelled because it was idle
             begins = job.status.payload_start_s is not None and job_id not in had_begun
+            begins |= job_id in pending and job.status.start_s is not None and not one.state.why_lost(job)
             if not is_over and (begins or not one.withdraw(job_id)):
                 one.ask([job_id])  # in case the job has just begun
                 continue

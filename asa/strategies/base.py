@@ -272,6 +272,11 @@ class RunView:
     idle_core_hours: float = 0.0
     racers: tuple[RacerView, ...] = ()
 
+    def rivals(self, stages: Iterable[str]) -> int:
+        """Count the further jobs, refused ones as well, that were asked for beside the queued job of some stages."""
+        names = set(stages)
+        return sum(one.number > 1 and not names.isdisjoint(one.stages) for one in self.racers)
+
     @property
     def spent_core_hours(self) -> float:
         """Core-hours of the run's ended jobs, however they ended; computed on demand."""
@@ -448,6 +453,11 @@ class Sampled(Protocol):
 class Replacing(Protocol):
     """A forecast that knows what a queued job's position in the queue is worth."""
 
+    @property
+    def sees_queue(self) -> bool:
+        """Whether it knows the queue, without which `instead_of` yields None for every job."""
+        ...
+
     def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
         """Predict, inside this context, as if a queued job of some stages were withdrawn.
 
@@ -528,6 +538,8 @@ class PlannedJob:
         stages until another of them starts; `asa.runner.kinds.racers` says what may race.
     shapes
         Of a further racer: the shapes of its stages, which may differ from those in which the first has them.
+    replaces
+        Of a further racer: id of the pending job that is withdrawn once this one is accepted; empty for none.
     """
 
     stages: tuple[str, ...]
@@ -545,6 +557,7 @@ class PlannedJob:
     delay_s: float = 0.0
     racer: int = 0
     shapes: tuple[Shape, ...] = ()
+    replaces: str = ""
 
     @property
     def has_payload(self) -> bool:

@@ -26,7 +26,7 @@ from .base import (
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .planning.elasticity import additions, looked_after
 from .planning.outlook import WHOLE_STAGES
-from .racing import Races, read_races
+from .racing import Races, read_races, rival_of
 from .replacing import Replacement
 
 _AHEAD_OF_MANY = 20  # upper bound of jobs submitted ahead, in large workflows
@@ -65,6 +65,8 @@ class Planned(Strategy):
         The source of its forecasts.
     races
         The rule by which several jobs race for the same stages; None for no races.
+    rivals
+        Whether the job that replaces a queued one may be submitted while that is queued, if the site allows it.
     """
 
     aim: Aim = field(default_factory=Aim)
@@ -75,20 +77,21 @@ class Planned(Strategy):
     max_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
     races: Races | None = None
+    rivals: bool = True
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
         """Make a strategy from settings: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
         A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``
-        and ``race-after``: see `asa.strategies.racing`.
+        and ``race-after``: see `asa.strategies.racing`. With ``races=no``, only one job at a time is for the same work.
 
         Raises
         ------
         InputError
             A setting is unknown, or its value is invalid.
         """
-        return cls(aim=read_aim(settings), races=read_races(settings))
+        return cls(aim=read_aim(settings), races=read_races(settings), rivals=settings.get("races") != "no")
 
     @property
     def price_s(self) -> float | None:
@@ -110,10 +113,12 @@ class Planned(Strategy):
             return Plan.of(simple, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
         replacement = Replacement(self.max_replacements if self.replaces else 0)
+        replaced = list(replacement.find(view, outlook, forecast, self.aim))
+        rivals = [rival_of(view, one) if self.rivals else None for one in replaced]
         given_back = [
             *watched.cancellations,
             *self._given_back(view, outlook),
-            *replacement.find(view, outlook, forecast, self.aim),
+            *(one for one, rival in zip(replaced, rivals, strict=True) if rival is None),
         ]
         if given_back:
             return Plan.of((), given_back)
@@ -121,6 +126,11 @@ class Planned(Strategy):
         looks = (*limits_s, watched.wake_s, replacement.wake_s(view, forecast))
         wakes = [until_s for until_s in looks if until_s is not None and until_s > view.now_s]
         asked = [*self._submissions(view, outlook), *watched.submissions]
+        if (rival := next(iter(rivals), None)) is not None:  # what may depend on it is planned once it is accepted
+            apart = (job for job in asked if job.is_addition or set(rival.stages).isdisjoint(job.stages))
+            asked = [rival, *(job for job in apart if job.is_addition or job.keep is Keep.NOTHING)]
+        if self.races is None and self.rivals and self.replaces and view.capabilities.races:
+            asked = [replace(job, racer=1) if replacement.may_come(view, job, forecast) else job for job in asked]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
@@ -248,6 +258,22 @@ def at_price(strategy: str, price: str) -> str:
     if not isinstance(made, Planned) or made.aim != replace(made.aim, price_s=None, at_most=None, deadline_s=None):
         return strategy
     return f"{strategy}:price={price}"
+
+
+def without_rivals(strategy: str) -> str:
+    """Have a strategy ask for the same work in one job at a time; only `asa-plan` does otherwise.
+
+    `strategy`: its name, with its settings.
+
+    Examples
+    --------
+    >>> without_rivals("asa-plan:races=yes:price=18"), without_rivals("chained")
+    ('asa-plan:price=18:races=no', 'chained')
+    """
+    if not isinstance(load_strategy(strategy), Planned):
+        return strategy
+    name, *settings = strategy.split(":")
+    return ":".join([name, *(one for one in settings if not one.startswith("races=")), "races=no"])
 
 
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:

@@ -10,7 +10,7 @@ wait at the same time one often finds a hole that the other does not fit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from asa.backend import Capabilities
 from asa.errors import InputError
@@ -18,7 +18,7 @@ from asa.shapes import Shape
 from asa.units import format_duration
 from asa.workflow import Stage
 
-from .base import Choice, Keep, Phase, Plan, PlannedJob, RunView
+from .base import Cancellation, Choice, Keep, Phase, Plan, PlannedJob, RunView
 from .planning.molding import WideningJob, forms_of, lines_of
 
 _HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -117,6 +117,33 @@ class Races:
             if not here or job.run_s <= self.max_share * here[-1].run_s:
                 here.append(RaceRequest(names, job.shapes, job.cores, job.run_s))
         yield from sorted((one for here in kept.values() for one in here), key=lambda one: (-one.cores, one.run_s))
+
+
+def rival_of(view: RunView, cancellation: Cancellation) -> PlannedJob | None:
+    """Return the job that replaces a queued one, to be submitted while that is queued; None if that cannot be.
+
+    The queued job must be the first of a race, as `asa-plan` submits jobs that may be replaced one day, and the site's
+    limit of queued jobs must leave room for both.
+    """
+    substitute, job_id, most = cancellation.substitute, cancellation.job_id, view.capabilities.max_queued
+    is_in_a_race = any(one.job_id == job_id and one.is_pending for one in view.racers)
+    if substitute is None or not is_in_a_race or not view.capabilities.races:
+        return None
+    planned, stages = substitute.planned, [view.stages[name].stage for name in substitute.planned.stages]
+    queued = {one.job_id for one in view.racers if one.is_pending}
+    queued |= {one.job_id for one in view.stages.values() if one.phase is Phase.QUEUED and one.job_id}
+    if (most is not None and len(queued) >= most) or planned.is_elastic or planned.spare_walltime_s:
+        return None
+    if not all(stage.is_one_job and not stage.local for stage in stages):
+        return None
+    chosen = {name: choice.shape for name, choice in substitute.choices.items()}
+    return replace(
+        planned,
+        racer=view.rivals(planned.stages) + 2,
+        shapes=tuple(chosen.get(stage.name, _shape(stage)) for stage in stages),
+        replaces=job_id,
+        reason=f"{planned.reason}: {cancellation.reason}",
+    )
 
 
 def _rest(stages: Sequence[str], shapes: Sequence[Shape], left: Sequence[str]) -> tuple[tuple[str, int, str], ...]:

@@ -8,7 +8,8 @@ This needs all users' jobs to be visible; elsewhere no job is replaced. Nor is a
 kept back by something other than the queue, or that has already replaced others as often as allowed.
 
 The cancellation names the replacing job, which is the next one submitted for these stages. Otherwise a plan made a
-moment later might ask for the old shape again, at the end of the queue.
+moment later might ask for the old shape again, at the end of the queue. Where both may be in the queue, `asa-plan` has
+the replacing job submitted first (`asa.strategies.racing.rival_of`): if that is refused, the queued job stays.
 """
 
 from __future__ import annotations
@@ -48,6 +49,17 @@ class Replacement:
 
     max_replacements: int = 1
 
+    def may_come(self, view: RunView, planned: PlannedJob, forecast: Forecast) -> bool:
+        """Whether a job that is to be submitted may be replaced while it is queued."""
+        views = [view.stages[name] for name in planned.stages]
+        return (
+            isinstance(forecast, Replacing)
+            and forecast.sees_queue
+            and not planned.is_addition
+            and any(one.stage.moldable is not None for one in views)
+            and all(one.resubmissions < self.max_replacements and not one.attempts for one in views)
+        )
+
     def candidates(self, view: RunView, forecast: Forecast) -> list[tuple[str, ...]]:
         """Return the stages of each queued job that may be replaced."""
         if not isinstance(forecast, Replacing) or not self.max_replacements:
@@ -63,6 +75,7 @@ class Replacement:
         views = [view.stages[name] for name in stages]
         return (
             any(one.stage.moldable is not None for one in views)
+            and view.rivals(stages) < self.max_replacements
             and not any(one.cores or one.stage.local for one in views)
             and all(one.resubmissions < self.max_replacements and not one.attempts for one in views)
             and all(view.is_ready(name) or not set(stages).isdisjoint(view.stages[name].stage.after) for name in stages)

@@ -2,85 +2,29 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from asa.backends.simulated import Machine, SimulatedBackend
-from asa.backends.simulated.engine import Engine, JobTable
 from mortal_client import Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
+from racing_world import CHAIN, Late, check, machine, ran, refused, stage
 
 from asa.backend import JobSpec, JobState
 from asa.cli.kinds import unit_standing
 from asa.cli.standing import StageStanding
-from asa.errors import SubmitInDoubtError, SubmitRejectedError
 from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
 from asa.runner import read_journal
 from asa.runner.entries import GivingUp, Intended
 from asa.runner.state import RunState
-from asa.shapes import Moldable, Scaling
 from asa.strategies import load_strategy
 from asa.strategies.base import Phase
 from asa.strategies.racing import Races
-from asa.workflow import Stage, Workflow
+from asa.workflow import Workflow
 
-WIDTHS = Moldable((8, 2, 4), scaling=Scaling("tasks"))  # 100 s on 8 cores, 400 s on 2
-
-
-def stage(name, *after):
-    return Stage(name, cores=8, walltime_s=200, expected_run_s=100, after=after, moldable=WIDTHS)
-
-
-CHAIN = Workflow("chain", [stage("a"), stage("b", "a"), stage("c", "b")])
 RACING = replace(load_strategy("asa-plan"), races=Races(max_racers=4, alone=2))
 # submit, request, run, cores: what others hold
 LEADS = ()
 WAITS = ((0, 2000, 2000, 4),)  # the lead would wait until 2000, and one of 4 cores starts at once
 AT_ONCE = ((0, 900, 300, 8),)  # several may start at 300
 LATE = ((0, 900, 300, 6), (0, 900, 350, 2))
-
-
-def machine(others=WAITS):
-    columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
-    return SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
-
-
-def ran(world, folder):
-    """For each stage, the jobs that ran it, and completed."""
-    found = {name: [] for name in CHAIN.stages}
-    for intent in {e.token: e for e in read_journal(folder / "journal.jsonl")[0] if isinstance(e, Intended)}.values():
-        for status in world.find([intent.token])[intent.token]:
-            if status.payload_start_s is not None:
-                assert status.state is JobState.COMPLETED, "no payload is ended that has begun"
-                stages = intent.planned.stages
-                for name in stages if len(stages) == 1 else [step.name for step in status.steps]:
-                    found[name].append(status.job_id)
-    return found
-
-
-def check(world, folder, result):
-    assert result.outcome == "completed", result.reason
-    assert sorted(r.stages[0] for r in result.records if isinstance(r, StageEnded)) == ["a", "b", "c"]
-    assert {name: len(jobs) for name, jobs in ran(world, folder).items()} == {"a": 1, "b": 1, "c": 1}
-    assert all(s.state.is_final for statuses in world.find(world._tokens).values() for s in statuses)
-    began = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageStarted)}
-    ended = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
-    assert began["b"] >= ended["a"]
-    assert began["c"] >= ended["b"]
-    assert replayed(folder, result) == shown(result)
-
-
-def replayed(folder, result):
-    state = RunState("chain", CHAIN, machine().capabilities, "r" * 12, None, "")
-    records = []
-    for entry in read_journal(folder / "journal.jsonl")[0]:
-        records += [getattr(news, "record", news) for news in state.apply(entry)]
-    assert {name: view.phase.value for name, view in state.stages.items()} == dict.fromkeys("abc", "done")
-    assert state.outcome == result.outcome
-    return [repr(record) for record in records]
-
-
-def shown(result):
-    return [repr(record) for record in result.records if type(record).__name__ != "Predicted"]
 
 
 def asked(result):
@@ -94,7 +38,7 @@ def test_all_that_is_left_is_asked_for_at_the_width_that_still_gains(tmp_path):
 
 
 def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
-    result = go(world := machine(), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    result = go(world := machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
     check(world, tmp_path, result)
     whole = ("a", "b", "c")
     assert asked(result) == [(whole, 8, 0), (whole, 4, 60), (whole, 2, 60)]
@@ -111,7 +55,7 @@ def test_what_has_more_to_run_than_the_stage_that_started_stays_pending(tmp_path
     first = replace(stage("a"), cores=4, moldable=None)
     others = [replace(stage(name, before), walltime_s=1900) for name, before in ("ba", "cb")]
     flow = Workflow("chain", [first, *others])
-    result = go(world := machine(), tmp_path, replace(RACING, races=races), flow=flow)
+    result = go(world := machine(WAITS), tmp_path, replace(RACING, races=races), flow=flow)
     assert result.outcome == "completed"
     whole = ("a", "b", "c")
     assert asked(result)[:3] == [(whole, 8, 0), (("a",), 4, 60), (("b",), 8, 160)]
@@ -159,35 +103,6 @@ def test_a_racer_whose_submission_goes_wrong(how, tmp_path):
         check(world, folder, go(Wrong(world, "submit", at, how), folder, RACING, flow=CHAIN))
 
 
-class Late:
-    """A world that answers nothing to the n-th submission, which arrives some time later."""
-
-    def __init__(self, inner, at, delay_s):
-        self.inner, self.at, self.delay_s, self.seen, self.under_way = inner, at, delay_s, 0, []
-        self.capabilities = replace(inner.capabilities, accepts_late=True)
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def submit(self, spec):
-        self.seen += 1
-        if self.seen - 1 != self.at:
-            return self.inner.submit(spec)
-        self.under_way.append((self.now() + self.delay_s, spec))
-        raise SubmitInDoubtError("no answer came in time")
-
-    def wait(self, until):
-        due_s = min((at_s for at_s, _ in self.under_way), default=None)
-        if due_s is None or (until is not None and until < due_s):
-            return self.inner.wait(until)
-        if changed := self.inner.wait(due_s):
-            return changed
-        [spec] = [spec for at_s, spec in self.under_way if at_s <= self.now()]
-        self.under_way.clear()
-        self.inner.submit(spec)
-        return []
-
-
 # the one of 2 cores that is asked for last begins before it is known, and those of 4 cores start then
 EARLY = ((0, 60, 60, 2), (0, 66, 66, 4), (0, 5000, 5000, 2))
 
@@ -225,10 +140,6 @@ def test_a_client_killed_while_one_is_yet_to_turn_up(tmp_path):
         check(world, folder, go(world, folder, RACING, flow=CHAIN))
 
 
-def refused(_, *__):
-    raise SubmitRejectedError("never")
-
-
 def test_a_racer_that_is_refused_is_no_failure(tmp_path):
     world = machine(AT_ONCE)
     check(world, tmp_path, go(Wrong(world, "submit", 1, refused), tmp_path, RACING, flow=CHAIN))
@@ -246,7 +157,7 @@ def test_a_racer_that_cannot_be_withdrawn_in_time_runs_nothing(tmp_path):
 
 
 def test_nothing_hangs_on_a_job_that_may_be_withdrawn(tmp_path):
-    result = go(world := machine(), tmp_path, RACING, flow=CHAIN)
+    result = go(world := machine(WAITS), tmp_path, RACING, flow=CHAIN)
     check(world, tmp_path, result)
     intents = [e for e in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(e, Intended)]
     assert not any(e.spec.dependencies for e in intents)
@@ -259,9 +170,9 @@ def shown_of(state, name):
 
 
 def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
-    result = go(machine(), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    result = go(machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
     assert result.outcome == "completed"
-    state = RunState("chain", CHAIN, machine().capabilities, "r" * 12, None, "")
+    state = RunState("chain", CHAIN, machine(WAITS).capabilities, "r" * 12, None, "")
     lines, said = [], []
     for entry in read_journal(tmp_path / "journal.jsonl")[0]:
         list(state.apply(entry))
@@ -290,7 +201,7 @@ def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
 def test_what_does_not_race_is_planned_as_without():
     for changes in ({"tasks": ("t",), "jobs": (2, 2)}, {"local": True}):
         other = replace(stage("a"), **changes, moldable=None)
-        state = RunState("w", Workflow("w", [other]), machine().capabilities, "r" * 12, None, "")
+        state = RunState("w", Workflow("w", [other]), machine(WAITS).capabilities, "r" * 12, None, "")
         assert Races().plan(state.view(0.0)) is None
-    state = RunState("w", CHAIN, replace(machine().capabilities, races=False), "r" * 12, None, "")
+    state = RunState("w", CHAIN, replace(machine(WAITS).capabilities, races=False), "r" * 12, None, "")
     assert Races().plan(state.view(0.0)) is None

@@ -15,6 +15,7 @@ from asa.backend import Capabilities
 from asa.estimators import WaitBank
 from asa.shapes import Moldable, RunAt
 from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
+from asa.strategies.base import RacerView
 from asa.waits import QueuedJob, QueueEvent, WaitForecast, exactly
 from asa.workflow import Stage, Workflow
 
@@ -33,6 +34,7 @@ class Queue:
     """A forecast by which 32 cores start at once where nothing of ours waits, and 8 cores never do."""
 
     is_informed = True
+    sees_queue = True
 
     def __init__(self, waits_s, known="1"):
         self.waits_s, self.known, self.withdrawn = waits_s, known, False
@@ -91,6 +93,60 @@ def test_with_the_cancellation_comes_the_job_for_which_it_is_made():
     assert wide.planned.prediction.wait_s == 0.0, "as if the other were gone"
     assert wide.choices["wide"].shape.width == 32
     assert "job 1" in wide.planned.reason
+
+
+RACE = RacerView(("wide",), 1, "1", 0.0, 8)
+
+
+def racing(*racers, **capabilities):
+    site = replace(SITE, races=True, **capabilities)
+    return replace(view(flow()), capabilities=site, racers=(RACE, *racers))
+
+
+def test_where_jobs_may_race_the_other_is_asked_for_while_the_first_is_queued():
+    plan = load_strategy("asa-plan").plan(racing(), Queue(futures(20)))
+    assert not plan.cancellations
+    [rival] = plan.submissions
+    assert (rival.stages, rival.racer, rival.replaces) == (("wide",), 2, "1")
+    assert [one.width for one in rival.shapes] == [32]
+    assert "takes the place of job 1" in rival.reason
+    assert "better in 100% of them" in rival.reason
+
+
+def test_there_is_no_second_one_whether_the_first_was_accepted_or_refused():
+    for rival in (RacerView(("wide",), 2, "2", 10.0, 32), RacerView(("wide",), 2, "", 10.0, 32, is_pending=False)):
+        plan = load_strategy("asa-plan").plan(racing(rival), Queue(futures(20)))
+        assert not plan.cancellations
+        assert not plan.submissions
+
+
+def test_where_there_is_no_room_in_the_queue_for_both_the_first_is_cancelled_first():
+    for most, is_race in ((1, False), (2, True)):
+        plan = load_strategy("asa-plan").plan(racing(max_queued=most), Queue(futures(20)))
+        assert bool(plan.submissions) == is_race
+        assert bool(plan.cancellations) != is_race
+
+
+def test_whoever_wants_no_races_has_the_first_cancelled_first():
+    plan = load_strategy("asa-plan:races=no").plan(racing(), Queue(futures(20)))
+    assert not plan.submissions
+    [cancellation] = plan.cancellations
+    assert cancellation.substitute.planned.racer == 0
+    queue = Queue(futures(0))
+    queue.withdrawn = True
+    seen = RunView(flow(), {"wide": StageView(flow().stages["wide"])}, NOW_S, replace(SITE, races=True))
+    [job] = load_strategy("asa-plan:races=no").plan(seen, queue).submissions
+    assert job.racer == 0
+
+
+def test_a_job_that_may_be_replaced_one_day_is_submitted_as_the_first_of_a_race():
+    new = RunView(flow(), {"wide": StageView(flow().stages["wide"])}, NOW_S, SITE)
+    for races, sees_queue, racer in ((True, True, 1), (False, True, 0), (True, False, 0)):
+        queue = Queue(futures(0))
+        queue.withdrawn, queue.sees_queue = True, sees_queue
+        seen = replace(new, capabilities=replace(SITE, races=races))
+        [job] = load_strategy("asa-plan").plan(seen, queue).submissions
+        assert job.racer == racer
 
 
 def test_what_gains_less_than_five_minutes_is_left_alone():

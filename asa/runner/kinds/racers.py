@@ -19,9 +19,14 @@ That each stage runs once follows from four rules:
 - Only a job that has not begun is withdrawn. It is first kept from beginning, by a mark that it would find; where it
   has begun by then, as its own mark shows, it is not cancelled.
 
-Since it is not known before which of them it will be, nothing is submitted that depends on the end of one of them while
-it has not begun: a race has an unknown last job. `may_race` says what does not race: arrays, legs, what several jobs
-run, what is local, what a host hands over, and jobs that resize, wait inside their allocation, or depend on others.
+While several may begin, it is not known which of them it will be: nothing is submitted that depends on the end of one,
+for the race has an unknown last job. Conversely, a job that another depends on gets no rival. `may_race` says what
+does not race: arrays, legs, what several jobs run, what is local, what a host hands over, and jobs that resize, wait
+inside their allocation, or, but for the first of a race, depend on others.
+
+A replacement is a race of two. The job that takes a pending one's place (`PlannedJob.replaces`) is submitted first;
+once it is accepted, the pending one is withdrawn, unless that has started: then the new one is of no use. If the new
+one is refused, the pending one stays.
 """
 # ruff: noqa: ARG002 - methods of `Units`
 
@@ -53,8 +58,7 @@ class RacingUnits(Units):
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Name a racer: as any job of its stages, and by its number."""
-        number = f"r{planned.racer}" if planned.racer > 1 else ""
-        return f"{run.token_of(planned.stages)}{number}"
+        return racer_token(run, planned)
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
         """Name the race for the first stage; those for others are their steps'."""
@@ -71,8 +75,18 @@ class RacingUnits(Units):
             return True
         jobs = self.jobs.get(self.race_of(run, planned.stages[0]), ())
         is_new = all(one.planned.racer != planned.racer for one in jobs)
-        may_start = all(self._is_free(run, name) and self._has_lead(run, name) for name in planned.stages)
-        return bool(jobs) and is_new and may_start
+        may_start = self._has_lead(run, planned.stages[0]) and all(self._is_free(run, name) for name in planned.stages)
+        if planned.replaces:
+            may_start &= any(one.status.job_id == planned.replaces and _is_pending(one) for one in jobs)
+        return bool(jobs) and is_new and may_start and not self._is_needed(run, planned.stages)
+
+    @staticmethod
+    def _is_needed(run: RunCourse, stages: Iterable[str]) -> bool:
+        """Whether a job depends on one that represents some stages, or may turn up that does."""
+        leads = {run.stages[name].job_id for name in stages}
+        in_doubt = [run.jobs.intents[token].spec for token in run.jobs.doubtful if not run.jobs.has_sent(token)]
+        specs = [*(run.jobs[job_id].spec for job_id in run.jobs.live()), *in_doubt]
+        return any(needed.job_id in leads for spec in specs for needed in spec.dependencies)
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
         """Whether the others go on where one was refused: unless that was the first."""
@@ -86,6 +100,11 @@ class RacingUnits(Units):
         for race in races_of(job.spec):
             self.jobs.setdefault(race, []).append(job)
         run.may_have_lost = True
+        left = self._left(run, job)
+        if job.planned.replaces and all(left.values()) and any(self._has_lead(run, name) for name in left):
+            for name in left:  # it may have stages in addition to those of the job whose place it takes
+                if run.stages[name].phase is Phase.WAITING:
+                    self._hand_over(run, job, name)
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
         """Whether a job represents its stages: it does if they have no other, or that whose place it takes."""
@@ -97,9 +116,18 @@ class RacingUnits(Units):
     # ------------------------------------------------------------------ which of them leads
 
     def is_open(self, run: RunCourse, name: str) -> bool:
-        """Whether a stage's job is in a race and has not begun, so that another may take its place."""
-        job = run.jobs.get(run.stages[name].job_id or "")
-        return job is not None and bool(job.spec.race) and job.status.payload_start_s is None
+        """Whether a stage's job is in a race and has not begun, and another may yet take its place."""
+        lead = run.jobs.get(run.stages[name].job_id or "")
+        if lead is None or not lead.spec.race or lead.status.payload_start_s is not None:
+            return False
+        return any(self._is_contested(run, one, lead) for one in run.left_of(lead))
+
+    def _is_contested(self, run: RunCourse, name: str, lead: Job) -> bool:
+        """Whether a job that is there, or may turn up, may take a stage from the one that represents it."""
+        others = self.jobs.get(self.race_of(run, name), ())
+        return any(one is not lead and not one.status.state.is_final for one in others) or any(
+            token != lead.spec.token for token in self._in_doubt(run, name)
+        )
 
     @staticmethod
     def _has_lead(run: RunCourse, name: str) -> bool:
@@ -133,7 +161,7 @@ class RacingUnits(Units):
             if lead is not None and lead.status.payload_start_s is None:
                 shown |= {job.status.job_id: job for job in jobs}
         for job in shown.values():
-            is_pending = job.status.start_s is None and not (job.status.state.is_final or job.giving_up)
+            is_pending = _is_pending(job)
             number, submit_s, planned = max(job.planned.racer, 1), job.status.submit_s, job.planned
             cores = job.spec.cores
             yield RacerView(
@@ -249,19 +277,34 @@ class RacingUnits(Units):
                 yield from decide(self, run, job, at_s)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say that others have started all that it could run, or that this was asked for anew."""
+        """Say that others have started all that it could run, one takes its place, or what else made it useless."""
         left = self._left(run, job)
         if not left or not all(left.values()):
             return "what it was to run has ended, or was asked for anew"
+        others = self.jobs.get(self.race_of(run, next(iter(left))), ())
+        newer = [one for one in others if one.planned.replaces == job.status.job_id and not one.giving_up]
+        if _is_pending(job) and (there := [one for one in newer if not one.status.state.is_final]):
+            return f"job {there[0].status.job_id} takes its place"
         if any(self._is_free(run, name) or run.stages[name].job_id == job.status.job_id for name in left):
             return ""
         lead = next(name for name in left)
         return f"job {run.stages[lead].job_id}, which raced with it for stage {lead!r}, started first"
 
 
+def racer_token(run: RunCourse, planned: PlannedJob) -> str:
+    """Return the token of a racer."""
+    number = f"r{planned.racer}" if planned.racer > 1 else ""
+    return f"{run.token_of(planned.stages)}{number}"
+
+
 def races_of(spec: JobSpec) -> tuple[str, ...]:
     """Name the races that a job takes part in, stage by stage."""
     return tuple(step.race for step in spec.steps) or (spec.race,)
+
+
+def _is_pending(job: Job) -> bool:
+    """Whether a job is in the queue, and to stay there."""
+    return job.status.start_s is None and not (job.status.state.is_final or job.giving_up)
 
 
 def _gave_way(run: RunCourse, job: Job) -> bool:
@@ -280,7 +323,7 @@ def may_race(run: RunCourse, planned: PlannedJob) -> bool:
     return (
         run.capabilities.races
         and not run.host.may_add
-        and planned.keep is Keep.NOTHING
+        and planned.keep in ({Keep.NOTHING, Keep.DEPENDENCY} if planned.racer == 1 else {Keep.NOTHING})
         and not (planned.is_elastic or planned.mate or planned.leg or planned.spare_walltime_s)
         and all(map(is_whole, stages))
     )
@@ -301,9 +344,15 @@ def as_asked(run: RunCourse, planned: PlannedJob) -> Iterator[tuple[str, StageVi
 
 
 def raced(run: RunCourse, submissions: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
-    """Leave out of a plan the racers that may not race; a first one that may not is a job as any other."""
+    """Leave out of a plan the racers that may not race; a first one that may not is a job as any other.
+
+    A further one whose submission is in doubt is asked for again only as it was.
+    """
     for planned in submissions:
-        if not planned.racer or may_race(run, planned):
+        token = racer_token(run, planned) if planned.racer > 1 else ""
+        if token in run.jobs.doubtful and not run.jobs.has_sent(token):
+            yield replace(run.jobs.intents[token].planned, submit_s=planned.submit_s)
+        elif not planned.racer or may_race(run, planned):
             yield planned
         elif planned.racer == 1:
             yield replace(planned, racer=0)
