@@ -1,7 +1,11 @@
 """A pipeline of one's own from import to result, as processes of this machine; and what its user meets on the way."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from forked import asa
@@ -85,6 +89,24 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     home.asa("resume", "--from", "project")
     assert (home.root / "view.txt").read_text() == "TILE 1\nTILE 2\nTILE 3\n"
     assert "from 2 runs" in home.asa("advise", "flow.toml").stdout
+
+
+def test_the_tutorial_s_scripts_run_unchanged_with_stand_ins_for_slurm_s_commands(home):
+    """With modules that they load, and the wide steps begun by `srun`, as on a cluster."""
+    for file in (Path(__file__).parents[1] / "examples" / "reads").iterdir():
+        text = file.read_text()
+        if file.suffix == ".sbatch":
+            text = text.replace("xargs -P", "srun -n 1 xargs -P").replace("\nls ", "\nmodule load python/3\nls ")
+        (home.root / file.name).write_text(text)
+    for program in ("wc", "sort", "uniq", "cut"):
+        (home.root / "bin" / program).symlink_to(shutil.which(program))
+    (home.root / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (home.root / "bin" / "python3").chmod(0o755)
+    make = [sys.executable, "make_reads.py", "--bases", "2000"]
+    subprocess.run(make, cwd=home.root, check=True, capture_output=True)
+    home.asa("import", "scripts", "submit.sh", "--out", "flow.toml")
+    home.asa("run", "flow.toml", *home.on, "--option", "cores=8", "--option", "slurm=commands")
+    assert re.search(r"^reads kept: \d+ of 400$", (home.root / "report.txt").read_text(), re.MULTILINE)
 
 
 STAGES = """
