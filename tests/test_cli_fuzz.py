@@ -9,7 +9,7 @@ from forked import asa
 SAMPLE = 24
 
 
-_FEW = 8  # of the sample, for `make test`
+_FEW = 4  # of the sample, for `make test`
 
 
 @pytest.fixture(scope="module")

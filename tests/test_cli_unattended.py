@@ -19,6 +19,11 @@ SOON = (("a", "", "echo a >>did; sleep 2"), ("b", "a", "echo b >>did; sleep 1"),
 LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
 
 
+def rarely(*cases):
+    """Cases for `make full`, beside one or two that are always tried."""
+    return [pytest.param(one, marks=pytest.mark.full) for one in cases]
+
+
 class Window:
     """A terminal with a shell in it, which is closed as a window or a dropped connection is."""
 
@@ -80,14 +85,16 @@ def begun(place):
     "way",
     [
         "nohup {} &",
-        "nohup {} --output json &",
-        "nohup {}",
-        "nohup {} >log 2>&1 & exit",
-        "setsid {} &",
-        "setsid {} --output json &",
-        "setsid {} --quiet &",
         "{} & disown",
-        "trap '' HUP; {}",
+        *rarely(
+            "nohup {} --output json &",
+            "nohup {}",
+            "nohup {} >log 2>&1 & exit",
+            "setsid {} &",
+            "setsid {} --output json &",
+            "setsid {} --quiet &",
+            "trap '' HUP; {}",
+        ),
     ],
 )
 def test_a_run_that_was_begun_to_be_left_alone_goes_on_without_its_terminal(place, way):
@@ -114,7 +121,7 @@ def test_the_exit_code_of_a_run_does_not_hang_on_its_terminal(place):
     assert place.lines("code") == ["0"]
 
 
-@pytest.mark.parametrize("way", ["{}", "{} &", "{} --output json", "{} 2>&1 | tee log", "{} >log 2>&1"])
+@pytest.mark.parametrize("way", ["{}", "{} 2>&1 | tee log", *rarely("{} &", "{} --output json", "{} >log 2>&1")])
 def test_a_closed_terminal_leaves_the_run_as_ctrl_c_does_and_says_where(place, way):
     """Its jobs go on, the journal is whole, and it goes on with `asa resume`."""
     command = typed(place, place.flow(*SOON), "--strategy", "chained")
@@ -163,7 +170,9 @@ def test_output_that_cannot_be_written_ends_no_run(place):
 # ---------------------------------------------------------------------- signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGXCPU, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, *rarely(signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1)]
+)
 def test_a_signal_that_was_ignored_at_the_start_stays_ignored(place, number):
     """And the others are heeded."""
     client = subprocess.Popen(
@@ -278,6 +287,7 @@ def test_a_submission_is_not_left_in_doubt(slow):
     assert len(slow.jobs()) == 1
 
 
+@pytest.mark.full
 def test_who_asks_twice_need_not_wait_for_a_submission(slow):
     """What became of it is found out by who goes on."""
     client = slow.begin("run", slow.flow(*SOON), *slow.on, "--strategy", "per-stage")

@@ -176,6 +176,7 @@ def test_output_lies_where_that_of_slurm_does(queue):
     assert out.with_suffix(".err").read_text() == "err\n"
 
 
+@pytest.mark.full
 def test_thousands_of_tasks_in_a_job(queue):
     tasks = tuple(f": task {n} {'with a long list of files ' * 4}" for n in range(5000))
     text = payload_text(Stage("s", cores=1, tasks=(*tasks, f"echo last >{queue.root}/did")), 8)

@@ -845,6 +845,7 @@ def test_a_superseded_job_runs_nothing_of_a_wave(start, folder):
 
 
 @pytest.mark.parametrize("count", [2, 40])
+@pytest.mark.full
 def test_many_at_a_time(start, folder, count):
     steps = tuple(step(f"s{i}", f"exit {i % 2 * 3}", beside=i > 0) for i in range(count))
     code, _, errors = done(start(token="a", steps=steps, posted=tuple(one.name for one in steps)))

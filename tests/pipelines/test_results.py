@@ -27,6 +27,7 @@ def test_results_are_those_of_the_loop(made, settings, strategy):
     assert made.likeness(work) == "the same bytes"
 
 
+@pytest.mark.full
 def test_the_default_projection_gives_the_same_but_for_some_pixels(montage, settings, monkeypatch):
     """It reads a little of what is in memory by chance."""
     flow = montage.pipeline.load(SMALL, 2, project="mProject")
@@ -80,6 +81,7 @@ class TestChecksFindWhatIsWrong:
         assert statistics.verdict(work).startswith("BAD: 19977 rows in place of 19978")
 
 
+@pytest.mark.full
 def test_the_study_tells_how_each_way_went(blast, settings, tmp_path):
     words = ["blast", "--strategies", "big-job,asa", "--folder", tmp_path / "new"]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -89,6 +91,7 @@ def test_the_study_tells_how_each_way_went(blast, settings, tmp_path):
     assert "a plain loop, big-job, asa: good: 103 of 103 planted relatives found, 0 false hits" in done.stdout
 
 
+@pytest.mark.full
 def test_the_study_models_a_queue(blast):
     done = beside_a_loop("blast", "--backend", "simulated", "--strategies", "per-stage,asa")
     assert done.returncode == 0, done.stdout + done.stderr

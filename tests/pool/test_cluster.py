@@ -128,6 +128,7 @@ def test_a_pool_in_which_nothing_happens_looks_once_a_second(pool, monkeypatch):
     assert asked.count(pool._desk) < 10
 
 
+@pytest.mark.full
 def test_an_allocation_of_its_own_serves_what_its_tag_asks_for(pool):
     """Allocations of different sizes live in one pool; tasks go where what they need is."""
     pool, client = pool
@@ -162,6 +163,7 @@ def test_results_move_when_an_allocation_is_given_back(pool, tmp_path):
     assert set(runs(tmp_path).values()) == {1}
 
 
+@pytest.mark.full
 def test_what_ends_just_when_its_worker_leaves_is_not_run_again(pool, tmp_path):
     """What the worker says of its tasks is on its way to the scheduler still, when it is asked which it has begun."""
     pool, client = pool
@@ -245,6 +247,7 @@ def test_an_asynchronous_pool_has_the_workers_that_it_was_made_with(queue):
     assert asyncio.run(asyncio.wait_for(live(), 60)) == 3
 
 
+@pytest.mark.full
 def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
     """Where no worker is left that could take them: when the last allocation is given back, and when its time is up.
 
@@ -270,6 +273,7 @@ def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
         until(lambda: KEEPER not in names(pool), what="the end of what keeps nothing any more")
 
 
+@pytest.mark.full
 def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, monkeypatch, caplog):
     """It stays until its results can move to other workers, for the client is no place for them."""
     monkeypatch.setattr(departures, "_KEPT_BYTES", 0)
@@ -288,6 +292,7 @@ def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, m
         assert runs(tmp_path / "runs") == {1: 1}
 
 
+@pytest.mark.full
 def test_an_allocation_stays_whose_last_results_come_to_be_too_much(queue, tmp_path, monkeypatch):
     """It held nothing when it was given back; what ran there then ends with more than the client keeps."""
     monkeypatch.setattr(departures, "_KEPT_BYTES", 1000)
@@ -313,6 +318,7 @@ def test_an_allocation_stays_whose_last_results_come_to_be_too_much(queue, tmp_p
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.full
 def test_a_job_that_is_put_back_into_the_queue_while_it_is_left_begins_anew(pool, monkeypatch, is_wanted):
     """What it runs then is not ended by how it was left before, unless somebody has given it back."""
     pool, client = pool
@@ -379,6 +385,7 @@ def test_a_crash_costs_a_worker_and_no_allocation(pool):
     assert here.phase is AllocationPhase.ALIVE
 
 
+@pytest.mark.full
 def test_workers_leave_before_their_walltime_ends(pool, tmp_path):
     """Short tasks end where they began; one that is longer than what is left runs again elsewhere, unblamed."""
     pool, client = pool
@@ -404,6 +411,7 @@ def test_workers_leave_before_their_walltime_ends(pool, tmp_path):
     assert pool.scheduler.tasks[long_.key].suspicious == 0
 
 
+@pytest.mark.full
 def test_what_is_to_be_kept_is_asked_for_again(pool):
     """A pool that was scaled replaces an allocation that ends."""
     pool, _ = pool
@@ -449,6 +457,7 @@ def test_an_adapting_pool_asks_for_what_is_worth_it_and_gives_it_back(queue, tmp
     draw_timeline({"allocations": [], "cores": []}, tmp_path / "nothing.png")
 
 
+@pytest.mark.full
 def test_nobody_else_is_let_in_where_all_is_encrypted(queue):
     """Credentials lie in files that only their owner reads, and on no command line; over an address of the network."""
     security, address = make_security(), get_ip()
@@ -510,6 +519,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_workers_end_with_their_scheduler(queue, tmp_path):
     """Nothing runs on, and no core is held, once the process with the scheduler is gone.
 
@@ -591,6 +601,7 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
     assert phase in (AllocationPhase.ASKED, AllocationPhase.PENDING, AllocationPhase.STARTING)
 
 
+@pytest.mark.full
 def test_a_batch_system_that_is_away_before_there_is_a_scheduler_is_asked_again(queue, monkeypatch):
     """What it says while the cluster is still being made is heard later."""
     is_told, look, keep = threading.Event(), Desk._look, cluster_module.keep_credentials

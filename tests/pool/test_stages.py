@@ -88,6 +88,7 @@ def test_stages_run_as_tasks_in_the_order_of_the_graph(place):
     assert [picture.stat().st_size > 5_000 for picture in place.root.rglob("timeline.png")] == [True]
 
 
+@pytest.mark.full
 def test_a_stage_waits_for_what_runs_where_the_client_is(place):
     """Which is no task of the pool; and one that was handed over before it is waited for, and goes on, by the next."""
     (place.root / "flow.toml").write_text(
@@ -102,6 +103,7 @@ def test_a_stage_waits_for_what_runs_where_the_client_is(place):
     assert (place.root / "mixed").read_text().split() == ["a", "b", "here", "c", "d"]
 
 
+@pytest.mark.full
 def test_a_wfformat_instance_runs(place):
     """Its tasks, as lists within stages, wherever in the pool there is room."""
     tasks = {"split_1": 0.1, **{f"work_{n}": 0.2 for n in range(2, 8)}, "merge_8": 0.1}
@@ -139,6 +141,7 @@ def test_a_run_that_was_killed_goes_on_and_a_failure_is_told(place):
     assert codes == {"a": "done", "b": "done", "c": "failed", "d": "blocked"}
 
 
+@pytest.mark.full
 def test_a_run_whose_pool_gets_no_worker_ends_and_goes_on_once_it_can(place, tmp_path, monkeypatch):
     """As where the compute nodes lack something; what is to be done about it is said."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -191,6 +194,7 @@ def test_what_a_task_cannot_have_is_refused(place, key, words):
     assert len(place.jobs()) == jobs
 
 
+@pytest.mark.full
 def test_stages_that_need_the_same_gpu_do_not_run_at_the_same_time(place):
     """A worker has as many as the most demanding of them asks for, and no more are handed out."""
     command = "mkdir on || echo together >>shared; sleep 1; rmdir on; echo done >>shared"
@@ -267,6 +271,7 @@ def _lives(pid):
 
 
 @pytest.mark.parametrize("way", ["", "timeout 600"], ids=["child", "group-of-its-own"])
+@pytest.mark.full
 def test_a_program_ends_with_its_worker(tmp_path, way):
     """It runs again elsewhere: of two instances never more than one does. Cancelled, it ends too."""
     ticking = Ticking(tmp_path, way)
@@ -479,6 +484,7 @@ def log(tmp_path_factory):
 
 
 @pytest.mark.parametrize("of", ["log", "model"])
+@pytest.mark.full
 def test_a_campaign_elsewhere_has_the_same_results(workers, log, of):
     """On the workers of a scheduler as in this process, whether worlds are one log's or each is made by itself."""
     settings = {"trace": str(log)} if of == "log" else {"system": "hpc2n"}

@@ -44,6 +44,7 @@ def outcomes(kept):
     return run_campaign(SMALL, kept, jobs=1)
 
 
+@pytest.mark.full
 def test_all_that_the_paper_ran_is_run(outcomes):
     """54 runs and ASA Naive a mode, and 60 submissions of each geometry; in each replication."""
     runs = [(r.mode, r.system, r.workflow, r.cores, r.strategy, r.seed) for r in outcomes if isinstance(r, PaperRun)]

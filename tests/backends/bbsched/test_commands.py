@@ -91,6 +91,7 @@ def test_json_is_a_list_of_all_cases_and_seeds(log):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.full
 def test_tables_fit_the_terminal(log, columns):
     """Of both sections, with the paper's figures where its text has them."""
     done = bbsched(
@@ -136,6 +137,7 @@ def test_numbers_in_the_tables_are_those_of_json(log):
     assert "too few for intervals" in words(told)
 
 
+@pytest.mark.full
 def test_windows_and_solvers_are_put_side_by_side(log):
     """As in Table 3, the paper's below; the other tables are of its window."""
     done = bbsched(
@@ -151,6 +153,7 @@ def test_windows_and_solvers_are_put_side_by_side(log):
     assert "a window of 20 and the genetic solver" in words(done.stdout)
 
 
+@pytest.mark.full
 def test_only_cori_without_a_log(monkeypatch):
     """It is said, once nothing else is wrong. Of all that is to be run the first is, as each is much."""
     asked, compare = [], comparison.compare
@@ -176,6 +179,7 @@ def test_a_log_of_another_machine_is_told_apart(log):
     assert "100 nodes, 500 TB of burst buffer" in done.stdout
 
 
+@pytest.mark.full
 def test_figures_are_drawn(log, tmp_path):
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-s3,theta-s4,theta-s6", "--seeds", 1, "--processes", 1,
@@ -247,6 +251,7 @@ def test_the_curve_is_printed_and_drawn(log, tmp_path):
     assert math.isclose(float(row[1]), 100 * points[0, 10], abs_tol=1e-4)
 
 
+@pytest.mark.full
 def test_decisions_are_timed_beside_their_limits(log):
     arguments = ("bench", "--theta", log, "--jobs", 60)
     told = json.loads(bbsched(*arguments, "--output", "json").stdout)

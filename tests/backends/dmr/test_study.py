@@ -203,6 +203,7 @@ def run(*arguments):
     return CliRunner().invoke(parent, ["dmr", "study", *map(str, arguments)], env={"COLUMNS": "80"})
 
 
+@pytest.mark.full
 def test_the_command_prints_tables_and_draws(tmp_path):
     done = run("--jobs", "50,400", "--seeds", 2, "--plot", tmp_path / "new")
     assert done.exit_code == 0, done.output
