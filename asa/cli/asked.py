@@ -15,6 +15,7 @@ import typer
 
 from asa.cli.completing import complete_estimators
 from asa.cli.given import Given, is_file, parameters_meant, unknown_workflow
+from asa.cli.terminal import write_notice
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
@@ -135,7 +136,7 @@ class AskedRun:
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
         readiness.prefer(chosen.estimator, self.bank)
         if chosen.why and not self.quiet:
-            sys.stderr.write(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.\n")
+            write_notice(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.")
         compile_if_lacking(chosen.why, self.bank, quiet=self.quiet)
         if chosen.events and not self.quiet:
             self._tell_of_partition(world)
@@ -209,7 +210,7 @@ def read_asked(
         opened = open_facility(backend, site, options)
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
-        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
+        write_notice(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.")
     bank = bank_folder(forecasting.bank)
     if forecasting.bank is None and (refusal := bank_refusal(bank)):  # as for a resumed run
         sys.stderr.write(f"Note: the bank {bank} {refusal}\n")

@@ -17,6 +17,7 @@ import typer
 from asa.cli.completing import complete_backends, complete_sites
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import AsaError, InputError, OwnerError
@@ -217,7 +218,7 @@ def _print_table(opened: OpenedSite, examination: Examination) -> None:
     console = Console()
     where = f"{opened.backend}, {opened.file}" if opened.file else opened.backend
     if opened.why:
-        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
+        write_notice(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.")
     console.print(f"{where}\n", style="bold", markup=False, highlight=False, soft_wrap=True)
     console.print(_table(examination))
 

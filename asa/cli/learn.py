@@ -17,6 +17,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.runs import print_document
+from asa.cli.terminal import write_notice
 from asa.core import temporary
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, TraceError
@@ -137,7 +138,7 @@ def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | 
             "does not tell about past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
         )
     if opened.why:
-        sys.stderr.write(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.\n")
+        write_notice(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.")
     return opened.facility.history(since_s)
 
 

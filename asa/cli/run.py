@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from shutil import get_terminal_size
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +43,7 @@ from asa.cli.runs import (
     runs_folder,
     stage_of,
 )
+from asa.cli.terminal import write_notice
 from asa.core import plugins, temporary
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, UnavailableError
@@ -191,7 +190,7 @@ def run(
     ):
         if not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
-            sys.stderr.write(_does(chosen, age_accrues=world.capabilities.age_accrues, chooses=chooses))
+            write_notice(_does(chosen, age_accrues=world.capabilities.age_accrues, chooses=chooses))
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
@@ -222,10 +221,7 @@ def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
     does = f" {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}"
     if (name := strategy.partition(":")[0]) != _STRATEGY:
         does = f": {plugins.describe('asa.strategies', name)[0].rstrip('.')}"
-    words = f"Strategy `{strategy}`{does}; {_WHY}."
-    if sys.stderr.isatty():
-        words = fill(words, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    return f"{words}\n"
+    return f"Strategy `{strategy}`{does}; {_WHY}."
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:

@@ -10,6 +10,8 @@ import io
 import os
 import sys
 from contextlib import suppress
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any, TextIO
 
 from asa.printable import printable
@@ -22,6 +24,13 @@ _BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "..::--##", strict=True))
 _SIGNS = {"▼": "v", "→": "->", "…": "...", "•": "*", "✔": "+", "✘": "x", "\u2019": "'", "\u2013": "-", "\u2014": "-"}
 _LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
 """Replacements of characters that ASCII lacks."""
+
+
+def write_notice(words: str) -> None:
+    """Write a sentence to standard error, in lines of whole words where that is a terminal."""
+    if sys.stderr.isatty():
+        words = fill(words, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{words}\n")
 
 
 def make_usable() -> None:
