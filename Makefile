@@ -14,9 +14,10 @@ help:  ## Show what can be made.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Python itself compiles the modules that it loads, which are a part of all.
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once)"
-	@$(PIP) install -c constraints.txt -e '.[report]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+	@$(PIP) install --no-compile -c constraints.txt -e '.[report]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
 # EXTRAS=dev,dras adds PyTorch, which is large, and the tests of what learns with it.
