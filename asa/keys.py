@@ -391,7 +391,7 @@ _NAMES: Final = tuple(key.field for key in OF_JOBS)
 _VALUES: Final = attrgetter(*_NAMES)
 
 
-def asked(one: JobKeys) -> dict[str, Any]:
+def asked(keys: JobKeys) -> dict[str, Any]:
     """Return the values that a stage or a job requests, by field.
 
     Examples
@@ -399,10 +399,10 @@ def asked(one: JobKeys) -> dict[str, Any]:
     >>> {name: value for name, value in asked(JobKeys(gpus=2, account="astro")).items() if value}
     {'gpus': 2, 'account': 'astro'}
     """
-    return dict(zip(_NAMES, _VALUES(one), strict=True))
+    return dict(zip(_NAMES, _VALUES(keys), strict=True))
 
 
-def terms_of(one: JobKeys) -> dict[str, Any]:
+def terms_of(keys: JobKeys) -> dict[str, Any]:
     """Return the values that cannot be added up, by field.
 
     Examples
@@ -411,10 +411,10 @@ def terms_of(one: JobKeys) -> dict[str, Any]:
     >>> terms["account"], terms["nice"], "gpus" in terms
     ('astro', 0, False)
     """
-    return {key.field: getattr(one, key.field) for key in TERMS}
+    return {key.field: getattr(keys, key.field) for key in TERMS}
 
 
-def as_options(one: JobKeys) -> tuple[str, ...]:
+def as_options(keys: JobKeys) -> tuple[str, ...]:
     """Write the values that cannot be added up as options of sbatch.
 
     Examples
@@ -422,10 +422,10 @@ def as_options(one: JobKeys) -> tuple[str, ...]:
     >>> as_options(JobKeys(gpus=2, account="astro", nice=7))
     ('--account=astro', '--nice=7')
     """
-    return tuple(key.as_option(value) for key in TERMS if (value := getattr(one, key.field)))
+    return tuple(key.as_option(value) for key in TERMS if (value := getattr(keys, key.field)))
 
 
-def divided(one: JobKeys, count: int) -> dict[str, Any]:
+def divided(keys: JobKeys, count: int) -> dict[str, Any]:
     """Divide a request among `count` jobs, by field; amounts are rounded up.
 
     Examples
@@ -433,10 +433,10 @@ def divided(one: JobKeys, count: int) -> dict[str, Any]:
     >>> [divided(JobKeys(memory_bytes=10, gpus=3, nice=7), 2)[name] for name in ("memory_bytes", "gpus", "nice")]
     [5, 2, 7]
     """
-    return {key.field: _times(key, getattr(one, key.field), lambda amount: -(-amount // count)) for key in OF_JOBS}
+    return {key.field: _times(key, getattr(keys, key.field), lambda amount: -(-amount // count)) for key in OF_JOBS}
 
 
-def multiplied(one: JobKeys, count: int) -> dict[str, Any]:
+def multiplied(keys: JobKeys, count: int) -> dict[str, Any]:
     """Return the total of `count` equal requests, by field.
 
     Examples
@@ -444,7 +444,7 @@ def multiplied(one: JobKeys, count: int) -> dict[str, Any]:
     >>> [multiplied(JobKeys(memory_bytes=10, exclusive=True), 3)[name] for name in ("memory_bytes", "exclusive")]
     [30, True]
     """
-    return {key.field: _times(key, getattr(one, key.field), lambda amount: amount * count) for key in OF_JOBS}
+    return {key.field: _times(key, getattr(keys, key.field), lambda amount: amount * count) for key in OF_JOBS}
 
 
 def _times(key: Key, value: Any, change: Callable[[int], int]) -> Any:
@@ -489,7 +489,7 @@ def _merged(stages: Iterable[JobKeys], of_amounts: Callable[[Iterable[Any]], Any
     return merged
 
 
-def trouble(one: StageKeys) -> tuple[str, str] | None:
+def trouble(keys: StageKeys) -> tuple[str, str] | None:
     """Return what is wrong with the values of a stage's plain keys, and what to do; None if nothing is.
 
     Examples
@@ -497,8 +497,8 @@ def trouble(one: StageKeys) -> tuple[str, str] | None:
     >>> trouble(StageKeys(gpus=-1)), trouble(StageKeys(nice=5))
     (('asks for -1 gpus', 'Ask for 0 or more.'), None)
     """
-    given = {option.partition("=")[0] for option in one.options}
-    for key, value in values_of(one):
+    given = {option.partition("=")[0] for option in keys.options}
+    for key, value in values_of(keys):
         if key.is_amount and value < key.min_value:
             return f"asks for {value} {key.label}", f"Ask for {key.min_value} or more."
         if key.is_amount and value > key.max_value:
@@ -522,13 +522,13 @@ def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
     >>> contradiction([JobKeys(account="a"), JobKeys(memory_bytes=1)])
     """
     for key in TERMS:
-        said = sorted({str(value) for one in stages if (value := getattr(one, key.field))})
+        said = sorted({str(value) for stage in stages if (value := getattr(stage, key.field))})
         if len(said) > 1:
             return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", said
     return None
 
 
-def named(one: JobKeys) -> Mapping[str, str]:
+def named(keys: JobKeys) -> Mapping[str, str]:
     """Return the values, besides the partition, that must agree for jobs to be deferred together.
 
     Examples
@@ -536,4 +536,4 @@ def named(one: JobKeys) -> Mapping[str, str]:
     >>> named(JobKeys(account="astro", nice=10))
     {'account': 'astro'}
     """
-    return {key.name: value for key in TERMS if key.is_target and (value := getattr(one, key.field))}
+    return {key.name: value for key in TERMS if key.is_target and (value := getattr(keys, key.field))}

@@ -233,7 +233,7 @@ def within(preparation: Preparation | None, *, cores: int, cpus_per_task: int, g
         text = f"{shlex.join([program, *given, *own])} "
     if preparation.container:
         nv = "--nv " if gpus else ""
-        binds = "".join(f"--bind {shlex.quote(one)} " for one in preparation.binds)
+        binds = "".join(f"--bind {shlex.quote(bind)} " for bind in preparation.binds)
         binds += f"{_bind(shown)} " if shown.startswith("/") else ""
         text += (
             f'"$asa_container" exec {nv}"$asa_bind" "$asa_bound" --bind "${{TMPDIR:-/tmp}}" {binds}--pwd "$asa_folder" '

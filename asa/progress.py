@@ -55,7 +55,7 @@ class RunProgress:
 
     def __init__(self, name: str, stages: Iterable[str], records: Iterable[Record] = ()) -> None:
         self.name, self.outcome = name, ""
-        self.stages = {one: StageProgress(one) for one in stages}
+        self.stages = {stage: StageProgress(stage) for stage in stages}
         self.begin_s = self.now_s = math.nan
         for record in records:
             self.add(record)

@@ -208,10 +208,10 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
     42
     """
     scaling, points = scaling or Scaling(), tuple(sorted(points, key=lambda one: one.width))
-    known = next((one for one in points if one.width == width), None)
+    known = next((point for point in points if point.width == width), None)
     if known is not None or not points:
         return known
-    far = min(abs(math.log2(width / one.width)) for one in points)
+    far = min(abs(math.log2(width / point.width)) for point in points)
     is_between = points[0].width < width < points[-1].width
     if scaling.law == "measured":
         return _between(width, points, far) if is_between else None
@@ -255,7 +255,7 @@ def _fitted(points: tuple[RunAt, ...], scaling: Scaling) -> tuple[Speed, float]:
 
 def _misfit(points: Sequence[RunAt], speed: Speed) -> float:
     """Return the sum of squared deviations of points from a speed, in the logarithm and up to its unit."""
-    logs = [math.log(one.run_s * speed(one.width)) for one in points]
+    logs = [math.log(point.run_s * speed(point.width)) for point in points]
     mean = sum(logs) / len(logs)
     return sum((log - mean) ** 2 for log in logs)
 

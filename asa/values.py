@@ -65,7 +65,7 @@ def referred(arguments: Any) -> list[str]:
 def resolved(arguments: Any, folder: Path) -> Any:
     """Replace stages among the arguments by the values of their functions."""
     if isinstance(arguments, list):
-        return [resolved(one, folder) for one in arguments]
+        return [resolved(argument, folder) for argument in arguments]
     if not isinstance(arguments, dict):
         return arguments
     if arguments.keys() == {_REFERENCE}:

@@ -309,7 +309,9 @@ class Stage(StageKeys):
             needs = self._needs(request)
         except InputError as error:
             raise self._error(f"request: {error.message}", error.hint or "") from error
-        if other := next((one for one in self.options if name_of(one) in SIZES and one not in needs.options), ""):
+        if other := next(
+            (option for option in self.options if name_of(option) in SIZES and option not in needs.options), ""
+        ):
             raise self._error(f"request: {other} is among its options", "Write it into the request.")
         counted = needs.fields()
         if any(getattr(self, field) not in (_NOT_SAID[field], amount) for field, amount in counted.items()):

@@ -234,7 +234,7 @@ class _Round:
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             records = _RECORD.findall(self._log(name))
-            rows = [one[1:4] for one in records if not gone or int(one[0]) not in gone]
+            rows = [record[1:4] for record in records if not gone or int(record[0]) not in gone]
             if rows:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 

@@ -229,9 +229,9 @@ def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> 
 
     if known is not None:
         return "a guess" if known.is_guess else f"{known.count} {'run' if known.count == 1 else 'runs'}"
-    if width in {one.width for one in _points(stage)}:
+    if width in {point.width for point in _points(stage)}:
         return "given"
-    known_widths = [one.width for one in _points(seen.stage)]
+    known_widths = [point.width for point in _points(seen.stage)]
     law = (seen.stage.moldable.scaling if seen.stage.moldable is not None else Scaling()).law
     if law == "measured":
         return "between" if min(known_widths) < width < max(known_widths) else "a guess"
@@ -278,19 +278,19 @@ def _compare(made: Iterable[_Material], destination: Destination) -> None:
         one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), toll)
 
 
-def _requests(one: _Material, destination: Destination) -> list[QueuedJob]:
-    offered = [(offer.cores, offer.shape.walltime_s, offer.shape.partition) for offer in one.advice.offers]
-    return [destination.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in one.untried))]
+def _requests(material: _Material, destination: Destination) -> list[QueuedJob]:
+    offered = [(offer.cores, offer.shape.walltime_s, offer.shape.partition) for offer in material.advice.offers]
+    return [destination.request(*asked) for asked in (*offered, *((c, w, p) for _, c, p, w in material.untried))]
 
 
-def _candidates(one: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
+def _candidates(material: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
     """Return the shapes that may be tried, without the one that is best by the known run times."""
     from asa.runtimes.trials import UntriedOffer
 
-    assert one.advice.compared is not None
-    compared = one.advice.compared
-    best = {one.advice.offers[destination].shape.width for destination in (compared.best, compared.least)}
-    for (untried, cores, partition, _), column in zip(one.untried, columns, strict=True):
+    assert material.advice.compared is not None
+    compared = material.advice.compared
+    best = {material.advice.offers[index].shape.width for index in (compared.best, compared.least)}
+    for (untried, cores, partition, _), column in zip(material.untried, columns, strict=True):
         if untried.width not in best:
             yield UntriedOffer(untried, cores, partition, joint.only([column]))
 

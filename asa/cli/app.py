@@ -108,7 +108,7 @@ def _choices(parameter: Any) -> tuple[str, ...]:
 
 def former_options(command: Any) -> dict[str, tuple[str, ...]]:
     """Return the new spelling of each old option that a command still accepts."""
-    choices = {name: _choices(one) for one in command.params for name in one.opts}
+    choices = {name: _choices(param) for param in command.params for name in param.opts}
 
     def fits(words: tuple[str, ...]) -> bool:
         return words[0] in choices and all(value in choices[words[0]] for value in words[1:])
@@ -133,7 +133,7 @@ class _Command(TyperCommand):
             words += [*former[name], *([value] if sign else [])] if name in former else [word]
         driver = args[own + 1 :]
         is_driver = bool(driver) and not driver[0].endswith(".toml") and (len(driver) > 1 or "/" in driver[0])
-        if not is_driver or not any(one.name == "workflow" for one in self.params):
+        if not is_driver or not any(param.name == "workflow" for param in self.params):
             left = super().parse_args(ctx, [*words, *args[own:]])
             _find_file(ctx.params)
             return left

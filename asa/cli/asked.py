@@ -145,7 +145,7 @@ class AskedRun:
     def _tell_of_partition(self, world: Backend) -> None:
         """Warn if asa cannot know which visible jobs compete with the workflow's."""
         site, stages = world.capabilities, self.workflow.stages.values()
-        if site.partition or len(site.partitions) < 2 or all(one.partition or one.local for one in stages):
+        if site.partition or len(site.partitions) < 2 or all(stage.partition or stage.local for stage in stages):
             return
         names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
         sys.stderr.write(

@@ -256,14 +256,14 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
     for age, standings in by_age.items():
         rows = [
             (
-                f"{one.strategy}{'=' if one.is_as_quick else ''}",
-                _interval(one.makespan),
-                _interval(one.core_hours),
-                number(one.perceived_wait, 2),
-                number(one.total_wait, 2),
-                f"{one.dominated} of {one.cells}",
+                f"{standing.strategy}{'=' if standing.is_as_quick else ''}",
+                _interval(standing.makespan),
+                _interval(standing.core_hours),
+                number(standing.perceived_wait, 2),
+                number(standing.total_wait, 2),
+                f"{standing.dominated} of {standing.cells}",
             )
-            for one in standings
+            for standing in standings
         ]
         rule = "" if age else "no "
         title = (

@@ -53,10 +53,14 @@ def frontier_rows(
     from asa.report.tradeoff import hour_costs, unbeaten
 
     question = outlook.question
-    chosen = next(one for one in candidates if one.is_chosen)
+    chosen = next(candidate for candidate in candidates if candidate.is_chosen)
     least_s = question.cost_s(chosen.sketch) if is_priced else 0.0
     # a search at this price finds plans that suit another price only by chance: do not offer these
-    offered = [one for one in candidates if one is chosen or (one.is_best and question.cost_s(one.sketch) >= least_s)]
+    offered = [
+        candidate
+        for candidate in candidates
+        if candidate is chosen or (candidate.is_best and question.cost_s(candidate.sketch) >= least_s)
+    ]
 
     def point(one: PlanAmongOthers) -> tuple[float, float]:
         return question.span_s(one.sketch), one.sketch.core_hours

@@ -85,10 +85,10 @@ def _waits(system: str, partition: str) -> NDArray[np.float64]:
     folder = default_folder()
     records = WaitStore(folder, create=False).read() if folder.exists() else []
     rows = [
-        (one.job.cores, one.job.walltime_s, one.observation.wait_s)
-        for one in records
-        if one.job.system == system
-        and one.observation.kind == "exact"
-        and (not partition or one.job.partition in {"", partition})
+        (record.job.cores, record.job.walltime_s, record.observation.wait_s)
+        for record in records
+        if record.job.system == system
+        and record.observation.kind == "exact"
+        and (not partition or record.job.partition in {"", partition})
     ]
     return np.array(rows[-_LATEST:], dtype=np.float64).reshape(-1, 3)

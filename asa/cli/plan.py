@@ -399,7 +399,7 @@ class _Shown:
                 "core_hours": outlook.per_stage_hours,
                 "makespan_s": outlook.per_stage_s if self.is_informed else None,
             },
-            "candidates": [self._candidate_as_dict(one) for one in self.candidates],
+            "candidates": [self._candidate_as_dict(candidate) for candidate in self.candidates],
             "frontier": [row.as_dict() for row in self.frontier()],
             "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
             **({"shapes": {name: choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
@@ -579,18 +579,18 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
 
     candidates = shown.candidates
     table = _table("", "Plan", "Jobs", "Makespan", "8 in 10 runs", "Core-h", "x Per-Stage", left=("Jobs",))
-    for one in candidates:
-        sketch = one.sketch
+    for candidate in candidates:
+        sketch = candidate.sketch
         low, high = (format_duration(bound_s) for bound_s in interval_s(sketch))
         table.add_row(
-            CHOSEN if one.is_chosen else one.mark,
-            one.name,
+            CHOSEN if candidate.is_chosen else candidate.mark,
+            candidate.name,
             _sizes(shown.lines(sketch)),
             format_duration(sketch.makespan_s),
             f"{low} - {high}",
             format_core_hours(sketch.core_hours),
             f"{_times(sketch, shown.outlook):.2f}",
-            style="bold green" if one.is_chosen else "",
+            style="bold green" if candidate.is_chosen else "",
         )
     console.print(table)
     text = (
@@ -598,9 +598,9 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
         "with a dependency, "
     )
     _say(console, f"\n{text}r when its stage is ready, a ahead of time (its cores are idle if it starts early).", "dim")
-    if missing := [name for name in ("Big Job", "Chained") if name not in {one.name for one in candidates}]:
+    if missing := [name for name in ("Big Job", "Chained") if name not in {candidate.name for candidate in candidates}]:
         _say(console, f"Not possible here: {', '.join(missing)}.", "dim")
-    if any(one.sketch.makespan_s > interval_s(one.sketch)[1] for one in candidates):
+    if any(candidate.sketch.makespan_s > interval_s(candidate.sketch)[1] for candidate in candidates):
         _say(console, "Where it is longer than the range, rare but very long waits are the reason.", "dim")
     _say(console, f"{shown.why_this()}\n")
     _say(console, "Expected makespan", "dim")

@@ -246,7 +246,7 @@ def _said(known: KnownWaits, job: QueuedJob, forecast: WaitForecast) -> tuple[Wa
     lived = known.digest.site_estimates
     share = 0.0
     if not known.bank.sees_queue:
-        lately = [(one.forecast.wait_s, one.wait_s) for one in known.outcomes]
+        lately = [(outcome.forecast.wait_s, outcome.wait_s) for outcome in known.outcomes]
         blended = blend(forecast, word_s, lived, assumed_error(known.bank.learned, lately))
         forecast, share = blended.forecast, blended.share
     return forecast, Said(known.whose, word_s, share, *off_lately(lived))

@@ -162,7 +162,7 @@ def _page(folder: RunFolder) -> Page:
         workflow=state.workflow,
         age_accrues=state.capabilities.age_accrues,
         strategy=plan.strategy,
-        stands=[(one.stage, one.state, one.job_id or "", one.given_up or one.reason) for one in run.stages],
+        stands=[(stage.stage, stage.state, stage.job_id or "", stage.given_up or stage.reason) for stage in run.stages],
         made=made,
         more=tasks_sections(folders, jobs),
     )

@@ -105,14 +105,17 @@ def about_shapes(state: RunState, name: str) -> Iterator[str]:
             yield f"Also compared: {_words(one)}, {_expected(one)}."
 
 
-def _words(one: Weighed) -> str:
-    where = f" in partition {one.shape.partition}" if one.shape.partition else ""
-    return f"{cores(one.cores)} for {format_duration(one.shape.walltime_s)}{where}"
+def _words(weighed: Weighed) -> str:
+    where = f" in partition {weighed.shape.partition}" if weighed.shape.partition else ""
+    return f"{cores(weighed.cores)} for {format_duration(weighed.shape.walltime_s)}{where}"
 
 
-def _expected(one: Weighed) -> str:
-    wait, (low, high) = format_duration(one.waits_s[1]), map(format_duration, (one.ends_s[0], one.ends_s[2]))
+def _expected(weighed: Weighed) -> str:
+    wait, (low, high) = (
+        format_duration(weighed.waits_s[1]),
+        map(format_duration, (weighed.ends_s[0], weighed.ends_s[2])),
+    )
     return (
-        f"half of such jobs wait {wait} and end within {format_duration(one.ends_s[1])} (8 in 10: {low} to {high}), "
-        f"for {format_core_hours(one.core_hours)} core-hours"
+        f"half of such jobs wait {wait} and end within {format_duration(weighed.ends_s[1])} "
+        f"(8 in 10: {low} to {high}), for {format_core_hours(weighed.core_hours)} core-hours"
     )

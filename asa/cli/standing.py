@@ -217,7 +217,7 @@ class RunStanding:
             **({"refusal": self.refusal} if self.refusal else {}),
             **({"owner": self.owner} if self.owner else {}),
             "next_s": self.next_s,
-            "bad_nodes": [asdict(one) for one in self.bad_nodes],
+            "bad_nodes": [asdict(node) for node in self.bad_nodes],
             "stages": [stage.as_dict() for stage in self.stages],
             "metrics": {**asdict(self.metrics), "hit_ratio": _finite(self.metrics.hit_ratio)} if self.metrics else None,
         }

@@ -33,7 +33,7 @@ class Interval:
     mean: float
     low: float  # bounds of the interval; nan for a single value, which has no spread
     high: float
-    # student's degrees of freedom; for values of one kind, their number less one
+    # Student's degrees of freedom; for values of one kind, their number less one
     freedom: float = field(default=math.nan, compare=False)
 
     @property

@@ -208,7 +208,7 @@ def _writer(path: Path, about: os.stat_result, mode: int) -> str:
 
 
 def _listed_writers(path: Path, about: os.stat_result) -> set[str]:
-    """Name the others whom a POSIX access list lets write; the group bits of the mode then show its mask."""
+    """Name the others who may write by a POSIX access list; with one, the mode's group bits are the list's mask."""
     try:
         entries = _ENTRIES.iter_unpack(_access_list(path, about)[_VERSION_BYTES:])
     except (OSError, struct.error):  # the path has been replaced

@@ -127,7 +127,7 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
     if is_ours and (node := _definition(point)) is not None:
         doc = ast.get_docstring(node) or ""
         arguments = [*node.args.args, *node.args.kwonlyargs] if isinstance(node, ast.FunctionDef) else []
-        parameters = [one.arg for one in arguments]
+        parameters = [argument.arg for argument in arguments]
     else:
         made = load(group, name)
         doc = inspect.getdoc(made) or ""

@@ -419,7 +419,7 @@ class _AbandonedError(Exception):
 
 def _work(rank: int, connection: Connection) -> None:
     """Run the pool's functions until it closes the connection or has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the pool's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool handles interrupts
     threading.Thread(target=end_with_parent, daemon=True).start()
     part: Part | None = None
 

@@ -455,7 +455,7 @@ class WaitStore:
         """
         own, done = frozenset(own), done or {}
         return self._files.steadily(
-            lambda segments: self._gather({one.token: one for one in segments}, done, own, begin())
+            lambda segments: self._gather({segment.token: segment for segment in segments}, done, own, begin())
         )
 
     def _gather(

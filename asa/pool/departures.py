@@ -63,21 +63,21 @@ class Departures:
         """Remove allocations whose time is up or that are unwanted. Close the keeper if it is empty."""
         await self._leave_off()
         task_s = longest_task_s(self._scheduler)
-        for one in allocations:
+        for allocation in allocations:
             if (
-                one.phase is AllocationPhase.ALIVE
-                and one.id not in self._leaving
-                and now_s >= self._again_s.get(one.id, 0.0)
+                allocation.phase is AllocationPhase.ALIVE
+                and allocation.id not in self._leaving
+                and now_s >= self._again_s.get(allocation.id, 0.0)
             ):
-                self._leave_in_time(one, now_s, task_s)
-                if one.unwanted:  # its results could not be moved the last time
-                    self.give_back(one, one.unwanted)
+                self._leave_in_time(allocation, now_s, task_s)
+                if allocation.unwanted:  # its results could not be moved the last time
+                    self.give_back(allocation, allocation.unwanted)
         if self._keeper is not None and self._keeper.done() and not self._leaving and not self._kept_bytes():
             await self.close_keeper()
 
-    def give_back(self, one: Allocation, why: str) -> None:
+    def give_back(self, allocation: Allocation, why: str) -> None:
         """Remove an allocation before its time, unless it has many results that cannot be moved."""
-        self._have_leave(one, _PATIENCE_S, is_last=False, why=why)
+        self._have_leave(allocation, _PATIENCE_S, is_last=False, why=why)
 
     async def stop(self) -> None:
         """Stop all departures."""
@@ -95,52 +95,54 @@ class Departures:
                 one.why = one.why or one.unwanted
                 self._cancel(one.token)
 
-    def _leave_in_time(self, one: Allocation, now_s: float, task_s: float) -> None:
-        ends_s = one.walltime_ends_s
-        if ends_s is None or one.start_s is None:
+    def _leave_in_time(self, allocation: Allocation, now_s: float, task_s: float) -> None:
+        ends_s = allocation.walltime_ends_s
+        if ends_s is None or allocation.start_s is None:
             return
-        until_s = ends_s - self._margin_of(one.shape)
+        until_s = ends_s - self._margin_of(allocation.shape)
         if now_s >= until_s:
-            self._have_leave(one, until_s - now_s, is_last=True)
-        elif now_s >= drain_from_s(until_s, task_s, one.start_s) and others_run(self._scheduler, self._addresses(one)):
-            self._have_leave(one, until_s - now_s, is_last=False)
+            self._have_leave(allocation, until_s - now_s, is_last=True)
+        elif now_s >= drain_from_s(until_s, task_s, allocation.start_s) and others_run(
+            self._scheduler, self._addresses(allocation)
+        ):
+            self._have_leave(allocation, until_s - now_s, is_last=False)
 
-    def _have_leave(self, one: Allocation, patience_s: float, *, is_last: bool, why: str = "") -> None:
+    def _have_leave(self, allocation: Allocation, patience_s: float, *, is_last: bool, why: str = "") -> None:
         """Make an allocation's workers leave, then cancel its job."""
-        if one.id in self._leaving:
+        if allocation.id in self._leaving:
             return
-        addresses = self._addresses(one)
+        addresses = self._addresses(allocation)
         if not is_last and not others_run(self._scheduler, addresses) and self._is_much(addresses):
-            if one.id not in self._again_s:
-                logger.warning("allocation %s stays: much is there that could move nowhere", one.id)
-            self._again_s[one.id] = self._now() + _RETRY_S
+            if allocation.id not in self._again_s:
+                logger.warning("allocation %s stays: much is there that could move nowhere", allocation.id)
+            self._again_s[allocation.id] = self._now() + _RETRY_S
             return
-        before_end_s = time.monotonic() + self._margin_of(one.shape) * _LAST_SHARE
-        before, one.phase, one.drain_s = one.phase, AllocationPhase.DRAINING, self._now()
+        before_end_s = time.monotonic() + self._margin_of(allocation.shape) * _LAST_SHARE
+        before, allocation.phase, allocation.drain_s = allocation.phase, AllocationPhase.DRAINING, self._now()
 
         async def go() -> None:
             keep = partial(self._keep, until_s=before_end_s if is_last else None)
             try:
                 connection = dict(self._security.get_connection_args("scheduler"))
-                if not await leave(self._scheduler, self._addresses(one), patience_s, connection, keep):
+                if not await leave(self._scheduler, self._addresses(allocation), patience_s, connection, keep):
                     if not is_last:
-                        one.phase, one.drain_s = before, None
-                        self._again_s[one.id] = self._now() + _RETRY_S
+                        allocation.phase, allocation.drain_s = before, None
+                        self._again_s[allocation.id] = self._now() + _RETRY_S
                         return
-                    await throw_out(self._scheduler, self._addresses(one))
-                one.why = one.why or why or "its walltime was about to end"
+                    await throw_out(self._scheduler, self._addresses(allocation))
+                allocation.why = allocation.why or why or "its walltime was about to end"
             except Exception:
-                logger.exception("the workers of allocation %s did not leave as they should", one.id)
-                one.why = one.why or why or "its workers could not leave"
+                logger.exception("the workers of allocation %s did not leave as they should", allocation.id)
+                allocation.why = allocation.why or why or "its workers could not leave"
             finally:
-                self._leaving.pop(one.id, None)
-            self._cancel(one.token)
+                self._leaving.pop(allocation.id, None)
+            self._cancel(allocation.token)
 
-        self._leaving[one.id] = one, asyncio.ensure_future(go())
+        self._leaving[allocation.id] = allocation, asyncio.ensure_future(go())
 
-    def _addresses(self, one: Allocation) -> list[str]:
+    def _addresses(self, allocation: Allocation) -> list[str]:
         workers = workers_by_allocation(self._scheduler.workers.values())
-        return [worker.address for worker in workers.get(one.id, [])]
+        return [worker.address for worker in workers.get(allocation.id, [])]
 
     # ------------------------------------------------------------------ where results go
 

@@ -111,7 +111,7 @@ def _hand_over(here: Future[Any], there: Any) -> None:
 
 
 class _OnWorkers(Generic[_T]):
-    """A value that each worker holds while it runs functions of the executor that kept it."""
+    """A value that each worker keeps as long as it runs functions of the executor that shared it."""
 
     def __init__(self, number: int) -> None:
         self._number = number

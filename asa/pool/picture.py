@@ -24,7 +24,9 @@ def draw_timeline(timeline: Mapping[str, Any], path: str | Path) -> None:
     allocations: Sequence[Mapping[str, Any]] = timeline["allocations"]
     samples: Sequence[Mapping[str, float]] = timeline["cores"]
     times = [sample["time_s"] for sample in samples]
-    times += [one[name] for one in allocations for name in ("asked_s", "end_s") if one[name] is not None]
+    times += [
+        allocation[name] for allocation in allocations for name in ("asked_s", "end_s") if allocation[name] is not None
+    ]
     begin_s, end_s = min(times, default=0.0), max(times, default=1.0)
     scale, unit = next((scale, unit) for min_s, scale, unit in _UNITS if end_s - begin_s >= min_s)
     figure = new_figure(8.0, 2.6 + min(0.24 * len(allocations), 8.0))

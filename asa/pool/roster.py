@@ -94,14 +94,14 @@ class Roster:
         """Return the name of the next allocation."""
         return f"a{len(self._by_id) + 1}"
 
-    def add(self, one: Allocation) -> None:
+    def add(self, allocation: Allocation) -> None:
         """Record an allocation that is to be submitted, after writing its token, by which its job can be found.
 
         Raises `UnavailableError`: the token could not be written, so the job must not be submitted.
         """
         try:
             with append_to(self._tokens_file) as file:
-                file.write(f"{one.token}\n".encode("ascii"))
+                file.write(f"{allocation.token}\n".encode("ascii"))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -109,7 +109,7 @@ class Roster:
             raise UnavailableError(
                 f"cannot be written: {error.strerror or error}", where=str(self._tokens_file), hint=hint
             ) from error
-        self._by_id[one.id] = self._by_token[one.token] = one
+        self._by_id[allocation.id] = self._by_token[allocation.token] = allocation
 
     def refuse(self, shape: AllocationShape, why: str) -> None:
         """Record that allocations of a shape are impossible."""
@@ -152,52 +152,52 @@ class Roster:
         for token, status in news.statuses.items():
             self._hear_of(self._by_token[token], status)
 
-    def _hear_of(self, one: Allocation, status: JobStatus) -> None:
-        one.job_id = status.job_id
-        one.start_s = status.start_s
-        one.expected_s = status.expected_start_s
+    def _hear_of(self, allocation: Allocation, status: JobStatus) -> None:
+        allocation.job_id = status.job_id
+        allocation.start_s = status.start_s
+        allocation.expected_s = status.expected_start_s
         if status.state is JobState.PENDING:
-            one.phase = AllocationPhase.PENDING  # also after a requeue
+            allocation.phase = AllocationPhase.PENDING  # also after a requeue
         elif status.state is JobState.RUNNING:
-            if one.is_waiting:
-                one.phase = AllocationPhase.STARTING
-                one.bare_since_s = self.now()
+            if allocation.is_waiting:
+                allocation.phase = AllocationPhase.STARTING
+                allocation.bare_since_s = self.now()
         else:
             why = f"{status.state}: {status.reason}" if status.reason else str(status.state)
-            self._end(one, status.end_s if status.end_s is not None else self.now(), why)
+            self._end(allocation, status.end_s if status.end_s is not None else self.now(), why)
 
-    def _end(self, one: Allocation, at_s: float, why: str) -> None:
-        if one.phase is AllocationPhase.ENDED:
+    def _end(self, allocation: Allocation, at_s: float, why: str) -> None:
+        if allocation.phase is AllocationPhase.ENDED:
             return
-        if one.start_s is not None and one.joined_s is None and not one.why:
+        if allocation.start_s is not None and allocation.joined_s is None and not allocation.why:
             self._barren += 1
             if self._barren == _MAX_BARREN:
                 until = "no more is asked for until `scale`, `adapt` or `ask` say so"
                 logger.error("%d jobs in a row had no worker: see %s; %s", self._barren, self._logs, until)
-        one.why = one.why or why
-        one.phase, one.end_s = AllocationPhase.ENDED, at_s
-        one.idle_since_s = one.useless_since_s = None
-        one.workers = set()
-        logger.info("allocation %s ended: %s", one.id, one.why)
+        allocation.why = allocation.why or why
+        allocation.phase, allocation.end_s = AllocationPhase.ENDED, at_s
+        allocation.idle_since_s = allocation.useless_since_s = None
+        allocation.workers = set()
+        logger.info("allocation %s ended: %s", allocation.id, allocation.why)
 
     # ------------------------------------------------------------------ views
 
-    def see_workers(self, one: Allocation, workers: Collection[Any], now_s: float) -> None:
+    def see_workers(self, allocation: Allocation, workers: Collection[Any], now_s: float) -> None:
         """Update an allocation's connected workers, and whether they are busy."""
-        one.workers = {str(worker.name) for worker in workers}
-        if one.is_waiting:
+        allocation.workers = {str(worker.name) for worker in workers}
+        if allocation.is_waiting:
             return
         if not workers:
-            one.bare_since_s = one.bare_since_s or now_s
+            allocation.bare_since_s = allocation.bare_since_s or now_s
             return
-        one.bare_since_s = None
-        if one.phase is AllocationPhase.STARTING:
-            one.phase, one.joined_s = AllocationPhase.ALIVE, now_s
+        allocation.bare_since_s = None
+        if allocation.phase is AllocationPhase.STARTING:
+            allocation.phase, allocation.joined_s = AllocationPhase.ALIVE, now_s
             self._barren = 0
-            if one.start_s is not None:
-                self.startup_s += _LEARN * (max(now_s - one.start_s, 0.0) - self.startup_s)
+            if allocation.start_s is not None:
+                self.startup_s += _LEARN * (max(now_s - allocation.start_s, 0.0) - self.startup_s)
         is_busy = any(worker.processing for worker in workers)
-        one.idle_since_s = None if is_busy else one.idle_since_s or now_s
+        allocation.idle_since_s = None if is_busy else allocation.idle_since_s or now_s
 
     def sample(self, workers: Collection[Any], now_s: float) -> None:
         """Record the numbers of connected, busy and pending cores."""

@@ -567,7 +567,11 @@ class StagesBackend:
         if any(self._is_void(other) for other in self._before(job)):
             return replace(status, reason="DependencyNeverSatisfied")
         cluster = self._cluster
-        waits = [] if cluster is None else [one.expected_s for one in cluster.allocations if one.is_waiting]
+        waits = (
+            []
+            if cluster is None
+            else [allocation.expected_s for allocation in cluster.allocations if allocation.is_waiting]
+        )
         return replace(status, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
 
     def _is_void(self, job: _HandedOver) -> bool:

@@ -156,14 +156,14 @@ class Supervision:
         here = [worker for worker in self._scheduler.workers.values() if worker.name != KEEPER]
         self._roster.sample(here, now_s)
 
-    def _give_up_bare(self, one: Allocation, now_s: float) -> None:
+    def _give_up_bare(self, allocation: Allocation, now_s: float) -> None:
         """Cancel a job that runs too long without a worker."""
-        if one.is_waiting or one.workers or one.why or one.bare_since_s is None:
+        if allocation.is_waiting or allocation.workers or allocation.why or allocation.bare_since_s is None:
             return
-        if now_s - one.bare_since_s >= _BARE_S:
-            one.why = f"it has had no worker for {_BARE_S:.0f} s; its output is in {self._folder / 'logs'}"
-            logger.warning("allocation %s: %s", one.id, one.why)
-            self._desk.cancel(one.token)
+        if now_s - allocation.bare_since_s >= _BARE_S:
+            allocation.why = f"it has had no worker for {_BARE_S:.0f} s; its output is in {self._folder / 'logs'}"
+            logger.warning("allocation %s: %s", allocation.id, allocation.why)
+            self._desk.cancel(allocation.token)
 
     def _margin_of(self, shape: AllocationShape) -> float:
         """Return how many seconds before the end of its walltime an allocation is vacated."""
@@ -231,15 +231,15 @@ class Supervision:
         self._desk.submit(spec, forecast)
         return one
 
-    def _part(self, one: Allocation, why: str) -> None:
+    def _part(self, allocation: Allocation, why: str) -> None:
         """End an allocation, or withdraw it while it is pending."""
-        if one.phase in (AllocationPhase.ALIVE, AllocationPhase.DRAINING):
-            self._departures.give_back(one, why)
-        elif one.phase is not AllocationPhase.ENDED:
-            one.why = one.why or why
-            self._desk.cancel(one.token)
-            if one.phase is AllocationPhase.STARTING:
-                one.phase = AllocationPhase.DRAINING
+        if allocation.phase in (AllocationPhase.ALIVE, AllocationPhase.DRAINING):
+            self._departures.give_back(allocation, why)
+        elif allocation.phase is not AllocationPhase.ENDED:
+            allocation.why = allocation.why or why
+            self._desk.cancel(allocation.token)
+            if allocation.phase is AllocationPhase.STARTING:
+                allocation.phase = AllocationPhase.DRAINING
 
     # ------------------------------------------------------------------ what users want
 
@@ -249,10 +249,10 @@ class Supervision:
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
         return self._request(shape, forecasts[shape], is_pinned=True)
 
-    def part_for_good(self, one: Allocation, why: str) -> None:
+    def part_for_good(self, allocation: Allocation, why: str) -> None:
         """Release an allocation as soon as its results can be moved."""
-        one.unwanted = why
-        self._part(one, why)
+        allocation.unwanted = why
+        self._part(allocation, why)
 
     def scale(self, cores: int) -> None:
         """Keep a number of cores."""

@@ -31,35 +31,35 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
     table = Table(title=Text(printable(title)) if title else None, caption=Text(printable(note)) if note else None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):
         table.add_column(name, justify="right" if name in {"cores", "workers"} else "left")
-    ended = [one for one in allocations if one.phase is AllocationPhase.ENDED]
+    ended = [allocation for allocation in allocations if allocation.phase is AllocationPhase.ENDED]
     hidden = set(map(id, ended[:-_MAX_ENDED]))
-    for one in allocations:
-        if id(one) in hidden:
+    for allocation in allocations:
+        if id(allocation) in hidden:
             continue
         cells = (
-            one.id,
-            one.job_id,
-            str(one.shape.cores),
-            str(len(one.workers)),
-            str(one.phase),
-            _time(one, now_s),
-            one.why,
+            allocation.id,
+            allocation.job_id,
+            str(allocation.shape.cores),
+            str(len(allocation.workers)),
+            str(allocation.phase),
+            _time(allocation, now_s),
+            allocation.why,
         )
-        table.add_row(*(Text(printable(words)) for words in cells), style=_STYLES[one.phase])
+        table.add_row(*(Text(printable(words)) for words in cells), style=_STYLES[allocation.phase])
     if hidden:
         table.add_row("...", "", "", "", "ended", f"{len(hidden)} more", "", style="dim")
     return table
 
 
-def _time(one: Allocation, now_s: float) -> str:
-    if one.is_waiting:
-        waited = f"waits for {format_duration(max(now_s - one.asked_s, 0.0))}"
-        if one.expected_s is None:
+def _time(allocation: Allocation, now_s: float) -> str:
+    if allocation.is_waiting:
+        waited = f"waits for {format_duration(max(now_s - allocation.asked_s, 0.0))}"
+        if allocation.expected_s is None:
             return waited
-        return f"{waited}, expected in {format_duration(max(one.expected_s - now_s, 0.0))}"
-    left_s = one.left_s(now_s)
+        return f"{waited}, expected in {format_duration(max(allocation.expected_s - now_s, 0.0))}"
+    left_s = allocation.left_s(now_s)
     if left_s is not None:
         return f"{format_duration(left_s)} left"
-    if one.start_s is not None and one.end_s is not None:
-        return f"ran for {format_duration(max(one.end_s - one.start_s, 0.0))}"
+    if allocation.start_s is not None and allocation.end_s is not None:
+        return f"ran for {format_duration(max(allocation.end_s - allocation.start_s, 0.0))}"
     return "never ran"

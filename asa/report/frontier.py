@@ -192,9 +192,9 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _would_hide(one: PlanAmongOthers, other: PlanAmongOthers, hours: Sequence[float]) -> bool:
+def _would_hide(plan: PlanAmongOthers, other: PlanAmongOthers, hours: Sequence[float]) -> bool:
     near = 0.02 * (max(hours) - min(hours))
-    return abs(one.sketch.core_hours - other.sketch.core_hours) <= near
+    return abs(plan.sketch.core_hours - other.sketch.core_hours) <= near
 
 
 def _draw(panel: Axes, candidate: PlanAmongOthers, aside_pt: float) -> None:

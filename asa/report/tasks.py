@@ -32,7 +32,7 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
 
     `jobs`: by idempotency key, the batch system's job ID and the number of cores.
     """
-    known = [(one, *jobs[one.token]) for one in deeds if one.token in jobs]
+    known = [(deed, *jobs[deed.token]) for deed in deeds if deed.token in jobs]
     if not known:
         return None
     begin_s = min(float(one.began_s.min()) for one, *_ in known)
@@ -58,12 +58,12 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
     )
 
 
-def busy(one: Deeds, edges: _Floats) -> _Floats:
+def busy(deeds: Deeds, edges: _Floats) -> _Floats:
     """Return the mean number of tasks of a job that ran between each edge and the next; O(tasks + edges)."""
-    began, ended = np.sort(one.began_s), np.sort(one.ended_s)
+    began, ended = np.sort(deeds.began_s), np.sort(deeds.ended_s)
 
     def until(times: _Floats, at: _Floats) -> _Floats:
-        """For each moment of `at`, sum the seconds that have passed since each earlier time."""
+        """Return, for each moment in `at`, the sum of its distances in seconds from all earlier times."""
         count = times.searchsorted(at, "right")
         sums = np.concatenate([[0.0], np.cumsum(times - edges[0])])
         passed_s: _Floats = count * (at - edges[0]) - sums[count]

@@ -91,9 +91,9 @@ def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
     return found
 
 
-def _added(one: Directive, other: Directive) -> Directive:
+def _added(directive: Directive, other: Directive) -> Directive:
     """Add up kinds of mail; an option with ``NONE`` among its kinds adds nothing."""
-    values = [value for value in (one.value or "", other.value or "") if "none" not in value.lower().split(",")]
+    values = [value for value in (directive.value or "", other.value or "") if "none" not in value.lower().split(",")]
     return replace(other, value=",".join(values) or other.value)
 
 

@@ -270,45 +270,47 @@ class Active(Submitter):
         return None
 
 
-def _queued_of(one: Active, job: Job) -> QueuedJob:
-    assert one.run.bank is not None
-    capabilities = one.state.capabilities
-    return queued(job.spec, capabilities, queued_since(job.status, capabilities), one.run.bank.user)
+def _queued_of(active: Active, job: Job) -> QueuedJob:
+    assert active.run.bank is not None
+    capabilities = active.state.capabilities
+    return queued(job.spec, capabilities, queued_since(job.status, capabilities), active.run.bank.user)
 
 
-def _queues(one: Active, job: Job, since_s: float) -> None:
+def _queues(active: Active, job: Job, since_s: float) -> None:
     """Report to the bank that a job has begun to wait in the queue; a dependency must have been met before."""
-    if one.run.bank is not None and not job.spec.local:
-        job.known_as = one.run.bank.submitted(
-            queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
+    if active.run.bank is not None and not job.spec.local:
+        job.known_as = active.run.bank.submitted(
+            queued(job.spec, active.state.capabilities, since_s, active.run.bank.user), job.planned.prediction
         )
 
 
-def _tell_end(one: Active, ended: Ended) -> None:
+def _tell_end(active: Active, ended: Ended) -> None:
     """Report the end of one of the run's jobs to a bank that models the queue."""
-    own = one.state.jobs[ended.job_id].known_as
-    if one.run.bank is not None and own is not None and ended.start_s is not None and one.run.bank.sees_queue:
-        one.run.bank.ended(own, ended.time_s - ended.start_s)
+    own = active.state.jobs[ended.job_id].known_as
+    if active.run.bank is not None and own is not None and ended.start_s is not None and active.run.bank.sees_queue:
+        active.run.bank.ended(own, ended.time_s - ended.start_s)
 
 
-def _learn(one: Active, news: Observation) -> None:
-    if one.run.bank is None or not (isinstance(one.forecast, LearnedForecast) or one.run.bank.store is not None):
+def _learn(active: Active, news: Observation) -> None:
+    if active.run.bank is None or not (
+        isinstance(active.forecast, LearnedForecast) or active.run.bank.store is not None
+    ):
         return
     job = news.job
-    _keep(one, news)
+    _keep(active, news)
     if job.known_as is None:
-        _queues(one, job, queued_since(job.status, one.state.capabilities))
+        _queues(active, job, queued_since(job.status, active.state.capabilities))
     if job.known_as is not None:
-        token = job.spec.token if one.run.journal is not None else ""
+        token = job.spec.token if active.run.journal is not None else ""
         try:
-            intent = one.state.jobs.intents.get(job.spec.token)
+            intent = active.state.jobs.intents.get(job.spec.token)
             word_s = intent.word_s if intent is not None else None
-            one.run.bank.observe(job.known_as, news.observation, token=token, word_s=word_s)
+            active.run.bank.observe(job.known_as, news.observation, token=token, word_s=word_s)
         except StateError as error:  # `settle_waits` tries again
-            one.trouble = str(error)
+            active.trouble = str(error)
 
 
-def _keep(one: Active, news: Observation) -> None:
+def _keep(active: Active, news: Observation) -> None:
     job = news.job
-    if one.run.bank is not None:
-        one.waits.append((_queued_of(one, job), job.planned.prediction, news.observation, job.spec.token))
+    if active.run.bank is not None:
+        active.waits.append((_queued_of(active, job), job.planned.prediction, news.observation, job.spec.token))

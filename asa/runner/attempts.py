@@ -32,7 +32,7 @@ class Attempts:
     _targets: dict[Target, Attempt] = field(default_factory=dict)  # of closed targets
 
     def at(self, planned: PlannedJob) -> Attempt:
-        """Return the attempts at a job; a job of other stages together inherits their longest pause."""
+        """Return the attempts at a job. A job with a new combination of stages inherits their longest pause."""
         names = planned.targets
         known = {id(one): one for name in names if (one := self._jobs.get(name)) is not None}
         attempt = next(iter(known.values()), None)

@@ -40,13 +40,13 @@ class Target(NamedTuple):
 def target_of(state: RunState, planned: PlannedJob, choices: Mapping[str, Choice] | None = None) -> Target:
     """Return the target of a planned job; `choices`: the shapes in which its stages will be asked for."""
     stages = [state.stages[name].stage for name in planned.stages]
-    chosen = (choices[one.name].shape.partition for one in stages if choices and one.name in choices)
-    partitions = (*chosen, *(one.partition for one in stages), state.capabilities.partition)
+    chosen = (choices[stage.name].shape.partition for stage in stages if choices and stage.name in choices)
+    partitions = (*chosen, *(stage.partition for stage in stages), state.capabilities.partition)
     return Target(
         next(filter(None, partitions), ""),
         tuple(named(JobKeys(**shared_by(stages))).items()),
-        tuple(sorted({o for one in stages for o in one.options if name_of(o) in marked("target")})),
-        is_local=all(one.local for one in stages),
+        tuple(sorted({o for stage in stages for o in stage.options if name_of(o) in marked("target")})),
+        is_local=all(stage.local for stage in stages),
     )
 
 

@@ -120,8 +120,13 @@ class LearnedForecast:
     def _asking(self, stages: tuple[str, ...], requests: Iterable[JobRequest]) -> list[QueuedJob]:
         own = self._job_of(stages)
         return [
-            replace(own, cores=one.cores, walltime_s=one.walltime_s, partition=one.partition or self._own_partition)
-            for one in requests
+            replace(
+                own,
+                cores=request.cores,
+                walltime_s=request.walltime_s,
+                partition=request.partition or self._own_partition,
+            )
+            for request in requests
         ]
 
     def _predict(self, stages: tuple[str, ...], job: QueuedJob) -> WaitForecast:

@@ -15,7 +15,7 @@ class Host:
     """The host's wishes; empty in a run without a host."""
 
     may_add: bool = False  # whether the run is open: the host may add stages and hand them over
-    max_jobs: int | None = None  # that the host hands over at a time; None for no limit
+    max_jobs: int | None = None  # upper bound of the jobs that the host hands over at a time; None for no limit
     # stages not handed over yet
     unclaimed: dict[str, None] = field(default_factory=dict)
     repeatable: set[str] = field(default_factory=set)  # stages that the host hands over again if they fail

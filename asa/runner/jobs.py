@@ -124,7 +124,9 @@ class JobsOfRun(Mapping[str, Job]):
 
     def needed(self, job: Job) -> list[Job]:
         """Return the jobs that a job depends on."""
-        return [self._by_id[one.job_id] for one in job.spec.dependencies if one.job_id in self._by_id]
+        return [
+            self._by_id[dependency.job_id] for dependency in job.spec.dependencies if dependency.job_id in self._by_id
+        ]
 
     def _is_current(self, job: Job) -> bool:
         """Whether the batch system has not reused a job's number."""
@@ -145,7 +147,7 @@ class JobsOfRun(Mapping[str, Job]):
     def accepted(self, token: str, status: JobStatus) -> tuple[Job, Job | None]:
         """Record that a token's job was accepted; return it, and the former job of the token."""
         intent, former = self.open_intent, self._by_token.get(token)
-        # another submission that is open stays open
+        # another open submission stays open
         is_open = intent is not None and intent.token == token
         if former is not None and not is_open:
             former.giving_up, former.given_up = "another job of its token runs the payload", True
@@ -175,7 +177,9 @@ class JobsOfRun(Mapping[str, Job]):
     def decided(self, stages: Collection[str]) -> None:
         """Record that stages no longer need the substitute of a given-up job."""
         if self.substitutes:
-            self.substitutes = [one for one in self.substitutes if set(one[0].planned.stages).isdisjoint(stages)]
+            self.substitutes = [
+                substitute for substitute in self.substitutes if set(substitute[0].planned.stages).isdisjoint(stages)
+            ]
 
     def falls_back(self, stages: Collection[str]) -> bool:
         """Record that a substitute was refused; return whether its fallback takes its place."""

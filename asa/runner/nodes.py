@@ -127,9 +127,9 @@ class Nodes:
             return -math.inf
         return bad.until_s
 
-    def _is_for_all(self, one: BadNode) -> bool:
+    def _is_for_all(self, node: BadNode) -> bool:
         """Whether all stages avoid a node, which is then more than suspected."""
-        return not one.suspected or one.name in self._proven
+        return not node.suspected or node.name in self._proven
 
     def anew(self) -> None:
         """Forget which stages were moved off nodes, because all stages are tried again."""

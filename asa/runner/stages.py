@@ -191,8 +191,8 @@ class Stages(Mapping[str, StageView]):
         """Decide on the stages whose elements wait for elements of a stage, since more of these have completed."""
         followers = [one for one in self._after[name] if name in self._views[one].stage.after_matching]
         self._count_early(followers)
-        for one in followers:
-            self._decide(one)
+        for follower in followers:
+            self._decide(follower)
 
     def _put(self, name: str, view: StageView) -> bool:
         """Change one view and the counts that depend on it; return whether the phase changed."""

@@ -169,7 +169,7 @@ def _idle_left_behind_local(state: RunState) -> float:
 def before(state: RunState, stages: Sequence[str]) -> list[str]:
     """Name the predecessors of some stages, without these stages themselves."""
     inside = set(stages)
-    return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
+    return [name for stage in stages for name in state.stages[stage].stage.after if name not in inside]
 
 
 def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:

@@ -111,9 +111,9 @@ def compare(offers: Sequence[Offer], waits: JointForecast, own: int | None, toll
     `waits`: waits of the offers, in the same sampled futures.
     `own`: the index of the present request; None if there is none.
     """
-    run_s, spreads = [one.shape.run_s for one in offers], [one.shape.spread for one in offers]
+    run_s, spreads = [offer.shape.run_s for offer in offers], [offer.shape.spread for offer in offers]
     ends = waits.until_ends(run_s, spreads)
-    paid = toll.on(ends, [one.core_hours for one in offers])
+    paid = toll.on(ends, [offer.core_hours for offer in offers])
     return Compared(tuple(offers), waits, ends, paid, own, paid.best(own=own, sure=SURE))
 
 

@@ -231,7 +231,9 @@ class RunTimes:
         return self._segments.steadily(self._gather)
 
     def _gather(self, segments: Iterable[Segment]) -> dict[str, RunTime]:
-        self._files = {one.path.name: self._files.get(one.path.name) or _read(one.path) for one in segments}
+        self._files = {
+            segment.path.name: self._files.get(segment.path.name) or _read(segment.path) for segment in segments
+        }
         taken = {name for file in self._files.values() for name in file.took}
         counted = [file for name, file in self._files.items() if name not in taken]
         self.damaged = sum(file.damaged for file in counted)
@@ -258,7 +260,7 @@ class RunTimes:
         forgotten = self._forgotten.union(map(_trace, gone))
         self._segments.add("all", _lines(left, took=took, forgotten=forgotten), before=lock.check)
         self._segments.sweep(lock)
-        self._segments.delete(one for one in self._segments.segments() if one.path.name in took)
+        self._segments.delete(segment for segment in self._segments.segments() if segment.path.name in took)
         return len(gone)
 
 

@@ -74,7 +74,7 @@ def untried(
 
 
 def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt) -> _Floats:
-    """Return equally likely run times at a width: by the scaling law, or without one, over all that is possible."""
+    """Return equally likely run times at a width, by the scaling law; without a law, over the whole possible range."""
     said = run_time_at(width, known, scaling)
     if said is not None:
         # single runs vary even if the law is known exactly
@@ -140,23 +140,23 @@ def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], toll: Tol
     The gain is by how much its time to end, weighted with its core-hours, is below that of the best offer, averaged
     over its possible run times; run times with which it is no better count as 0.
     """
-    return max((_trial(compared, one, toll) for one in candidates), key=lambda one: one.share, default=None)
+    return max((_trial(compared, candidate, toll) for candidate in candidates), key=lambda one: one.share, default=None)
 
 
-def _trial(compared: Compared, one: UntriedOffer, toll: Toll) -> Trial:
+def _trial(compared: Compared, offer: UntriedOffer, toll: Toll) -> Trial:
     to_beat = float(compared.paid.costs()[compared.least])
-    gains = np.maximum(-np.expm1(toll.costs(one.wait, one.cores, one.untried.runs_s) - to_beat), 0.0)
+    gains = np.maximum(-np.expm1(toll.costs(offer.wait, offer.cores, offer.untried.runs_s) - to_beat), 0.0)
     typical_s = math.exp(float(compared.ends.costs()[compared.least]))
     share, likely = float(gains.mean()), float((gains > 0).mean())
-    needed_s = _needed_s(one, to_beat, toll)
-    return Trial(one.untried, one.cores, one.partition, typical_s * share, share, likely, needed_s)
+    needed_s = _needed_s(offer, to_beat, toll)
+    return Trial(offer.untried, offer.cores, offer.partition, typical_s * share, share, likely, needed_s)
 
 
-def _needed_s(one: UntriedOffer, to_beat: float, toll: Toll) -> float:
-    """Find the longest run time at which it would be the best, by halving."""
-    low, high = 0.0, math.log(float(one.untried.runs_s[-1]) * 2.0)
+def _needed_s(offer: UntriedOffer, to_beat: float, toll: Toll) -> float:
+    """Find, by bisection, the longest run time at which the untried width would be the best."""
+    low, high = 0.0, math.log(float(offer.untried.runs_s[-1]) * 2.0)
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        is_better = float(toll.costs(one.wait, one.cores, np.array([math.exp(middle)]))[0]) < to_beat
+        is_better = float(toll.costs(offer.wait, offer.cores, np.array([math.exp(middle)]))[0]) < to_beat
         low, high = (middle, high) if is_better else (low, middle)
     return math.exp(low)

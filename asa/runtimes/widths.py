@@ -96,13 +96,13 @@ def spreads_of(scatters: Sequence[Scatter]) -> list[float]:
 
     8 in 10 runs lie within 1.28 times the spread.
     """
-    freedom = sum(max(one.worth - 1.0, 0.0) for one in scatters)
+    freedom = sum(max(scatter.worth - 1.0, 0.0) for scatter in scatters)
     usual = _USUAL_WEIGHT * 0.5 ** (freedom / _HALF_LIFE)
-    variance = (usual * USUAL_SPREAD**2 + sum(one.squares for one in scatters)) / (usual + freedom)
+    variance = (usual * USUAL_SPREAD**2 + sum(scatter.squares for scatter in scatters)) / (usual + freedom)
     wider = student_quantile(0.9, max(usual + freedom, 1.0)) / _P90_OF_NORMAL
     return [
-        min(math.hypot(wider * math.sqrt(variance * (1.0 + 1.0 / one.worth_of_p50)), one.further), _MAX_SPREAD)
-        for one in scatters
+        min(math.hypot(wider * math.sqrt(variance * (1.0 + 1.0 / scatter.worth_of_p50)), scatter.further), _MAX_SPREAD)
+        for scatter in scatters
     ]
 
 

@@ -312,8 +312,8 @@ def _assign_ports(node: _Node, arriving: list[_Bundle], bundles: Sequence[_Bundl
         taken.add(bundle.ports[node])
 
 
-def _overlap(one: _Bundle, other: _Bundle) -> bool:
-    return max(min(one.columns), min(other.columns)) <= min(max(one.columns), max(other.columns))
+def _overlap(bundle: _Bundle, other: _Bundle) -> bool:
+    return max(min(bundle.columns), min(other.columns)) <= min(max(bundle.columns), max(other.columns))
 
 
 class _Page:

@@ -258,7 +258,7 @@ class AskedShapes:
     def remarks(self) -> Iterator[Remark]:
         """Return notes about the request that are not errors."""
         points, offered = self._run_at, sorted(self._sizes)
-        unused = [one.width for one in points if one.width not in offered]
+        unused = [point.width for point in points if point.width not in offered]
         if unused:
             message = f"there is a run time on {self._of(unused)}, which is not one of its widths"
             yield Remark("expected", message, f"Add the width to `{self._what}`, if it may have that, too.")

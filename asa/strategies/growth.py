@@ -65,8 +65,8 @@ class Growth:
         cancelled: list[Cancellation] = []
         wakes: list[float] = []
         asked: dict[tuple[str, str], list[GrowthView]] = {}
-        for one in view.growths:
-            asked.setdefault((one.joins, one.stage), []).append(one)
+        for growth in view.growths:
+            asked.setdefault((growth.joins, growth.stage), []).append(growth)
         for names in _jobs(view):
             if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
                 job_id = view.stages[names[0]].job_id or ""

@@ -142,8 +142,8 @@ class Planned(Strategy):
             for name in view.to_run_now():
                 yield PlannedJob((name,), view.now_s, Keep.NOTHING, _UNKNOWN)
             return
-        left = sum(one.phase is Phase.WAITING for one in view.stages.values())
-        under_way = len({one.job_id for one in view.stages.values() if one.phase in _UNDER_WAY})
+        left = sum(stage.phase is Phase.WAITING for stage in view.stages.values())
+        under_way = len({stage.job_id for stage in view.stages.values() if stage.phase in _UNDER_WAY})
         free = self._free(view, under_way, is_part=left > WHOLE_STAGES)
         waiting: set[str] = set()  # stages that are left to a later plan
         for name in view.left():

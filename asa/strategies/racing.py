@@ -2,9 +2,9 @@
 
 It needs no forecast.
 
-All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that has not
-started after a while, so is the same at other widths, the widest first, and the next stage alone: of two groupings that
-wait at the same time one often finds a hole that the other does not fit.
+All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that job has
+not started after a while, further jobs are requested: the same stages at other widths, the widest first, and the next
+stage alone. One of two pending jobs often fits into a gap that the other does not fit.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Races:
     max_racers
         Upper bound of jobs that race with the first one, in one race.
     pause_s
-        How long the first is pending before others are asked for.
+        Seconds for which the first job is pending before others are requested.
     max_share
-        A width is kept if the work runs at most this share of the time that it takes at the last one kept.
+        A width is kept if its run time is at most this share of the run time at the last kept width.
     alone
-        At how many widths the next stage is asked for alone.
+        Number of widths at which the next stage alone is requested.
     """
 
     max_racers: int = 3

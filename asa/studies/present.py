@@ -310,28 +310,30 @@ def _look(look: Look, place: int) -> Look:
     return replace(look, colour=look.colour or _COLOURS[place % len(_COLOURS)], dashes=look.dashes or dashes)
 
 
-def _draw(axes: Axes, one: PlottedSeries, look: Look) -> None:
-    xs: Any = range(len(one.ys)) if one.xs is None else one.xs
-    ys: Any = one.ys
+def _draw(axes: Axes, series: PlottedSeries, look: Look) -> None:
+    xs: Any = range(len(series.ys)) if series.xs is None else series.xs
+    ys: Any = series.ys
     line: dict[str, Any] = {
         "color": look.colour, "linestyle": look.dashes, "linewidth": look.width, "alpha": look.opacity,
-        "marker": look.marker or None, "markersize": 4, "markevery": one.marked, "label": one.name,
+        "marker": look.marker or None, "markersize": 4, "markevery": series.marked, "label": series.name,
         "zorder": 5 if look.is_above else None,
     }  # fmt: skip
-    match one.kind:
+    match series.kind:
         case "bar":
             bars = axes.bar(
-                xs, ys, one.width, one.bottoms, label=one.name, color=look.colour, hatch=look.hatch, edgecolor="white",
-                linewidth=0.4,
+                xs, ys, series.width, series.bottoms, label=series.name, color=look.colour, hatch=look.hatch,
+                edgecolor="white", linewidth=0.4,
             )  # fmt: skip
-            axes.bar_label(bars, one.labels or [""] * len(bars), fontsize="small", padding=2)
+            axes.bar_label(bars, series.labels or [""] * len(bars), fontsize="small", padding=2)
         case "area" | "area of steps":
-            step: Any = "post" if one.kind == "area of steps" else None
-            axes.fill_between(xs, one.bottoms or 0, ys, step=step, color=look.colour, alpha=look.opacity, linewidth=0)
+            step: Any = "post" if series.kind == "area of steps" else None
+            axes.fill_between(
+                xs, series.bottoms or 0, ys, step=step, color=look.colour, alpha=look.opacity, linewidth=0
+            )
         case "point":
             spans = [
                 np.abs(np.subtract(bounds, np.asarray(values)[:, None]).T) if len(bounds) else None
-                for bounds, values in ((one.x_bounds, xs), (one.y_bounds, ys))
+                for bounds, values in ((series.x_bounds, xs), (series.y_bounds, ys))
             ]
             axes.errorbar(
                 xs,
@@ -342,7 +344,7 @@ def _draw(axes: Axes, one: PlottedSeries, look: Look) -> None:
                 color=look.colour,
                 markersize=8,
                 capsize=3,
-                label=one.name,
+                label=series.name,
             )
         case "step":
             axes.step(xs, ys, where="post", **line)
@@ -369,10 +371,10 @@ def _turns(many: int) -> NDArray[np.float64]:
     return np.linspace(0, 2 * np.pi, many, endpoint=False)
 
 
-def _spoke(axes: Axes, one: PlottedSeries, look: Look) -> None:
+def _spoke(axes: Axes, series: PlottedSeries, look: Look) -> None:
     """Draw shares on spokes as a closed line."""
-    turns, shares = ([*values, values[0]] for values in (_turns(len(one.ys)), one.ys))
-    axes.plot(turns, shares, color=look.colour, linestyle=look.dashes, linewidth=look.width, label=one.name)
+    turns, shares = ([*values, values[0]] for values in (_turns(len(series.ys)), series.ys))
+    axes.plot(turns, shares, color=look.colour, linestyle=look.dashes, linewidth=look.width, label=series.name)
     if look.is_filled:
         axes.fill(turns, shares, color=look.colour, alpha=0.22, zorder=1, linewidth=0)
 

@@ -69,7 +69,7 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     heading, digits = _HEADINGS[metric]
     rows = []
     for cores in TABLE_1[workflow]:
-        found = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
+        found = [getattr(usage, metric) for usage in usages if (usage.workflow, usage.cores) == (workflow, cores)]
         rows.append(Row([f"{cores:5d}", *(_with_paper(compared, digits) for compared in found)]))
         if any(one.ours.is_spread for one in found):
             bounds = (written(one.ours, digits) for one in found)
@@ -122,10 +122,10 @@ def _hours(value: float) -> str:
 
 def _of_convergences(results: PaperResults) -> Table:
     rows = []
-    for one in results.convergences:
-        shares = [one.hits_percent, one.lost_after_drops_percent, one.lost_after_rises_percent]
+    for convergence in results.convergences:
+        shares = [convergence.hits_percent, convergence.lost_after_drops_percent, convergence.lost_after_rises_percent]
         hits, drops, rises = (number(sum(share) / len(share), 0) if share else "-" for share in shares)
-        rows.append((one.policy, hits, number(one.found_after, 0), drops, rises))
+        rows.append((convergence.policy, hits, number(convergence.found_after, 0), drops, rises))
     headings = ["Policy", "Hits %", "Found after", "Lost after drops %", "Lost after rises %"]
     return Table(headings, rows, "Fig. 5, following a wait that changes, by the sampling policy", wraps=())
 
@@ -136,20 +136,20 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
         "and the longest of the others, run times); core-hours, and idle ones; jobs submitted again"
     )
     rows = []
-    for one in sorted(breakdowns, key=lambda one: one.cores):
-        if (one.mode, one.workflow) == (mode, workflow):
-            first, *others = one.stages
+    for breakdown in sorted(breakdowns, key=lambda one: one.cores):
+        if (breakdown.mode, breakdown.workflow) == (mode, workflow):
+            first, *others = breakdown.stages
             longest = max(others, key=lambda stage: stage.wait_s)
             numbers = (
                 number(first.wait_s, None),
                 number(sum(stage.wait_s for stage in others), None),
                 f"{number(longest.wait_s, None)} {longest.stage}" if longest.wait_s >= 1 else "-",
-                number(sum(stage.run_s for stage in one.stages), None),
-                number(one.core_hours.mean, 0),
-                number(one.overhead_core_hours, 1),
-                number(one.resubmissions, 1),
+                number(sum(stage.run_s for stage in breakdown.stages), None),
+                number(breakdown.core_hours.mean, 0),
+                number(breakdown.overhead_core_hours, 1),
+                number(breakdown.resubmissions, 1),
             )
-            rows.append((f"{one.cores:5d}", one.strategy, *numbers))
+            rows.append((f"{breakdown.cores:5d}", breakdown.strategy, *numbers))
     return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=(4,))  # name of a stage
 
 
@@ -181,8 +181,11 @@ def of_schedulers(results: SchedulerResults) -> RenderableType:
                       f": {', '.join(campaign.workflows)} on {worlds}; {_counted(campaign.seeds, 'seed')}; "
                       f"{campaign.estimator} predicts.\n"),
     ]  # fmt: skip
-    schedulers = dict.fromkeys(one.scheduler for one in results.standings)
-    parts += [_of_scheduler(name, [one for one in results.standings if one.scheduler == name]) for name in schedulers]
+    schedulers = dict.fromkeys(standing.scheduler for standing in results.standings)
+    parts += [
+        _of_scheduler(name, [standing for standing in results.standings if standing.scheduler == name])
+        for name in schedulers
+    ]
     parts += [
         Text(f"Left out: {one.strategy} under {one.scheduler} on {one.world}: it {one.reason}.", style="yellow")
         for one in results.left_out
@@ -214,23 +217,23 @@ def _of_scheduler(scheduler: str, standings: Sequence[SchedulerStanding]) -> Tab
         "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
     )
     rows = []
-    for one in standings:
+    for standing in standings:
         cells = (
-            f"{one.strategy}{'=' if one.is_as_quick else ''}{'*' if one.dominated else ''}",
-            f"{one.makespan.mean:.2f}",
-            f"{one.core_hours.mean:.2f}",
-            number(one.perceived_wait, 2),
-            f"{number(one.longer_wait_s.mean, None, '+')}{'!' if one.longer else ''}",
-            number(one.more_slowdown.mean, 2, "+"),
-            number(one.waited_more_per_core_hour, 2, "+"),
+            f"{standing.strategy}{'=' if standing.is_as_quick else ''}{'*' if standing.dominated else ''}",
+            f"{standing.makespan.mean:.2f}",
+            f"{standing.core_hours.mean:.2f}",
+            number(standing.perceived_wait, 2),
+            f"{number(standing.longer_wait_s.mean, None, '+')}{'!' if standing.longer else ''}",
+            number(standing.more_slowdown.mean, 2, "+"),
+            number(standing.waited_more_per_core_hour, 2, "+"),
         )
         bounds = (
             "",
-            _span(one.makespan, 2),
-            _span(one.core_hours, 2),
+            _span(standing.makespan, 2),
+            _span(standing.core_hours, 2),
             "",
-            _span(one.longer_wait_s, None, "+"),
-            _span(one.more_slowdown, 2, "+"),
+            _span(standing.longer_wait_s, None, "+"),
+            _span(standing.more_slowdown, 2, "+"),
             "",
         )
         rows += [Row(cells), Row(bounds, "dim")]

@@ -50,7 +50,7 @@ def assumed_widths(
     own_s = workflow.walltime_s if workflow.says_walltime else None
     widest = max(changed.values(), key=lambda stage: stage.width)
     assert widest.moldable is not None
-    others = tuple(one for one in widest.moldable.widths if one != widest.width)
+    others = tuple(width for width in widest.moldable.widths if width != widest.width)
     return AssumedWidths(
         Workflow(workflow.name, stages, walltime_s=own_s), tuple(changed), (widest.width, *others),
         "cores" if widest.nodes is None else "nodes", law,
@@ -66,7 +66,7 @@ def _in_widths(stage: Stage, law: Scaling, widths: Sequence[int], is_possible: C
     offered = {stage.width, *(one // each * each for one in others)} - {0}
     with suppress(WorkflowError):  # raised by stages that cannot, such as job arrays
         every = replace(stage, moldable=Moldable(tuple(sorted(offered)), scaling=law))
-        fit = [one.width for one in every.shapes if one.width == stage.width or is_possible(every.shaped(one))]
+        fit = [shape.width for shape in every.shapes if shape.width == stage.width or is_possible(every.shaped(shape))]
         return replace(stage, moldable=Moldable(tuple(sorted(fit)), scaling=law)) if len(fit) > 1 else None
     return None
 

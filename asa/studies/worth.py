@@ -245,7 +245,7 @@ def _of_widths(
         plan, *others = cells_of(runs)
         single = cells_of(best_of([run for cell in others for run in cell.runs], way.runs))
         rivals = [*own, *single]
-        if _failures(plan) > _MOST_FAILED * len(plan.runs) or not all(len(_pairs(plan, one)) for one in rivals):
+        if _failures(plan) > _MOST_FAILED * len(plan.runs) or not all(len(_pairs(plan, rival)) for rival in rivals):
             continue
         compared = _compared([plan], rivals)
         decides = all(one.is_clear and one.weighed.mean < -_MATTERS for one in compared[: len(own)])
@@ -287,20 +287,20 @@ def _told_of_widths(
             f"Several widths would not decide: if {who} could run {could}, {plan.strategy} would take {share} of the "
             f"time of {way.strategy}, and {costs}."
         )
-    told = (
+    answer = (
         f"Several widths would decide: if {who} could run {could}, {plan.strategy} would be "
         f"{1 / (1 + first.time.mean):.1f} times as fast as {way.strategy}. It would take {share} of its time, and "
         f"{costs}."
     )
-    for one in single:
-        if one.is_clear and one.weighed.mean < -_MATTERS:
-            times = 1 / (1 + one.time.mean)
-            told += f" With the best single other width, {one.rival}, it would take {times:.2f} times as long."
+    for other in single:
+        if other.is_clear and other.weighed.mean < -_MATTERS:
+            times = 1 / (1 + other.time.mean)
+            answer += f" With the best single other width, {other.rival}, it would take {times:.2f} times as long."
         else:
-            told += f" A single other width would do as well by this law: {one.rival}."
+            answer += f" A single other width would do as well by this law: {other.rival}."
     measured, where = more[len(more) // 2], "the stage" if len(stages) == 1 else "such a stage"
     return (
-        f"{told} To let it choose, write into {where}: {widths.unit} = {[own, *more]} and scaling = {scaling}; or, "
+        f"{answer} To let it choose, write into {where}: {widths.unit} = {[own, *more]} and scaling = {scaling}; or, "
         f"once it has run on {measured} {widths.unit}, too, "
         f'how long, as in expected = {{ {own} = "1h", {measured} = "3h" }}.'
     )
@@ -353,7 +353,7 @@ def _share(of_logs: Interval) -> Interval:
 
 def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
     """Compare each strategy with each rival; all clear differences hold together with 95 %."""
-    pairs = [(one, rival) for one in ours for rival in rivals]
+    pairs = [(way, rival) for way in ours for rival in rivals]
     found = [_logs(one, rival) for one, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
     return tuple(

@@ -342,7 +342,7 @@ class _ModelRun:
             self._cancel(job.job_id, "it has idled for as long as it may")
 
     def _settle(self) -> None:
-        """Decide which conditional stages run, those whose predecessors must end in some way; no stage fails here."""
+        """Decide whether conditional stages run, given that no stage fails here."""
         for name in self.workflow.order:
             view = self.views[name]
             if not view.stage.is_conditional or view.phase not in {Phase.WAITING, Phase.CONDITIONAL}:

@@ -39,7 +39,7 @@ class Doing:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs; it must be visible."""
+        """Whether the process runs; requires that it would be visible."""
         if self.boot != boot():
             return False
         fields = _stat(self.pid)

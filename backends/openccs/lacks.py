@@ -291,7 +291,10 @@ class Meeting:
         return tuple(sorted(found, key=lambda holder: -holder.items))
 
     def _named(self, holders: Sequence[ResourceHolder], words: Callable[[int], str]) -> str:
-        phrases = [f"{one.job} ({words(one.items)} until {self.world.clock(one.until_s)})" for one in holders[:_FEW]]
+        phrases = [
+            f"{holder.job} ({words(holder.items)} until {self.world.clock(holder.until_s)})"
+            for holder in holders[:_FEW]
+        ]
         if len(holders) > _FEW:
             phrases.append(f"{len(holders) - _FEW} more")
         listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]

@@ -337,7 +337,7 @@ class Consumers:
         self._accounts: dict[tuple[str, str], _Account] = {}
         self._found: dict[tuple[str, str], tuple[_Account, ...]] = {}
         known = [*used, *_COUNTED, _ANY]
-        named = [(f"limit of {one.kind} {one.name!r}", one.resource, known) for one in self._limits]
+        named = [(f"limit of {limit.kind} {limit.name!r}", limit.resource, known) for limit in self._limits]
         for pool in self._pools:
             of_pool = pool.resource, *(name for access in pool.access for name in access.at_most)
             named += [(f"pool {pool.name!r}", name, list(used)) for name in of_pool]

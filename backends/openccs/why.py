@@ -134,8 +134,10 @@ def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None
     together: tuple[Constraint, ...] = ()
     if not is_at_once and free_s is None:
         constraints = tuple(world.constraints())
-        constraints = tuple(replace(one, start_s=world.start_without([one])) for one in constraints)
-        if all(one.start_s is None for one in constraints):
+        constraints = tuple(
+            replace(constraint, start_s=world.start_without([constraint])) for constraint in constraints
+        )
+        if all(constraint.start_s is None for constraint in constraints):
             together = world.fewest_together(constraints)
     moment = None
     if world.ask is not None:
@@ -223,7 +225,7 @@ class _Alternatives(World):
     def fewest_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
         """Find few constraints without which together the job would start sooner, such that all of them are needed."""
         whole = Constraint(LackCause.JOBS, "", "all that other jobs hold")
-        kept = [*(one for one in constraints if one.cause is not LackCause.JOBS), whole]
+        kept = [*(constraint for constraint in constraints if constraint.cause is not LackCause.JOBS), whole]
         for one in list(kept):
             fewer = [other for other in kept if other is not one]
             if self.start_without(fewer) is not None:

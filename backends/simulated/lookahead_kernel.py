@@ -340,7 +340,7 @@ def _note_facts(a: Any, now: float, waits: int, runs: int, size: int, own_size: 
 def foresee(
     a: Any, now: float, waits: int, runs: int, size: int, own_size: int, split: bool, site_share: float
 ) -> None:
-    """Write the waits by each set of jobs, order and rule for run times, and the facts of the queue.
+    """Write the facts of the queue, and the predicted wait for each combination of jobs, order and rule for run times.
 
     Notes
     -----

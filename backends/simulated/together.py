@@ -45,8 +45,7 @@ class Together:
     """Remaining shared work of the jobs of an engine."""
 
     def __init__(self) -> None:
-        # by name, the remaining work of bags: seconds of one of their jobs, the time of that value, and the running
-        # jobs
+        # for each bag, by name: the remaining seconds of each of its jobs, the time of that value, and its running jobs
         self._bags: dict[str, tuple[int, int, frozenset[int]]] = {}
         # by name, for bags done in turn: remaining seconds; the job whose turn it is; and the one that waits for it
         self._left: dict[str, int] = {}

@@ -643,7 +643,7 @@ class SlurmBackend:
         if not records and self._is_misnumbered(job):
             return
         clock_s = self._clock()
-        submitted = [one.submit_s for one in records if one.submit_s and not one.restarts]
+        submitted = [record.submit_s for record in records if record.submit_s and not record.restarts]
         if job.sent_s is not None and submitted:
             self._offset.learn(*job.sent_s, min(submitted))
             self._user = self._user or records[0].user

@@ -227,9 +227,9 @@ class Examiner:
             return
         found.observed["partitions"] = len(partitions)
         found.observed["max_cores"] = site.max_cores
-        of_jobs = [one for one in partitions if one.name == site.partition]
+        of_jobs = [partition for partition in partitions if partition.name == site.partition]
         own = sum(node.cores for node in nodes if not of_jobs or site.partition in node.partitions)
-        found.observed["cores"] = max(own, *(one.cores for one in of_jobs), 0)
+        found.observed["cores"] = max(own, *(job.cores for job in of_jobs), 0)
         found.observed["cores_per_node"] = site.cores_per_node
         found.observed["whole_nodes"] = site.whole_nodes
         if site.partition:

@@ -157,9 +157,16 @@ class SlurmFacility:
         with closing(self._open_link()) as link:
             records = link.recorded(names, since_s)
         return [
-            PastRun(one.name, max(one.end_s - one.start_s, 0.0), one.end_s, is_whole=one.states[0] == "COMPLETED")
-            for one in records
-            if one.start_s is not None and one.end_s is not None and one.states[:1] in (("COMPLETED",), ("TIMEOUT",))
+            PastRun(
+                record.name,
+                max(record.end_s - record.start_s, 0.0),
+                record.end_s,
+                is_whole=record.states[0] == "COMPLETED",
+            )
+            for record in records
+            if record.start_s is not None
+            and record.end_s is not None
+            and record.states[:1] in (("COMPLETED",), ("TIMEOUT",))
         ]
 
     def _system(self, link: SlurmLink) -> str:
@@ -187,7 +194,7 @@ class SlurmFacility:
         """Return the accounts for jobs that name none, if the account matters; none if not known."""
         if self.settings.account or self.settings.accounting is False:
             return [self.settings.account] if self.settings.account else []
-        if not any(one.accounts or one.barred_accounts for one in partitions):
+        if not any(partition.accounts or partition.barred_accounts for partition in partitions):
             return []
         try:
             about = link.about()

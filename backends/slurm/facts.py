@@ -82,7 +82,8 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
         pools=cores,
         partitions=tuple(facts),
         cores_per_node=max(width.values()),
-        whole_nodes=config.get("SelectType", "").endswith("linear") or all(one.is_exclusive for one in partitions),
+        whole_nodes=config.get("SelectType", "").endswith("linear")
+        or all(partition.is_exclusive for partition in partitions),
         age_accrues=accrues,
         scheduler=scheduler,
         settings=settings,
@@ -100,14 +101,14 @@ def _names(partition: SlurmPartition, nodes: Iterable[SlurmNode]) -> set[str]:
 def _pools(partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode]) -> dict[str, set[str]]:
     """Group partitions that share nodes; each group has the name of its first partition."""
     pools: dict[str, set[str]] = {}
-    for one in partitions:
-        names = _names(one, nodes)
+    for partition in partitions:
+        names = _names(partition, nodes)
         if not names:
             continue
         shared = [pool for pool, others in pools.items() if others & names]
         for pool in shared[1:]:
             pools[shared[0]] |= pools.pop(pool)
-        pools.setdefault(shared[0] if shared else one.name, set()).update(names)
+        pools.setdefault(shared[0] if shared else partition.name, set()).update(names)
     if not pools:
         raise InputError("tells of no node that is in a partition", where=_NODES, hint="Make it anew.")
     return pools
@@ -117,10 +118,10 @@ def _of_overlaps(
     partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], pools: Mapping[str, set[str]]
 ) -> list[str]:
     partly = [
-        one.name
-        for one in partitions
+        partition.name
+        for partition in partitions
         for pool in pools.values()
-        if (own := _names(one, nodes)) and own & pool and own != pool
+        if (own := _names(partition, nodes)) and own & pool and own != pool
     ]
     if not partly:
         return []
@@ -207,12 +208,15 @@ def _tier_points(
     partitions: Sequence[SlurmPartition], config: Mapping[str, str], settings: Mapping[str, str]
 ) -> dict[str, float]:
     """Return the points that each partition adds to its jobs' priority; a higher tier exceeds all weights."""
-    most = max((one.priority_factor for one in partitions), default=1) or 1
+    most = max((partition.priority_factor for partition in partitions), default=1) or 1
     weight = _weight(config, "PriorityWeightPartition")
     known = sum(float(settings.get(name, 0)) for name in ("age", "fair_share", "size"))
     beyond = 1.0 + weight + (known if config else _GUESSED)
-    lowest = min(one.priority_tier for one in partitions)
-    return {one.name: weight * one.priority_factor / most + beyond * (one.priority_tier - lowest) for one in partitions}
+    lowest = min(partition.priority_tier for partition in partitions)
+    return {
+        partition.name: weight * partition.priority_factor / most + beyond * (partition.priority_tier - lowest)
+        for partition in partitions
+    }
 
 
 def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int]) -> tuple[Away, ...]:

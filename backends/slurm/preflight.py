@@ -126,7 +126,11 @@ def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
 
 def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], job: SlurmJob) -> bool:
     """Whether nodes that are down now make no difference for a job, since enough others of their kind are up."""
-    names = set(job.partition.split(",")) if job.partition else {one.name for one in partitions if one.is_default}
+    names = (
+        set(job.partition.split(","))
+        if job.partition
+        else {partition.name for partition in partitions if partition.is_default}
+    )
     own = [node for node in nodes if not names or names & set(node.partitions)]
     away = [node for node in own if _AWAY & set(node.states)]
     if not own:
@@ -170,8 +174,12 @@ def _ways(
     """Yield the alternatives of limits for a job, each in order of precedence."""
     options = dict(option.partition("=")[::2] for option in job.options)
     account, quality = options.get("--account", job.account), options.get("--qos", job.qos)
-    names = job.partition.split(",") if job.partition else [one.name for one in partitions if one.is_default]
-    if any(one.quality for one in partitions if not names or one.name in names):
+    names = (
+        job.partition.split(",")
+        if job.partition
+        else [partition.name for partition in partitions if partition.is_default]
+    )
+    if any(partition.quality for partition in partitions if not names or partition.name in names):
         return  # a partition's own quality of service takes precedence, and its limits are not known
     qualities = {one.quality: one for one in every if one.quality}
     for one in every:

@@ -93,7 +93,7 @@ def capabilities(
     """
     is_linear = config.get("SelectType", "").endswith("linear")
     is_whole = is_linear or None if settings.whole_nodes is None else settings.whole_nodes
-    limits = {one.name: partition_limits(one, nodes, is_whole=is_whole) for one in partitions}
+    limits = {partition.name: partition_limits(partition, nodes, is_whole=is_whole) for partition in partitions}
     if settings.partition and limits and settings.partition not in limits:
         raise InputError(
             f"there is no partition {settings.partition!r}",

@@ -375,15 +375,15 @@ class TrackedJob:
 
         return tuple(
             StepTimes(
-                self.kept.steps[one.index],
-                min(max(one.began.time_s, min_s(one.ended)), max_s),
-                None if one.ended is None else min(max(one.ended.time_s, min_s(one.ended)), max_s),
-                one.began.cores,
-                None if one.failed is None else one.failed.exit_code,
-                None if one.failed is None else one.failed.outcome,
+                self.kept.steps[mark.index],
+                min(max(mark.began.time_s, min_s(mark.ended)), max_s),
+                None if mark.ended is None else min(max(mark.ended.time_s, min_s(mark.ended)), max_s),
+                mark.began.cores,
+                None if mark.failed is None else mark.failed.exit_code,
+                None if mark.failed is None else mark.failed.outcome,
             )
-            for one in marks
-            if self.kept.token or one.began.time_s >= start_s - CLOCKS_S
+            for mark in marks
+            if self.kept.token or mark.began.time_s >= start_s - CLOCKS_S
         )
 
     def _before_requeue(self, status: JobStatus, folder: MarksFolder) -> tuple[StepTimes, ...]:

@@ -72,7 +72,7 @@ def _joined(twin: Twin, load: float) -> Twin:
     parts = []  # rows of columns
     for number, pool in enumerate(sorted(used)):
         others = _model(about.pools[pool], load).generate(last, _SEED + number)
-        place = next(places[one.name] for one in about.partitions if one.pool == pool)
+        place = next(places[partition.name] for partition in about.partitions if partition.pool == pool)
         users = nobody + (31 * others.cores + others.request) % _USERS
         count = len(others)
         parts.append((others.submit, others, users, np.full(count, place), np.full(count, -1)))

@@ -58,7 +58,7 @@ class RankingRules:
         """Return a twin with these rules and shares of its cores; jobs wider than these cores ask for all of them."""
         about, jobs = twin.about, twin.jobs
         pools = {pool: max(round(shares[pool] * cores), 1) for pool, cores in about.pools.items()}
-        most = np.array([pools[one.pool] for one in about.partitions], dtype=np.int64)[jobs.partitions]
+        most = np.array([pools[partition.pool] for partition in about.partitions], dtype=np.int64)[jobs.partitions]
         if np.any(jobs.table.cores > most):
             table = jobs.table
             narrowed = JobTable(table.submit, table.run, table.request, np.minimum(table.cores, most))
@@ -129,7 +129,7 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
         for row, name in enumerate(queues.names)
     )
     words = f"{len(rows)} queues share all cores, and those whose jobs waited less go first"
-    ranked = [one for one in rules if one.scheduler == "multifactor"]
+    ranked = [rule for rule in rules if rule.scheduler == "multifactor"]
     yield QueueArrangement(words, replace(twin, about=replace(twin.about, partitions=in_turn), jobs=jobs), ranked)
 
 
@@ -146,7 +146,7 @@ class _Trials:
         self._recorded = self._trial.jobs.wait_s[self._known].astype(np.float64)
         self._queues = None if queues is None else queues[first:last][self._known]
         self._pools = list(twin.about.pools)
-        pool_of = np.array([self._pools.index(one.pool) for one in twin.about.partitions], dtype=np.int64)
+        pool_of = np.array([self._pools.index(partition.pool) for partition in twin.about.partitions], dtype=np.int64)
         self._pool = pool_of[self._trial.jobs.partitions[self._known]]
         self._found: dict[str, dict[float, _Misfits]] = {}
         self._best: dict[str, tuple[float, Shares]] = {}
@@ -229,7 +229,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     own = (RankingRules("the site's own rules", about.scheduler, about.settings),)
     usual = own if knows_rules else USUAL
     compared_by = None if queues is None else queues.of
-    each = [_Trials(one, compared_by) for one in arrangements(twin, queues, usual)]
+    each = [_Trials(arrangement, compared_by) for arrangement in arrangements(twin, queues, usual)]
     if len(each[0]) < _FEWEST:
         text = "nothing was fitted: hardly any wait is known"
         return replace(twin, about=replace(about, assumed=(*about.assumed, text)))

@@ -195,7 +195,7 @@ def _places(history: JobHistory, facts: SiteFacts | None) -> NDArray[np.int64]:
 
 
 def _widest(facts: SiteFacts, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    sizes = np.array([*(facts.pools[one.pool] for one in facts.partitions), 0], dtype=np.int64)
+    sizes = np.array([*(facts.pools[partition.pool] for partition in facts.partitions), 0], dtype=np.int64)
     return sizes[places]
 
 
@@ -207,10 +207,11 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
     if facts is not None:
         whole = sum(facts.pools.values())
         seen += [*facts.seen, f"at most {peak:,} of its {whole:,} cores were in use at a time"]
-        shared = {one.name: getattr(facts, one.name) for one in fields(facts) if one.name in _TAKEN_OVER}
+        shared = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name in _TAKEN_OVER}
         # the users of a partition are left out, since a twin may be passed on
         shared["partitions"] = tuple(
-            replace(one, limits=replace(one.limits, accounts=(), barred_accounts=())) for one in facts.partitions
+            replace(partition, limits=replace(partition.limits, accounts=(), barred_accounts=()))
+            for partition in facts.partitions
         )
         return About(1, facts.system or history.system, **shared, seen=tuple(seen), assumed=tuple(assumed))
     cores = history.machine_cores or peak

@@ -120,7 +120,9 @@ class Twin:
             raise InputError("is no twin that this version reads", where=where, hint=_HINT) from error
         trace = read_swf(folder / _JOBS, cores=sum(about.pools.values()))
         places = trace.partitions
-        unknown = {one.pool for one in about.partitions} - {pool for pool, cores in about.pools.items() if cores > 0}
+        unknown = {partition.pool for partition in about.partitions} - {
+            pool for pool, cores in about.pools.items() if cores > 0
+        }
         if unknown or (len(places) and not 0 <= places.min() <= places.max() < len(about.partitions)):
             raise InputError("is no twin: its jobs and partitions do not fit its nodes", where=where, hint=_HINT)
         return cls(about, Jobs(trace.table, trace.users, places, trace.wait_s, trace.clock_s))

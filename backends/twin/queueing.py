@@ -21,7 +21,7 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
     about, jobs, rows = twin.about, twin.jobs, len(table)
     policy = find_scheduler(about.scheduler, about.settings)
     if isinstance(policy, Policy) and isinstance(policy.order, Multifactor):
-        points = tuple(one.points for one in about.partitions)
+        points = tuple(partition.points for partition in about.partitions)
         policy = replace(policy, order=replace(policy.order, partition=1.0, partition_factors=points))
     outages = [
         Outage(max(round(one.begin_s) - jobs.clock_s, 0), {one.pool: one.cores}, end, one.is_drained)
@@ -29,7 +29,7 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
         if (end := NEVER if one.end_s is None else round(one.end_s) - jobs.clock_s) > 0
         and end > one.begin_s - jobs.clock_s
     ]
-    cluster = Cluster(about.pools, outages, {one.name: one.pool for one in about.partitions})
+    cluster = Cluster(about.pools, outages, {partition.name: partition.pool for partition in about.partitions})
     load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])
     assert isinstance(policy, Policy)
     now = int(table.submit[0]) if rows else 0

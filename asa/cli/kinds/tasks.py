@@ -40,7 +40,7 @@ class TaskStanding(UnitStanding):
         running, pending = state.units.tasks.count(lead)
         jobs = (running, pending, lead.spec.sharing)
         known = Bag(Path(state.tasks_of(name))).progress(
-            one.spec.token for one in state.jobs.values() if one.status.state.is_final
+            job.spec.token for job in state.jobs.values() if job.status.state.is_final
         )
         if known is None:
             return cls(*jobs)

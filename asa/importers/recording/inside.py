@@ -120,7 +120,7 @@ class PrivateView:
     def _put(self, where: str) -> None:
         """Mount a folder, or the file system that is mounted on it, in the view."""
         target = self._root + where.rstrip("/")
-        below = [one for one in self._mounts if one.startswith(f"{where.rstrip('/')}/") and one != where]
+        below = [mount for mount in self._mounts if mount.startswith(f"{where.rstrip('/')}/") and mount != where]
         if where in _SYSTEM:
             return _mount(where, target, flags=_BIND | _RECURSIVE)
         if os.path.isdir(where):
@@ -130,9 +130,9 @@ class PrivateView:
                 if below and len(os.listdir(where)) <= _MOST_ENTRIES:
                     return self._make_anew(where, target, below)
             else:
-                for one in _tops(below):
-                    if os.path.lexists(self._root + one):
-                        self._put(one)
+                for top in _tops(below):
+                    if os.path.lexists(self._root + top):
+                        self._put(top)
                 return None
         return self._close(where, target)
 
@@ -234,7 +234,7 @@ class PrivateView:
 
     def _close_system(self) -> None:
         """Make devices, control groups and system settings read-only, also for root."""
-        targets = ["/dev", *(one for one in self._mounts if one.startswith(("/dev/", "/sys/"))), "/sys"]
+        targets = ["/dev", *(mount for mount in self._mounts if mount.startswith(("/dev/", "/sys/"))), "/sys"]
         for where in dict.fromkeys(targets):
             if where not in _STAY_OPEN and not where.startswith("/dev/shm/"):
                 with contextlib.suppress(OSError):

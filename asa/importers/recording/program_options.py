@@ -95,7 +95,7 @@ def _named(given: str, program: ProgramOptions) -> str:
     """Return the full name of a long option, which may be abbreviated."""
     names = {*program.letters.values(), *program.valued.split(), *_ALIKE, *_LONG_ONES}
     if given not in names:
-        fitting = {_ALIKE.get(one, one) for one in names if given and one.startswith(given)}
+        fitting = {_ALIKE.get(name, name) for name in names if given and name.startswith(given)}
         return fitting.pop() if len(fitting) == 1 else given
     return _ALIKE.get(given, given)
 

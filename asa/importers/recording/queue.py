@@ -1,8 +1,8 @@
-"""The jobs of a recording, none of which is run: the states that the driver sees, and which ends it has seen.
+"""The jobs of a recording, none of which runs: the states that the driver sees, and the ends that it has seen.
 
 A job is pending when the driver first asks about it. If the driver sleeps and asks again, the job runs; at the next
-such time it has completed. A job with dependencies is pending until these have ended. So a driver that polls goes on;
-and for each submission it is known which ends of jobs the driver had seen before.
+such time it has completed. A job with dependencies is pending until these have ended. So a driver that polls can
+continue, and each submission is recorded with the ends of jobs that the driver had seen before.
 """
 
 from __future__ import annotations

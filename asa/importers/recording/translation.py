@@ -669,7 +669,7 @@ def _printable(text: str) -> str:
 
 def _of_a_failure(scripts: Sequence[Script]) -> Script:
     """Return a script to run after one of several others has failed."""
-    stems = [one.path.stem if one.path is not None else "wrap" for one in scripts]
+    stems = [script.path.stem if script.path is not None else "wrap" for script in scripts]
     names = [text_of(one.directives, "job-name") or stem for one, stem in zip(scripts, stems, strict=True)]
     where = scripts[0].where
     given = {"wrap": "true", "job-name": f"{'-or-'.join(names[:3])}-failed", "time": "1"}

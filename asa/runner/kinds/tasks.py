@@ -73,8 +73,8 @@ class TaskUnits(RoundUnits):
         if lead.giving_up or number in self.drained | self.full:
             return
         jobs, rounds = self.jobs[number], run.stages[lead.planned.stages[0]].resubmissions
-        there = {one.planned.mate for one in jobs}
-        over = sum(one.status.job_id in self.moved or (ran_out(one.status) and _did(run, one)) for one in jobs)
+        there = {job.planned.mate for job in jobs}
+        over = sum(job.status.job_id in self.moved or (ran_out(job.status) and _did(run, job)) for job in jobs)
         for further in range(1, count + min(over, (MAX_ROUNDS - rounds) * count)):
             if further not in there:
                 yield self.another(run, lead, further, f"one of {count} jobs at a time that share its tasks", now_s)

@@ -371,7 +371,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
     left = [whole.stages[name].stage for name in whole.left()]
     run_s = sum(stage.expected_s for stage in left)
     at_most, deadline_s = aim.at_most, aim.deadline_s
-    if at_most is not None:  # all core-hours spent so far count for the part
+    if at_most is not None:  # a part gets the budget less the expected core-hours of the other remaining stages
         hours = whole.workflow.stage_core_hours(per_node)
         rest = sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in left)
         mine = part.workflow.stage_core_hours(per_node)

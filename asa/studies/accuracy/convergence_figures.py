@@ -16,23 +16,32 @@ def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]
     `convergences`: one for each policy; each gets its own figure.
     """
     figures = []
-    for one in convergences:
-        lines = {one.policy: _thin(one.predicted_s), "what came true": _thin(one.true_s)}
+    for convergence in convergences:
+        lines = {convergence.policy: _thin(convergence.predicted_s), "what came true": _thin(convergence.true_s)}
         drawn = curves(
-            lines, title=f"Policy {one.policy}", x_words="iterations", y_words="wait, s", steps=True, powers=True
+            lines,
+            title=f"Policy {convergence.policy}",
+            x_words="iterations",
+            y_words="wait, s",
+            steps=True,
+            powers=True,
         )
-        figures.append(PageFigure(drawn, f"Policy {followed(one)}"))
+        figures.append(PageFigure(drawn, f"Policy {followed(convergence)}"))
     return figures
 
 
-def followed(one: Convergence) -> str:
+def followed(convergence: Convergence) -> str:
     """Return a sentence: how often a policy was right, and how soon after a change."""
-    hits = sum(one.hits_percent) / max(len(one.hits_percent), 1)
-    found = "never" if math.isnan(one.found_after) else f"mostly after {one.found_after:.0f} submissions"
-    lost = one.lost_after_drops_percent
+    hits = sum(convergence.hits_percent) / max(len(convergence.hits_percent), 1)
+    found = (
+        "never" if math.isnan(convergence.found_after) else f"mostly after {convergence.found_after:.0f} submissions"
+    )
+    lost = convergence.lost_after_drops_percent
     missed = sum(lost) / len(lost) if lost else 0.0
     drops = f"; {missed:.0f} % of the drops it does not find before the next change" if missed >= 1 else ""
-    return f"`{one.policy}`: {hits:.0f} % of its predictions are the closest; it finds a new wait {found}{drops}."
+    return (
+        f"`{convergence.policy}`: {hits:.0f} % of its predictions are the closest; it finds a new wait {found}{drops}."
+    )
 
 
 def _thin(values: Sequence[float]) -> list[tuple[float, float]]:

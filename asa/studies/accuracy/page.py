@@ -83,7 +83,7 @@ def accuracy_page(
         sections.append(Section(f"log-{index}", _plain(name), parts))
     if convergences:
         sections.append(Section("figure-5", _FIGURE_5, [Text((_POLICIES,)), *convergence_figures(convergences)]))
-    summary = [*_said(whole, ranked), *(f"Algorithm 1, policy {followed(one)}" for one in convergences)]
+    summary = [*_said(whole, ranked), *(f"Algorithm 1, policy {followed(convergence)}" for convergence in convergences)]
     return Page("How well waits are predicted", summary, sections, made or {})
 
 
@@ -157,21 +157,21 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     yield f"Half of `{best}`'s predictions are off by less than {half}."
 
 
-def _is_calibrated(one: Score, level: float) -> bool:
-    return abs(one.coverage_at(level) - level) <= _TOLERANCE
+def _is_calibrated(score: Score, level: float) -> bool:
+    return abs(score.coverage_at(level) - level) <= _TOLERANCE
 
 
 def _many(count: int, text: str) -> str:
     return f"one {text}" if count == 1 else f"{count} {text}s"
 
 
-def _is_closest(one: Score, whole: Sequence[Score]) -> bool:
-    rivals = [s.log10_error for s in whole if s.trace == one.trace and s.estimator not in REFERENCES]
-    return one.log10_error <= min(rivals)
+def _is_closest(score: Score, whole: Sequence[Score]) -> bool:
+    rivals = [s.log10_error for s in whole if s.trace == score.trace and s.estimator not in REFERENCES]
+    return score.log10_error <= min(rivals)
 
 
-def _factor(one: Score) -> float:
-    return math.pow(10.0, one.log10_error)
+def _factor(score: Score) -> float:
+    return math.pow(10.0, score.log10_error)
 
 
 def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int) -> str:
@@ -273,19 +273,19 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
 
 def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> PageTable:
     """Return the table of the terminal for a page; ranges become text."""
-    shown = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
+    shown = [m for m in measures if any(not math.isnan(value) for score in scores for value in m.values(score))]
     marks = {
         (scores.index(one), 1 + index): "best"
         for index, measure in enumerate(shown)
         for one in best_of(scores, measure)
     }
     columns = [Column("Estimator"), *(_column(m, scores) for m in shown)]
-    rows = [[one.estimator, *(_value(m, one) for m in shown)] for one in scores]
+    rows = [[score.estimator, *(_value(m, score) for m in shown)] for score in scores]
     return PageTable(columns, rows, caption, marks)
 
 
 def _column(measure: ScoreMeasure, scores: Sequence[Score]) -> Column:
-    is_range = any(len(measure.values(one)) > 1 for one in scores)
+    is_range = any(len(measure.values(score)) > 1 for score in scores)
     if measure.decimals is None:
         return Column.of_time(measure.heading)
     return Column(measure.heading, None if is_range else measure.decimals)

@@ -90,13 +90,13 @@ class BagVerdicts:
         return Group(Table(("", *headings), rows, title="Bags over several jobs"), Text(text, style="dim"))
 
 
-def _cells(one: BagVerdict) -> tuple[str, ...]:
+def _cells(verdict: BagVerdict) -> tuple[str, ...]:
     return (
-        *(number(one.over_one[jobs], 2) if jobs in one.over_one else "-" for jobs in _SHOWN),
-        _ratio(one.taken_over_one),
-        _ratio(one.taken_over_best),
-        number(one.core_hours, 2),
-        plus_minus(one.others_wait_s, None, "+"),
+        *(number(verdict.over_one[jobs], 2) if jobs in verdict.over_one else "-" for jobs in _SHOWN),
+        _ratio(verdict.taken_over_one),
+        _ratio(verdict.taken_over_best),
+        number(verdict.core_hours, 2),
+        plus_minus(verdict.others_wait_s, None, "+"),
     )
 
 

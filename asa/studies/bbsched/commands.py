@@ -156,7 +156,7 @@ def compare(
             made, cases, processes=processes or available_cores(), on_done=lambda _outcome: progress.advance(task)
         )
     if output is Output.JSON:
-        print_json([one.as_dict() for one in outcomes])
+        print_json([outcome.as_dict() for outcome in outcomes])
     else:
         from .printing import print_comparison
 
@@ -236,15 +236,15 @@ def bench(
     from .windows import DECIDERS, fullest, harvest, time_decisions
 
     of = _one_workload(workload, theta, theta_buffer_tb)
-    met = {window: harvest(of, window, jobs) for window in {one.window for one in DECIDERS}}
+    met = {window: harvest(of, window, jobs) for window in {decider.window for decider in DECIDERS}}
     if not all(met.values()):
         raise _no_windows()
     timings = [
         timing
-        for one in DECIDERS
+        for decider in DECIDERS
         for timing in (
-            time_decisions(one, met[one.window]),
-            time_decisions(one, fullest(met[one.window]), "fullest"),
+            time_decisions(decider, met[decider.window]),
+            time_decisions(decider, fullest(met[decider.window]), "fullest"),
         )
     ]
     if output is Output.JSON:
@@ -303,7 +303,7 @@ def _say_whose(workloads: Iterable[Workload]) -> None:
     """Print a note if the log is not Theta's."""
     from asa.backends.bbsched.system import NODES
 
-    theirs = {one.system.pools[NODES] for one in workloads if one.name.startswith("theta")}
+    theirs = {workload.system.pools[NODES] for workload in workloads if workload.name.startswith("theta")}
     for nodes in theirs.difference(_THETA_NODES):
         sys.stderr.write(
             f"asa: the log's machine has {nodes:,} nodes, and Theta {_THETA_NODES[-1]:,}: what is called Theta here is "

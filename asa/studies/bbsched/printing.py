@@ -75,14 +75,14 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
     title = f"{machine}{', SSD' if has_ssd(next(iter(grid.values()))) else ''}"
     nodes = " or ".join(sorted({f"{one.nodes:,}" for one in flat(grid)}))
     out.print(Text.assemble("\n", (title, "bold"), f": {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer"))
-    for one in measures:
+    for measure in measures:
         found = {
-            method: [mean_interval((values(of[method], one.name) * one.scale).tolist()) for of in grid.values()]
+            method: [mean_interval((values(of[method], measure.name) * measure.scale).tolist()) for of in grid.values()]
             for method in methods
         }
-        best = [{method for method, stand in standings(of, one).items() if stand == "best"} for of in grid.values()]
-        rows = _estimates(out, found, one.digits, best=best, papers=_papers(grid, one))
-        _put(out, f"{title}: {_words(one)}", headings, rows)
+        best = [{method for method, stand in standings(of, measure).items() if stand == "best"} for of in grid.values()]
+        rows = _estimates(out, found, measure.digits, best=best, papers=_papers(grid, measure))
+        _put(out, f"{title}: {_words(measure)}", headings, rows)
     if BASELINE in methods and len(methods) > 1:
         found = {
             method: [change(of[method], of[BASELINE], "average_wait_s") for of in grid.values()]
@@ -118,7 +118,7 @@ def _estimates(
     has_room = out.width >= _WIDE
     rows = []
     for method, estimates in found.items():
-        shown = estimates if has_room else [Interval(one.mean, math.nan, math.nan) for one in estimates]
+        shown = estimates if has_room else [Interval(estimate.mean, math.nan, math.nan) for estimate in estimates]
         cells: list[str | Text] = [plus_minus(one, digits, "+" if is_change else "") for one in shown]
         if best:
             cells = [_starred(str(cell), is_best=method in those) for cell, those in zip(cells, best, strict=True)]
@@ -148,18 +148,18 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
     if len(methods) == 1:
         return
     kinds = (Rank.BEST, Rank.TIED, Rank.CLOSE)
-    stands = [[standings(of, one) for of in grid.values()] for one in measures]
+    stands = [[standings(of, measure) for of in grid.values()] for measure in measures]
     rows, totals = [], {}
     for method in methods:
         counts = [[sum(of[method] == kind for of in some) for kind in kinds] for some in stands]
         totals[method] = [sum(column) for column in zip(*counts, strict=True)]
         rows.append(Row([method, *("+".join(map(str, some)) for some in (*counts, totals[method]))]))
         if method == "bbsched" and title == "Section 4":
-            papers = (f"{BEST[one.name]} of 10" if one.name in BEST else "" for one in measures)
+            papers = (f"{BEST[measure.name]} of 10" if measure.name in BEST else "" for measure in measures)
             rows.append(Row(["  the paper's", *papers], "dim"))
     plural = "" if many == 1 else "s"
     text = f"{title}, {many} workload{plural}: on how many best + within 1 % + not significantly different"
-    _put(out, text, [*(one.words.replace(" ", "\n") for one in measures), "\nall"], rows)
+    _put(out, text, [*(measure.words.replace(" ", "\n") for measure in measures), "\nall"], rows)
     if "bbsched" in totals:
         best, tied, close = totals.pop("bbsched")
         others = [sum(some) for some in totals.values()]
@@ -206,21 +206,23 @@ def _print_text(out: Console, grid: Grid) -> None:
 def _print_sensitivity(out: Console, outcomes: Sequence[ComparedOutcome]) -> None:
     """Print Table 3: BBSched by windows and solvers."""
     windows, solvers = windows_of(outcomes), solvers_of(outcomes)
-    methods = {one.case.method for one in outcomes}
+    methods = {outcome.case.method for outcome in outcomes}
     method = "bbsched" if "bbsched" in methods else min(methods)
     grids = {(window, solver): arrange(outcomes, window, solver) for window in windows for solver in solvers}
     names = [name for name, of in shown(outcomes).items() if method in of]
     rows = []
     for name in [name for name in names if name.endswith("s4")] or names:
         rows.append(Row([name], "bold"))
-        for one in MEASURES:
+        for measure in MEASURES:
             for solver in solvers:
-                found = [values(grids[window, solver][name][method], one.name) * one.scale for window in windows]
-                ours = (plus_minus(mean_interval(some.tolist()), one.digits) for some in found)
-                rows.append(Row([_words(one) if solver == solvers[0] else "", solver, *ours]))
-            papers = FIGURES.get((name, method, one.name), {})
+                found = [
+                    values(grids[window, solver][name][method], measure.name) * measure.scale for window in windows
+                ]
+                ours = (plus_minus(mean_interval(some.tolist()), measure.digits) for some in found)
+                rows.append(Row([_words(measure) if solver == solvers[0] else "", solver, *ours]))
+            papers = FIGURES.get((name, method, measure.name), {})
             if papers:
-                theirs = (number(papers[of] * one.scale, one.digits) if of in papers else "" for of in windows)
+                theirs = (number(papers[of] * measure.scale, measure.digits) if of in papers else "" for of in windows)
                 rows.append(Row(["", "paper", *theirs], "dim"))
     title = f"{'Table 3: ' if method == 'bbsched' else ''}{method} by the size of the window"
     _put(out, title, ["", *map(str, windows)], rows, left=(0, 1))
@@ -228,11 +230,11 @@ def _print_sensitivity(out: Console, outcomes: Sequence[ComparedOutcome]) -> Non
 
 def _print_notes(out: Console, outcomes: Sequence[ComparedOutcome]) -> None:
     case = outcomes[0].case
-    seeds = len({one.case.seed for one in outcomes})
+    seeds = len({outcome.case.seed for outcome in outcomes})
     spread = ", +- half their 95 % interval" if seeds > 1 else ", too few for intervals"
-    decisions, inexact = (sum(getattr(one, name) for one in outcomes) for name in ("decisions", "inexact"))
-    mean_ms = 1e3 * sum(one.decision_s * one.decisions for one in outcomes) / decisions
-    worst_ms = 1e3 * max(one.worst_decision_s for one in outcomes)
+    decisions, inexact = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("decisions", "inexact"))
+    mean_ms = 1e3 * sum(outcome.decision_s * outcome.decisions for outcome in outcomes) / decisions
+    worst_ms = 1e3 * max(outcome.worst_decision_s for outcome in outcomes)
     out.print(
         f"\nTables are of a window of {case.window} and the {case.solver} solver. Means over {seeds} "
         f"draw{'' if seeds == 1 else 's'} of each workload{spread}. * the best of a column. A decision took "
@@ -263,15 +265,17 @@ def print_curve(curve: Sequence[Distance], facts: Mapping[str, Any]) -> None:
 
 def print_timings(timings: Sequence[Timing], name: str) -> None:
     """Print the times of decisions on a workload."""
-    deciders = {(one.name, one.window): one for one in DECIDERS}
+    deciders = {(decider.name, decider.window): decider for decider in DECIDERS}
     rows = []
-    for one in timings:
-        of = deciders[one.solver, one.window]
+    for timing in timings:
+        of = deciders[timing.solver, timing.window]
         may = " / ".join(f"{1e3 * limit:g}" for limit in (of.median_s, of.p99_s) if limit is not None)
         papers = "" if of.paper_s is None else f"{1e3 * of.paper_s:,g}"
-        times = (f"{1e3 * seconds:.2f}" for seconds in (one.median_s, one.p99_s, one.worst_s))
-        first, last = ((one.solver, str(one.window)), (may, papers)) if one.which == "all" else (("", ""), ("", ""))
-        rows.append((*first, f"{one.which} {one.windows:,}", *times, f"{100 * one.exact:.0f} %", *last))
+        times = (f"{1e3 * seconds:.2f}" for seconds in (timing.median_s, timing.p99_s, timing.worst_s))
+        first, last = (
+            ((timing.solver, str(timing.window)), (may, papers)) if timing.which == "all" else (("", ""), ("", ""))
+        )
+        rows.append((*first, f"{timing.which} {timing.windows:,}", *times, f"{100 * timing.exact:.0f} %", *last))
     headings = ["w", "windows", "median", "p99", "worst", "exact", "limit", "paper"]
     out = console()
     _put(out, f"{name}: ms that a decision takes", headings, rows, left=(0, 2))

@@ -60,9 +60,9 @@ def arrange(
 ) -> dict[str, dict[str, list[ComparedOutcome]]]:
     """Arrange outcomes of one window size and one solver into a `Grid`."""
     grid: dict[str, dict[str, list[ComparedOutcome]]] = {}
-    for one in outcomes:
-        if (one.case.window, one.case.solver) == (window, solver):
-            grid.setdefault(one.case.workload, {}).setdefault(one.case.method, []).append(one)
+    for outcome in outcomes:
+        if (outcome.case.window, outcome.case.solver) == (window, solver):
+            grid.setdefault(outcome.case.workload, {}).setdefault(outcome.case.method, []).append(outcome)
     for by_method in grid.values():
         for some in by_method.values():
             some.sort(key=lambda one: one.case.seed)
@@ -71,7 +71,7 @@ def arrange(
 
 def values(outcomes: Sequence[ComparedOutcome], measure: str) -> NDArray[np.float64]:
     """Return a measure of each outcome."""
-    return np.array([getattr(one, measure) for one in outcomes], dtype=np.float64)
+    return np.array([getattr(outcome, measure) for outcome in outcomes], dtype=np.float64)
 
 
 def change(outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], measure: str) -> Interval:
@@ -104,8 +104,8 @@ def standings(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure
 def breakdown(outcomes: Sequence[ComparedOutcome], by: By) -> list[WaitsOfPart]:
     """Average the waits of jobs by size, request or run time, over the jobs of all seeds."""
     parts: dict[int, list[WaitsOfPart]] = {}
-    for one in outcomes:
-        for part in getattr(one, by):
+    for outcome in outcomes:
+        for part in getattr(outcome, by):
             parts.setdefault(part.least, []).append(part)
     merged = []
     for least, some in sorted(parts.items()):
@@ -146,8 +146,8 @@ def kiviat(
     methods: Mapping[str, Sequence[ComparedOutcome]], measures: Sequence[Measure]
 ) -> dict[str, NDArray[np.float64]]:
     """Normalise measures as in the paper's Kiviat graphs; see `asa.studies.present.shares_of_best`."""
-    means = [[float(values(some, one.name).mean()) for one in measures] for some in methods.values()]
-    return dict(zip(methods, shares_of_best(means, [one.is_loss for one in measures]), strict=True))
+    means = [[float(values(some, measure.name).mean()) for measure in measures] for some in methods.values()]
+    return dict(zip(methods, shares_of_best(means, [measure.is_loss for measure in measures]), strict=True))
 
 
 def area(shares: NDArray[np.float64]) -> float:
@@ -166,12 +166,12 @@ def shown(outcomes: Sequence[ComparedOutcome]) -> Grid:
 
 def windows_of(outcomes: Sequence[ComparedOutcome]) -> list[int]:
     """Return the window sizes, in order of appearance."""
-    return list(dict.fromkeys(one.case.window for one in outcomes))
+    return list(dict.fromkeys(outcome.case.window for outcome in outcomes))
 
 
 def solvers_of(outcomes: Sequence[ComparedOutcome]) -> list[str]:
     """Return the solvers, in order of appearance."""
-    return list(dict.fromkeys(one.case.solver for one in outcomes))
+    return list(dict.fromkeys(outcome.case.solver for outcome in outcomes))
 
 
 def machines(grid: Grid) -> list[str]:

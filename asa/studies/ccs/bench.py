@@ -79,7 +79,7 @@ class Speed:
         """Return it as JSON."""
         return json.dumps(
             {
-                "figures": [asdict(one) | {"times_papers": one.times_papers} for one in self.figures],
+                "figures": [asdict(figure) | {"times_papers": figure.times_papers} for figure in self.figures],
                 "slots": self.slots,
                 "weeks": self.weeks,
                 "longer": [one._asdict() for one in self.longer],

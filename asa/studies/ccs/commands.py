@@ -282,11 +282,11 @@ def _print_why(explanation: Why) -> None:
     if not explanation.constraints:
         return
     rows = []
-    for one in sorted(explanation.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
-        start_s, planned_s = one.start_s, explanation.job.start_s
+    for constraint in sorted(explanation.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
+        start_s, planned_s = constraint.start_s, explanation.job.start_s
         starts = clock(start_s, explanation.now_s) if start_s is not None else "no sooner"
         sooner = format_duration(planned_s - start_s) if planned_s is not None and start_s is not None else ""
-        cells = [Text(words) for words in (one.words, starts, sooner)]
+        cells = [Text(words) for words in (constraint.words, starts, sooner)]
         rows.append(Row(cells, "" if start_s is not None else "dim"))
     out.print()
     out.print(Table(["Without", "It would start", "Sooner by"], rows, wraps=(0,), is_ruled=False))
@@ -303,8 +303,10 @@ def _why_as_dict(explanation: Why, made: MadeRequest) -> dict[str, Any]:
         "could_start_from_s": explanation.since_s,
         "free_from_s": explanation.free_s,
         "at": moment
-        and {"at_s": moment.at_s, "fits": not moment.lacks, "lacks": [asdict(one) for one in moment.lacks]},
-        "constraints": [asdict(one) | {"binds": one.start_s is not None} for one in explanation.constraints],
+        and {"at_s": moment.at_s, "fits": not moment.lacks, "lacks": [asdict(lack) for lack in moment.lacks]},
+        "constraints": [
+            asdict(constraint) | {"binds": constraint.start_s is not None} for constraint in explanation.constraints
+        ],
         "together": [asdict(one) for one in explanation.together],
         "words": explanation.sentences(),
     }

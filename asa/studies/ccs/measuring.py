@@ -57,12 +57,12 @@ def _print_speed(speed: Speed) -> None:
 
     rows = [
         (
-            one.what,
-            _figure(one),
-            f"{one.papers:,g} {one.unit}" if one.papers is not None else "",
-            f"{one.times_papers:.1f}" if one.times_papers is not None else "",
+            figure.what,
+            _figure(figure),
+            f"{figure.papers:,g} {figure.unit}" if figure.papers is not None else "",
+            f"{figure.times_papers:.1f}" if figure.times_papers is not None else "",
         )
-        for one in speed.figures
+        for figure in speed.figures
     ]
     out = console()
     out.print(Table(["What", "Here", "Paper", "Times"], rows, is_ruled=False))
@@ -71,13 +71,13 @@ def _print_speed(speed: Speed) -> None:
         ("More jobs, and so a longer plan:", speed.longer),
         ("The same work in more and more, smaller jobs:", speed.flat),
     ):
-        cells = [(f"{one.jobs:,}", str(one.slots), f"{one.plan_us:.0f}") for one in efforts]
+        cells = [(f"{effort.jobs:,}", str(effort.slots), f"{effort.plan_us:.0f}") for effort in efforts]
         headings = ["Jobs in the plan", "Slots", "To plan one, us"]
         out.print(words, Table(headings, cells, left=(), is_ruled=False), "", sep="\n")
 
 
-def _figure(one: PlannerFigure) -> str:
-    return f"{one.value:,.0f} {one.unit}" if one.value >= 100 else f"{one.value:.3g} {one.unit}"
+def _figure(figure: PlannerFigure) -> str:
+    return f"{figure.value:,.0f} {figure.unit}" if figure.value >= 100 else f"{figure.value:.3g} {figure.unit}"
 
 
 def _draw(speed: Speed, path: Path) -> None:
@@ -85,9 +85,9 @@ def _draw(speed: Speed, path: Path) -> None:
 
     panels = []
     for title, efforts in (("more jobs, a longer plan", speed.longer), ("the same work in more jobs", speed.flat)):
-        jobs = [one.jobs for one in efforts]
-        took = PlottedSeries("us to plan a request", [one.plan_us for one in efforts], jobs)
-        slots = PlottedSeries("slots", [one.slots for one in efforts], jobs)
+        jobs = [effort.jobs for effort in efforts]
+        took = PlottedSeries("us to plan a request", [effort.plan_us for effort in efforts], jobs)
+        slots = PlottedSeries("slots", [effort.slots for effort in efforts], jobs)
         panels.append(Panel([took, slots], title, "jobs in the plan", y_limits=(0, None)))
     looks = {"us to plan a request": Look(marker="o"), "slots": Look("grey", ":", marker="s")}
     draw(Figure(panels, (8, 4), share_y="all", looks=looks), path)
@@ -152,18 +152,18 @@ def _print_drift(drift: Drift) -> None:
     out.print(" ".join(words), style="dim")
 
 
-def _class(one: Class, upper: str) -> str:
-    if one.above_s is None:
+def _class(group: Class, upper: str) -> str:
+    if group.above_s is None:
         return "all"
-    return f"{format_duration(one.above_s)} to {upper}" if upper else f"more than {format_duration(one.above_s)}"
+    return f"{format_duration(group.above_s)} to {upper}" if upper else f"more than {format_duration(group.above_s)}"
 
 
-def _row(one: Class) -> list[str]:
+def _row(group: Class) -> list[str]:
     return [
-        format_duration(one.planned_s),
-        format_duration(one.real_s),
-        f"{100 * one.kept:.1f}",
-        f"{100 * one.within_2x:.1f}",
-        format_duration(one.early_s),
-        f"{one.log10_error:.3f}",
+        format_duration(group.planned_s),
+        format_duration(group.real_s),
+        f"{100 * group.kept:.1f}",
+        f"{100 * group.within_2x:.1f}",
+        format_duration(group.early_s),
+        f"{group.log10_error:.3f}",
     ]

@@ -72,11 +72,11 @@ def _judged(trace: str, name: str, logs: Sequence[Sequence[ChosenWidth]]) -> Cho
     )
 
 
-def _logs(one: ChosenWidth) -> NDArray[np.float64]:
+def _logs(choice: ChosenWidth) -> NDArray[np.float64]:
     """Return by time the logarithm of the time to the end: of the choice, the best fixed width, and the best width."""
-    logs = np.log(one.took_s)
+    logs = np.log(choice.took_s)
     fixed = logs[:, int(np.argmin(logs.mean(axis=0)))]
-    return np.stack([logs[np.arange(len(logs)), one.places], fixed, logs.min(axis=1)], axis=1)
+    return np.stack([logs[np.arange(len(logs)), choice.places], fixed, logs.min(axis=1)], axis=1)
 
 
 def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:

@@ -61,9 +61,10 @@ class Comparison:
         """Notes: what is assumed, facts about the site, and requests of stages that are ignored."""
         stages = self.make_workflow(self.cores[0]).stages.values()
         asked = {
-            one.name: [stage.name for stage in stages if getattr(stage, one.field)]
-            for one in RESOURCES
-            if one.name in _UNSEEN or (one.name == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
+            resource.name: [stage.name for stage in stages if getattr(stage, resource.field)]
+            for resource in RESOURCES
+            if resource.name in _UNSEEN
+            or (resource.name == _BUFFER and self.site.capabilities.burst_buffer_bytes is None)
         }
         text = "the simulated machine does not look at"
         unseen = (f"{text} {key} of {', '.join(of)}" for key, of in asked.items() if of)
@@ -73,7 +74,11 @@ class Comparison:
     def guessed(self) -> list[str]:
         """Names of stages whose run times are not known."""
         stages = self.make_workflow(self.cores[0]).stages.values()
-        return [one.name for one in stages if one.expected_run_s is None and one.moldable is None and not one.local]
+        return [
+            stage.name
+            for stage in stages
+            if stage.expected_run_s is None and stage.moldable is None and not stage.local
+        ]
 
     @property
     def assumed(self) -> str:

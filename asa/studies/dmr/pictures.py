@@ -32,7 +32,8 @@ def draw_gains(study: Study, path: Path) -> None:
     for what, title in (("whole", "the whole workload"), ("waiting", "waiting of a job, mean")):
         fixed, flexible = (
             [
-                sum(getattr(one.measures, what) for one in study.outcomes["throughput", version, jobs]) / study.seeds
+                sum(getattr(outcome.measures, what) for outcome in study.outcomes["throughput", version, jobs])
+                / study.seeds
                 for jobs in sizes
             ]
             for version in ("fixed", "synchronous")
@@ -84,11 +85,11 @@ def _by_application(
     level: float | None = None,
 ) -> None:
     """Draw a row for each measure of jobs, and a panel for each application."""
-    applications = sorted({one.application for one in jobs})
+    applications = sorted({job.application for job in jobs})
     panels: list[Panel] = []
     for words, what in rows.items():
         for application in applications:
-            values = [getattr(one, what) for one in jobs if one.application == application]
+            values = [getattr(job, what) for job in jobs if job.application == application]
             lines = [PlottedSeries(name, ys) for name, ys in zip(names, zip(*values, strict=True), strict=True)]
             title = application if len(panels) < len(applications) else ""
             panels.append(Panel(lines, title, "job, as submitted", words, y_limits=(least, None), level=level))

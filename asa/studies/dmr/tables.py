@@ -36,7 +36,7 @@ class PaperNumber:
 
 
 def _measured(study: Study, which: Which, version: Version, jobs: int, what: str) -> list[float]:
-    return [getattr(one.measures, what) for one in study.outcomes[which, version, jobs]]
+    return [getattr(outcome.measures, what) for outcome in study.outcomes[which, version, jobs]]
 
 
 def table_2(study: Study) -> list[PaperNumber]:
@@ -46,7 +46,7 @@ def table_2(study: Study) -> list[PaperNumber]:
     for version in VERSIONS["preliminary"][1:]:
         papers = TABLE_2[version] if jobs == 400 else {}
         for field in fields(Actions):
-            values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
+            values = [getattr(outcome.actions, field.name) for outcome in study.outcomes["preliminary", version, jobs]]
             rows.append(
                 PaperNumber(
                     jobs, version, field.name, papers.get(field.name), _possible(field.name, mean_interval(values))

@@ -293,7 +293,7 @@ def evaluate(
     if output is Output.JSON:
         print_json(_as_dict(tested, outcomes))
     else:
-        _print(tested, outcomes, list(dict.fromkeys(one.method for one in ours)))
+        _print(tested, outcomes, list(dict.fromkeys(outcome.method for outcome in ours)))
     if plot is not None:
         from .pictures import draw_kiviat, draw_modes, draw_sizes, draw_weeks
 
@@ -522,7 +522,7 @@ def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]
         "methods": {
             name: {one.name: summary(some, one.name) for one in MEASURES} for name, some in grouped(outcomes).items()
         },
-        "runs": [one.as_dict() for one in outcomes],
+        "runs": [outcome.as_dict() for outcome in outcomes],
     }
 
 
@@ -533,9 +533,10 @@ def _print(tested: Split, outcomes: Sequence[MethodOutcome], ours: Sequence[str]
 
     out, methods = console(), grouped(outcomes)
     rows = [
-        (name, str(len(some)), *(_cell(of(some, one.name), one) for one in MEASURES)) for name, some in methods.items()
+        (name, str(len(some)), *(_cell(of(some, measure.name), measure) for measure in MEASURES))
+        for name, some in methods.items()
     ]
-    out.print(Table(["", "runs", *(one.words for one in MEASURES)], rows, _tested(tested)))
+    out.print(Table(["", "runs", *(measure.words for measure in MEASURES)], rows, _tested(tested)))
     out.print(_modes(methods))
     headings = ["", *(f"{100 * part.to:g}" for part in sizes(outcomes))]
     rows = [(name, *(number(part.mean_wait_s, None) for part in sizes(some))) for name, some in methods.items()]

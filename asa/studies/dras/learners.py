@@ -276,6 +276,8 @@ def restore_arrays(
         for name, tensor in tensors.items():
             tensor.copy_(torch.from_numpy(arrays[name].copy()))
             if updates:
-                kept = {one: torch.from_numpy(arrays[f"{one}.{name}"].copy()).to(tensor.device) for one in _MOMENTS}
+                kept = {
+                    moment: torch.from_numpy(arrays[f"{moment}.{name}"].copy()).to(tensor.device) for moment in _MOMENTS
+                }
                 step = torch.tensor(float(updates), device=tensor.device)
                 optimiser.state[tensor] = {"step": step, **kept}

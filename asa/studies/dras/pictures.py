@@ -34,7 +34,7 @@ def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
 def draw_kiviat(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     """Draw methods on all measures, from 0 for the worst to 1 for the best (Fig. 6)."""
     lines = [PlottedSeries(name, shares.tolist()) for name, shares in kiviat(grouped(outcomes)).items()]
-    spokes = [one.words.split(" (")[0] for one in MEASURES]
+    spokes = [measure.words.split(" (")[0] for measure in MEASURES]
     draw(Figure([Panel(lines, spokes=spokes)], (9, 5)), path)
 
 

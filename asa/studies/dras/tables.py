@@ -31,14 +31,14 @@ MEASURES: Final = (
 def grouped(outcomes: Sequence[MethodOutcome]) -> dict[str, list[MethodOutcome]]:
     """Group the runs of each method."""
     methods: dict[str, list[MethodOutcome]] = {}
-    for one in outcomes:
-        methods.setdefault(one.method, []).append(one)
+    for outcome in outcomes:
+        methods.setdefault(outcome.method, []).append(outcome)
     return methods
 
 
 def of(outcomes: Sequence[MethodOutcome], measure: str) -> Interval:
     """Average a measure over runs of a method."""
-    return mean_interval([float(getattr(one, measure)) for one in outcomes])
+    return mean_interval([float(getattr(outcome, measure)) for outcome in outcomes])
 
 
 def change(some: Sequence[MethodOutcome], others: Sequence[MethodOutcome], measure: str) -> Interval:
@@ -52,15 +52,15 @@ def change(some: Sequence[MethodOutcome], others: Sequence[MethodOutcome], measu
 
 def kiviat(methods: Mapping[str, Sequence[MethodOutcome]]) -> dict[str, NDArray[np.float64]]:
     """Normalise measures as in Fig. 6; see `asa.studies.present.shares_of_best`."""
-    means = [[of(some, one.name).mean for one in MEASURES] for some in methods.values()]
-    return dict(zip(methods, shares_of_best(means, [one.is_loss for one in MEASURES]), strict=True))
+    means = [[of(some, measure.name).mean for measure in MEASURES] for some in methods.values()]
+    return dict(zip(methods, shares_of_best(means, [measure.is_loss for measure in MEASURES]), strict=True))
 
 
 def sizes(outcomes: Sequence[MethodOutcome]) -> list[WidthPart]:
     """Average waits by size over runs; the longest wait is that of all runs."""
     by_size: dict[float, list[WidthPart]] = {}
-    for one in outcomes:
-        for part in one.by_size:
+    for outcome in outcomes:
+        for part in outcome.by_size:
             by_size.setdefault(part.above, []).append(part)
     return [
         WidthPart(
@@ -77,8 +77,8 @@ def sizes(outcomes: Sequence[MethodOutcome]) -> list[WidthPart]:
 def modes(outcomes: Sequence[MethodOutcome]) -> dict[str, ModeShare]:
     """Average shares and waits of each mode over runs."""
     by_mode: dict[str, list[ModeShare]] = {}
-    for one in outcomes:
-        for share in one.modes:
+    for outcome in outcomes:
+        for share in outcome.modes:
             by_mode.setdefault(share.mode, []).append(share)
     return {
         mode: ModeShare(mode, *(float(np.mean([getattr(s, what) for s in some])) for what in ModeShare.__slots__[1:]))
@@ -105,9 +105,9 @@ def target(methods: Mapping[str, Sequence[MethodOutcome]], ours: str) -> dict[st
         )
     if BASELINE in methods:
         most = _MAX_WAIT * of(methods[BASELINE], "max_wait_s").mean
-        verdicts["longest wait"] = max(one.max_wait_s for one in methods[ours]) <= most
+        verdicts["longest wait"] = max(method.max_wait_s for method in methods[ours]) <= most
     return verdicts
 
 
-def _clearly_less(one: Interval, other: Interval) -> bool:
-    return bool(one.mean + np.nan_to_num(one.half) < other.mean - np.nan_to_num(other.half))
+def _clearly_less(interval: Interval, other: Interval) -> bool:
+    return bool(interval.mean + np.nan_to_num(interval.half) < other.mean - np.nan_to_num(other.half))

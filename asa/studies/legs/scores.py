@@ -119,15 +119,15 @@ class LegVerdicts:
         return Group(Table(("", *headings), rows, title="Continuing in the next leg"), Text(text, style="dim"))
 
 
-def _cells(one: LegStandings) -> tuple[str, ...]:
-    over = one.makespan_over_reactive
-    found = one.interruption_h
+def _cells(standings: LegStandings) -> tuple[str, ...]:
+    over = standings.makespan_over_reactive
+    found = standings.interruption_h
     interruption_s = Interval(3600 * found.mean, 3600 * found.low, 3600 * found.high, found.freedom)
     return (
-        str(one.starts),
-        f"{one.without:.0%}".replace("%", " %"),
+        str(standings.starts),
+        f"{standings.without:.0%}".replace("%", " %"),
         plus_minus(interruption_s, None),
-        f"{100 * one.overlap:.2f}",
-        number(one.hand_overs, 1),
+        f"{100 * standings.overlap:.2f}",
+        number(standings.hand_overs, 1),
         "" if over is None else number(over.mean, 2),
     )

@@ -261,8 +261,8 @@ def run_cell(cell: LegCell) -> list[HandOver]:
 
 def _legs(result: RunResult) -> list[Ended]:
     """Return the jobs that ran a leg, in order."""
-    jobs = [one for one in result.records if isinstance(one, Ended) and one.payload_start_s is not None]
-    ran = [one for one in jobs if one.state is not JobState.CANCELLED]
+    jobs = [record for record in result.records if isinstance(record, Ended) and record.payload_start_s is not None]
+    ran = [job for job in jobs if job.state is not JobState.CANCELLED]
     return sorted(ran, key=lambda one: one.payload_start_s or 0.0)
 
 

@@ -73,7 +73,7 @@ _MIN_APART = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_per
 def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResults:
     """Compute the tables, the figures' data and the verdicts from a campaign's outcomes."""
     all_outcomes = list(outcomes)
-    ran = (one for one in all_outcomes if isinstance(one, PaperRun))
+    ran = (outcome for outcome in all_outcomes if isinstance(outcome, PaperRun))
     runs = put_together(ran, lambda run: (run.mode, run.workflow, run.cores, run.strategy))
     replications = _typical_replications(runs)
     usages = [usage for mode in campaign.modes for usage in _usages(mode, runs)]
@@ -82,7 +82,7 @@ def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResul
         campaign,
         tuple(usages),
         tuple(line for mode in campaign.modes for line in _normalised(mode, runs)),
-        tuple(_accuracies([one for one in all_outcomes if isinstance(one, Probes)])),
+        tuple(_accuracies([outcome for outcome in all_outcomes if isinstance(outcome, Probes)])),
         tuple(convergences),
         tuple(_breakdown(of, replications[key[:3]]) for key, of in runs.items()),
         tuple([claim for mode in campaign.modes for claim in _claims(mode, runs)] + _claims_of_5(convergences)),
@@ -152,7 +152,7 @@ def _above(mode: str, workflow: str, metric: str, runs: _Runs) -> dict[str, NDAr
 
 def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:
     for workflow in WORKFLOWS:
-        by_size = {cores: [one for one in probes if (one.workflow, one.cores) == (workflow, cores)]
+        by_size = {cores: [probe for probe in probes if (probe.workflow, probe.cores) == (workflow, cores)]
                    for cores in TABLE_2[workflow]}  # fmt: skip
         figures = {cores: _figures(of) for cores, of in by_size.items()}
         for cores, of in by_size.items():
@@ -175,8 +175,8 @@ def _deviation_h(waits_s: Iterable[Sequence[float]]) -> float:
 def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
     """Average each figure over submissions, in every replication."""
     means: dict[str, list[float]] = {name: [] for name in _MIN_APART}
-    for one in probes:
-        real, predicted = np.asarray(one.real_s), np.asarray(one.predicted_s)
+    for probe in probes:
+        real, predicted = np.asarray(probe.real_s), np.asarray(probe.predicted_s)
         missed = float((closest(predicted) > closest(real)).mean())
         early = float(np.maximum(predicted - real, 0).mean())
         values = (
@@ -185,7 +185,7 @@ def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
             np.maximum(real - predicted, 0).mean() / 3600,
             100 * (1 - missed),
             100 * missed,
-            core_hours(one.cores, early),
+            core_hours(probe.cores, early),
         )
         for name, value in zip(means, values, strict=True):
             means[name].append(float(value))
@@ -285,7 +285,7 @@ def _claim(
 
 
 def _claims_of_5(convergences: Sequence[Convergence]) -> list[Claim]:
-    by = {one.policy: one for one in convergences}
+    by = {convergence.policy: convergence for convergence in convergences}
     quicker = np.subtract(by["tuned"].hits_percent, by["default"].hits_percent)
     stuck = np.array(by["greedy"].lost_after_drops_percent)
     return [

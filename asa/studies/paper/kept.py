@@ -120,7 +120,11 @@ class Tally:
     def of(cls, table: str, judged: Iterable[ComparedFigure | Claim]) -> Tally:
         """Count the verdicts."""
         judgements = list(judged)
-        return cls(table, count(one.verdict for one in judgements), count(one.alike for one in judgements))
+        return cls(
+            table,
+            count(judgement.verdict for judgement in judgements),
+            count(judgement.alike for judgement in judgements),
+        )
 
 
 @dataclass(frozen=True, slots=True)

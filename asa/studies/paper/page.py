@@ -101,10 +101,10 @@ def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = No
     for workflow in WORKFLOWS:
         mine = replace(
             results,
-            usages=tuple(one for one in results.usages if one.workflow == workflow),
+            usages=tuple(usage for usage in results.usages if usage.workflow == workflow),
             normalised=tuple(one for one in results.normalised if one.workflow == workflow),
-            accuracies=tuple(one for one in results.accuracies if one.workflow == workflow),
-            breakdowns=tuple(one for one in results.breakdowns if one.workflow == workflow),
+            accuracies=tuple(accuracy for accuracy in results.accuracies if accuracy.workflow == workflow),
+            breakdowns=tuple(breakdown for breakdown in results.breakdowns if breakdown.workflow == workflow),
             claims=(),
         )
         sections = [*_tables(mine, modes), *_figures(mine, modes, [size for of in SIZES.values() for size in of]),
@@ -134,11 +134,11 @@ def _figures(results: PaperResults, modes: Sequence[Mode], sizes: Sequence[int])
 
 def _jobs(results: PaperResults, mode: Mode, sizes: Sequence[int]) -> Iterator[Folded]:
     of: dict[str, list[PageFigure]] = {}
-    for one in results.breakdowns:
-        if one.mode == mode and one.cores in sizes:
-            what = f"`{one.strategy}`, replication {one.seed}"
-            drawn = gantt(one.timeline, f"{one.workflow}, {one.cores} cores, {one.strategy}")
-            title = f"{_spelled(one.workflow)} on {one.cores} cores of {one.system}, {mode}"
+    for breakdown in results.breakdowns:
+        if breakdown.mode == mode and breakdown.cores in sizes:
+            what = f"`{breakdown.strategy}`, replication {breakdown.seed}"
+            drawn = gantt(breakdown.timeline, f"{breakdown.workflow}, {breakdown.cores} cores, {breakdown.strategy}")
+            title = f"{_spelled(breakdown.workflow)} on {breakdown.cores} cores of {breakdown.system}, {mode}"
             of.setdefault(title, []).append(PageFigure(drawn, what))
     return (Folded(title, figures) for title, figures in of.items())
 
@@ -228,9 +228,9 @@ def _tallies(results: PaperResults) -> PageTable:
     columns = [Column("Table"), *(Column(_title(verdict), 0) for verdict in VERDICTS),
                *(Column(f"{_title(verdict)}, if all were equal", 0) for verdict in VERDICTS)]  # fmt: skip
     rows = [
-        (one.table, *(one.verdicts[verdict] for verdict in VERDICTS),
-         *(math.nan if one.table == BY_CONSTRUCTION else one.alike[verdict] for verdict in VERDICTS))
-        for one in results.tallies()
+        (tally.table, *(tally.verdicts[verdict] for verdict in VERDICTS),
+         *(math.nan if tally.table == BY_CONSTRUCTION else tally.alike[verdict] for verdict in VERDICTS))
+        for tally in results.tallies()
     ]  # fmt: skip
     return PageTable(columns, rows, "Verdicts, and the counts of the same rule if there were no differences.")
 
@@ -243,9 +243,9 @@ def _claims(results: PaperResults) -> PageTable:
     columns = [Column("Where"), Column("What"), Column("Runs"), Column("Unit"), Column("Ours", 1), Column("95 %"),
                Column("The paper's"), Column("Verdict")]  # fmt: skip
     rows = [
-        (one.where, one.words, one.mode, one.unit, one.ours.mean, written(one.ours, 1), _published(one),
-         one.verdict)
-        for one in results.claims
+        (claim.where, claim.words, claim.mode, claim.unit, claim.ours.mean, written(claim.ours, 1), _published(claim),
+         claim.verdict)
+        for claim in results.claims
     ]  # fmt: skip
     return PageTable(columns, rows, "Claims of the text.", _verdicts(rows, 7))
 
@@ -257,11 +257,13 @@ def _usages(results: PaperResults) -> Iterator[PageTable]:
         return one.workflow, one.system, one.cores, one.strategy, one.mode
 
     rows = [
-        (*shown(one), words, *_with_paper(getattr(one, name), None)) for one in results.usages for name, words in _TIMES
+        (*shown(usage), words, *_with_paper(getattr(usage, name), None))
+        for usage in results.usages
+        for name, words in _TIMES
     ]
     words = "Waiting and makespan: means over replications with their 95 % intervals."
     yield PageTable([*columns, Column("What"), *_TIME_WITH_PAPER], rows, words, _verdicts(rows, 10))
-    hours = [(*shown(one), *_with_paper(one.core_hours, 1)) for one in results.usages]
+    hours = [(*shown(usage), *_with_paper(usage.core_hours, 1)) for usage in results.usages]
     words = "Core-hours: means over replications with their 95 % intervals."
     yield PageTable([*columns, *_WITH_PAPER], hours, words, _verdicts(hours, 9))
 
@@ -280,15 +282,15 @@ def _averages(results: PaperResults) -> PageTable:
 def _accuracies(results: PaperResults) -> Iterator[PageTable]:
     columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What")]
     rows = [
-        (one.workflow, one.system, one.cores, words, *_with_paper(_of(one, name), None, 3600.0))
-        for one in results.accuracies
+        (accuracy.workflow, accuracy.system, accuracy.cores, words, *_with_paper(_of(accuracy, name), None, 3600.0))
+        for accuracy in results.accuracies
         for name, words in _WAITS
     ]
     words = "Waits: 60 submissions of each size, one a minute, in every replication."
     yield PageTable([*columns, *_TIME_WITH_PAPER], rows, words, _verdicts(rows, 8))
     rows = [
-        (one.workflow, one.system, one.cores, words, *_with_paper(_of(one, name), 2))
-        for one in results.accuracies
+        (accuracy.workflow, accuracy.system, accuracy.cores, words, *_with_paper(_of(accuracy, name), 2))
+        for accuracy in results.accuracies
         for name, words in _SHARES
     ]
     words = "Hits, misses and overhead of the same submissions; hits and misses add up to 100 %."
@@ -316,11 +318,11 @@ def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
 
 
 def _pairs(usages: Iterable[Usage]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((one.workflow, one.system) for one in usages))
+    return list(dict.fromkeys((usage.workflow, usage.system) for usage in usages))
 
 
 def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
-    shown = [one for one in results.breakdowns if one.mode == mode]
+    shown = [breakdown for breakdown in results.breakdowns if breakdown.mode == mode]
     for workflow, system in dict.fromkeys((one.workflow, one.system) for one in shown):
         groups: dict[str, dict[str, Bar]] = {}
         for one in shown:
@@ -339,8 +341,8 @@ def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
         yield PageFigure(drawn, f"Figure 9: {workflow}, {mode}.")
 
 
-def _stacked(one: Breakdown) -> Bar:
-    parts = [part for stage in one.stages for part in (("waiting", stage.wait_s), (stage.stage, stage.run_s))]
+def _stacked(breakdown: Breakdown) -> Bar:
+    parts = [part for stage in breakdown.stages for part in (("waiting", stage.wait_s), (stage.stage, stage.run_s))]
     return Bar(tuple(parts))
 
 

@@ -325,8 +325,8 @@ def conclude(
 
 def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
     """Yield standings with the significant differences of other users' waits, tested together."""
-    longer = _sides([one.longer_wait_s for one in standings])
-    than = iter(_sides([one.beyond_per_stage_s for one in standings if one.strategy != THRIFTY_BASE]))
+    longer = _sides([standing.longer_wait_s for standing in standings])
+    than = iter(_sides([standing.beyond_per_stage_s for standing in standings if standing.strategy != THRIFTY_BASE]))
     for one, side in zip(standings, longer, strict=True):
         yield replace(one, longer=side, longer_than_per_stage="" if one.strategy == THRIFTY_BASE else next(than))
 
@@ -341,10 +341,10 @@ def _sides(found: Sequence[Interval]) -> list[Side]:
 def _standings(scheduler: str, trials: Sequence[SchedulerRun]) -> Iterator[SchedulerStanding]:
     shared = in_all(trials, _cell)
     due = {(*_cell(trial), trial.seed): trial.longer_wait_s for trial in shared if trial.strategy == THRIFTY_BASE}
-    for one in standings(shared, _cell, lambda trial: trial.seed):
-        mine = [trial for trial in shared if trial.strategy == one.strategy]
+    for standing in standings(shared, _cell, lambda trial: trial.seed):
+        mine = [trial for trial in shared if trial.strategy == standing.strategy]
         yield SchedulerStanding(
-            **{field.name: getattr(one, field.name) for field in fields(Standing)},
+            **{field.name: getattr(standing, field.name) for field in fields(Standing)},
             scheduler=scheduler,
             longer_wait_s=by_world((t.world, t.seed, t.longer_wait_s) for t in mine),
             more_slowdown=by_world((t.world, t.seed, t.more_slowdown) for t in mine),

@@ -148,7 +148,7 @@ def _benchmarks(max_cores: int) -> Iterable[Stage]:
             expected_run_s=own.run_s,
             after=before,
             command="true",
-            moldable=Moldable(tuple(one.width for one in points), points),
+            moldable=Moldable(tuple(point.width for point in points), points),
         )
         before = (stage.name,)
         yield stage

@@ -80,7 +80,7 @@ class FastCore:
         return fork
 
     def _grow(self) -> None:
-        """Make room for more jobs of clients; one may have several ends in the heap, as its end may change."""
+        """Make room for more jobs of clients. A job may have several ends in the heap, because its end may change."""
         more = max(self._SPARE, self._room)
         self._room += more
         rows = ("_jobs", "_lasts", "_widths", "_releases", "_release_widths", "_ends", "_over", "_begun")

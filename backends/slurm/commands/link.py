@@ -338,7 +338,7 @@ class CommandLink:
         """Ask accounting for this user's jobs with some numbers, up to a thousand with one command."""
         every = list(wanted)
         portions = (every[at : at + _MAX_IDS] for at in range(0, len(every), _MAX_IDS))
-        return [one for some in portions for one in self._records(method, "-j", ",".join(some))]
+        return [record for some in portions for record in self._records(method, "-j", ",".join(some))]
 
     def _squeue(self, method: str, form: QueueFormat, *options: str, mine: bool) -> Done:
         # without --local, squeue first asks whether there is a federation

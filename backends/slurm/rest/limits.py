@@ -35,13 +35,13 @@ _QUALITY: Final[Mapping[str, _JsonPath]] = {
 
 
 def may_count(association: Mapping[str, Any], user: str) -> Mapping[str, Any] | None:
-    """Return an association of the user or of a whole account; others are private, and may be many."""
+    """Return an association if it is the user's or a whole account's; else None: other users' are private and many."""
     return association if reading.text(association.get("user")) in {user, ""} else None
 
 
 def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
     """Return the limits of a user's associations, and those of their accounts as a whole."""
-    here = [one for one in associations if cluster in ("", reading.text(one.get("cluster")))]
+    here = [association for association in associations if cluster in ("", reading.text(association.get("cluster")))]
     own = [one for one in here if reading.text(one.get("user")) == user]
     accounts = {reading.text(one.get("account")) for one in own}
     theirs = [one for one in here if not reading.text(one.get("user")) and reading.text(one.get("account")) in accounts]
@@ -61,9 +61,9 @@ def of_qualities(qualities: Iterable[Mapping[str, Any]], names: Iterable[str]) -
     """Return the limits of some qualities of service."""
     wanted = set(names)
     return [
-        SlurmLimits(quality=name, limits=_read(reading.nested(one, "limits", "max"), _QUALITY))
-        for one in qualities
-        if (name := reading.text(one.get("name"))) in wanted
+        SlurmLimits(quality=name, limits=_read(reading.nested(quality, "limits", "max"), _QUALITY))
+        for quality in qualities
+        if (name := reading.text(quality.get("name"))) in wanted
     ]
 
 

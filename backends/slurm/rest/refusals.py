@@ -38,7 +38,7 @@ _NO_REASON = -1  # returned by a site's own check of jobs, besides its message
 class Complaint:
     """An error or a warning in an answer: its number and text."""
 
-    number: int | None  # slurm's number; None if it has none
+    number: int | None  # Slurm's number of the error; None if it has none
     text: str
 
     @property

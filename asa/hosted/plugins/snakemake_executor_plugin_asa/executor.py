@@ -143,7 +143,7 @@ class Executor(RemoteExecutor):
         if self._hosted is None:
             return ""
         try:
-            self._endings |= {one.stage: one for one in self._hosted.endings()}
+            self._endings |= {ending.stage: ending for ending in self._hosted.endings()}
         except Exception as error:  # noqa: BLE001 - any error that ended asa's thread
             return f"asa cannot go on: {error}\nWhat was submitted goes on; run {_HOST} again to end it and begin anew."
         return ""
@@ -212,7 +212,7 @@ class Executor(RemoteExecutor):
         )
 
     def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:
-        stages = [self._stage(*one, folder) for one in news]
+        stages = [self._stage(*new, folder) for new in news]
         for stage in stages:
             self._graph.note(stage)
         return stages

@@ -85,7 +85,7 @@ class Reader:
         """Yield the keys of the jobs that a job follows, also through jobs that Snakemake runs itself."""
         members = list(unit.jobs) if unit.is_group() else [unit]
         inside, seen = set(members), set[Any](members)
-        to_see = [one for job in members for one in self._dag.dependencies[job]]
+        to_see = [dependency for job in members for dependency in self._dag.dependencies[job]]
         given: set[Hashable] = set()
         while to_see:
             job = to_see.pop()
@@ -214,7 +214,7 @@ def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
             head, *lines = read_text(path).splitlines()
             column = head.split("\t").index("s")
             times = [float(line.split("\t")[column]) for line in lines]
-            yield from ((job.rule.name, int(job.threads), one, path.stat().st_mtime) for one in times)
+            yield from ((job.rule.name, int(job.threads), time, path.stat().st_mtime) for time in times)
         except (OSError, ValueError, IndexError):
             continue
 
