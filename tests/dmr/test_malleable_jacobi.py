@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "malleable_jacobi.py"
 
 
+@pytest.mark.full
 def test_it_shrinks_grows_and_computes_the_same(tmp_path):
     """Also in fewer iterations than are of use to look at."""
     text = EXAMPLE.read_text()

@@ -36,6 +36,7 @@ def is_alive(pid):
         return False
 
 
+@pytest.mark.full
 def test_rows_are_the_same_on_any_number_of_processes():
     """More than there are rows, too; and what other processes have can be read."""
     flags = np.arange(11) % 3 == 0

@@ -1,21 +1,50 @@
-"""Runs a row with a user's commands, and reports how it ended."""
+"""Runs a row, by a user's commands or in this process as these do it, and reports how it ended."""
 
 import json
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from subprocess import TimeoutExpired
 
 from forked import asa
+from whole_pipelines import release
 
+from asa.cli.standing import standing_of
+from asa.errors import InputError
+from asa.runner import RunFolder, drive
+from asa.runner.begin import plan_run
+from asa.runner.local_stages import with_local_stages
+from asa.sites import open_facility
+from asa.spec import load_workflow
 from pairs.plain import ending_of, refusal_of, wrong_in
 from pairs.rows import GIVEN_BACK
 
 HERE = Path(__file__).parent
+_IN_A_FOLDER = threading.Lock()  # which all threads of a process have in common
+_LONGEST_S = 300.0  # of a row that is driven in this process; each command has a limit of its own
 _PLUG_IN = {
     "METADATA": "Metadata-Version: 2.1\nName: gives-back\nVersion: 0\n",
     "entry_points.txt": "[asa.strategies]\ngives-back = pairs.gives_back:GivesBack\n",
 }
+
+
+def plug_in(root):
+    """Make a folder of packages with the strategy that gives a job back; return its path."""
+    package = root / "packages" / "gives_back-0.dist-info"
+    package.mkdir(parents=True)
+    for name, text in _PLUG_IN.items():
+        (package / name).write_text(text)
+    return str(package.parent)
+
+
+def strategy_of(row):
+    """Name the strategy under which a row runs, with its settings."""
+    if not row.gives_back:
+        return row.strategy
+    return f"gives-back:of={row.strategy}:stage={row.tried[-1]}:how={GIVEN_BACK[row.gives_back]}"
 
 
 class Place:
@@ -28,13 +57,9 @@ class Place:
         self.root, self.options, self.pays = root, options, pays
         (root / "times").mkdir(parents=True)
         (root / "step.sh").write_text((HERE / "step.sh").read_text())
-        package = root / "packages" / "gives_back-0.dist-info"
-        package.mkdir(parents=True)
-        for name, text in _PLUG_IN.items():
-            (package / name).write_text(text)
         self.environment = {**os.environ, "ASA_RUNS": str(root / "runs"), "ASA_BANK": str(root / "bank")}
         self.environment |= {"ASA_SITES": str(root / "sites"), "ASA_LEG_LOOK_S": "0.2", "COLUMNS": "200"}
-        self.environment |= {"PYTHONPATH": f"{package.parent}:{HERE.parent}", **(environment or {})}
+        self.environment |= {"PYTHONPATH": f"{plug_in(root)}:{HERE.parent}", **(environment or {})}
 
     def asa(self, *words, code=0):
         return asa(*words, code=code, cwd=self.root, env=self.environment)
@@ -59,10 +84,7 @@ class Place:
         if looks:
             self.asa("check", "row.toml")
             self.asa("show", "row.toml")
-        how = ("row.toml", *self.options, "--strategy", row.strategy)
-        if row.gives_back:
-            back = f"gives-back:of={row.strategy}:stage={row.tried[-1]}:how={GIVEN_BACK[row.gives_back]}"
-            how = (*how[:-1], back)
+        how = ("row.toml", *self.options, "--strategy", strategy_of(row))
         if words := refusal_of(row):
             for more in (("--dry-run",), ()):
                 refused = self.asa("run", *how, *more, code=2)
@@ -88,6 +110,67 @@ class Place:
             self.asa("explain", name)
             if self.pays:
                 self.asa("logs", name)
+
+    def drive(self, row):
+        """Run a row in this process, as `asa run` and then `asa resume` do, which take ten times as much of a core.
+
+        Raises AssertionError where it ends otherwise than the plain model says.
+        """
+        self.write(row)
+        settings = dict(word.split("=", 1) for word in self.options[3::2])
+        end_s = time.monotonic() + _LONGEST_S
+        with ExitStack() as held:
+
+            def connect(run):
+                def sleep(duration_s):
+                    left_s = end_s - time.monotonic()
+                    assert left_s > 0, f"has not ended within {_LONGEST_S:g} s"
+                    return run.sleep(min(duration_s, left_s))
+
+                with _IN_A_FOLDER, chdir(self.root):
+                    world = with_local_stages(plan.backend, plan.stages, opened.facility).connect(run.path, sleep=sleep)
+                held.callback(release, world)
+                return world
+
+            with _IN_A_FOLDER, chdir(self.root):
+                opened = open_facility(self.options[1], None, settings)
+                look = opened.facility.connect(self.root / "look")
+                held.callback(release, look)
+                flow, refused = load_workflow(self.root / "row.toml"), refusal_of(row)
+                try:
+                    plan = plan_run(
+                        flow, opened, look.capabilities, strategy=strategy_of(row), bank=self.root / "bank", history=0
+                    )
+                except InputError as error:
+                    if not refused or refused not in str(error):
+                        raise
+                    return
+                assert not refused, f"it is not refused, though a stage {refused}"
+                folder = RunFolder.create(self.root / "runs", plan)
+            ending = ending_of(row.stages)
+            for _ in range(2):  # then as a run that has ended
+                result = drive(folder, connect)
+                assert result.outcome == ("completed" if ending.completes else "failed"), result.reason
+            shown = standing_of(folder, time.time())
+            assert {one.stage: one.state for one in shown.stages} == ending.states
+            assert wrong_in(row.stages, ending, (self.root / "did").read_text().splitlines()) == []
+
+
+def what_is_wrong(rows, place_of, run, at_once):
+    """Run rows side by side, each in a place of its own; return what is wrong with each, empty if nothing.
+
+    `run`: runs one, given its place, its number and itself.
+    """
+
+    def wrong_with(number, row):
+        try:
+            run(place_of(number), number, row)
+        except Exception as error:  # noqa: BLE001 - the other rows are tried, too
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    with ThreadPoolExecutor(at_once) as threads:
+        return dict(zip(rows, threads.map(wrong_with, *zip(*enumerate(rows), strict=True)), strict=True))
 
 
 def check_all(rows, place_of, at_once=4, looked_at=None):

@@ -7,11 +7,13 @@ from random import Random
 
 from asa.core.plugins import names
 from pairs.kinds import KINDS, Kind, one
+from pairs.plain import refusal_of
 
 ALL = os.environ.get("ASA_PAIRS") == "all"
 """Whether all rows are tried, which takes a quarter of an hour; else a part of those that take long."""
 STRATEGIES = tuple(sorted(set(names("asa.strategies")) - {"oracle", "asa-asks", "asa-naive-asks"}))
 """Those of `asa run`; the others need a simulator, which knows the future, or a batch system that plans."""
+RACES = "asa-plan:races=yes:race-after=0:max-racers=3"
 BEHIND = {
     "nothing": (),
     "one": (("x", "T"),),
@@ -59,7 +61,7 @@ class Row:
 
     def __str__(self):
         back = f", given back as {self.gives_back}" if self.gives_back else ""
-        return f"{self.strategy}: {f' {self.how} '.join(self.kinds)}{back}; behind it {self.behind}"
+        return f"{self.strategy} | {f' {self.how} '.join(self.kinds)}{back}; behind it {self.behind}"
 
     @property
     def tried(self):
@@ -111,6 +113,32 @@ def covering(kind, strategies=STRATEGIES):
         pair = sorted((kind, chance.choice(list(KINDS))), key=lambda one: not KINDS[one].completes)
         rows.append(Row(how, tuple(pair), chance.choice(("then", "and")), behind))
     return rows
+
+
+def together(strategies, kinds, count, hows=("and",)):
+    """Make rows in which each kind is once, with `count` - 1 others, and something behind them; strategies are in turn.
+
+    Those that never complete are with each other, and last: what follows them does not run.
+    """
+    kinds = sorted(kinds, key=lambda kind: not KINDS[kind].completes)
+    some = [tuple(kinds[first : first + count]) for first in range(0, len(kinds), count)]
+    return [Row(*row) for row in zip(cycle(strategies), some, cycle(hows), cycle(BEHIND), strict=False)]
+
+
+def under(strategy, kinds=tuple(KINDS)):
+    """Make rows in which each kind is once under a strategy, before or beside another, and something behind both.
+
+    What the strategy refuses is with each other: else nothing of what it is with would be tried.
+    """
+    chance = Random(f"others {strategy}")
+    kinds = chance.sample(kinds, len(kinds))
+    refused = [kind for kind in kinds if refusal_of(Row(strategy, (kind,)))]
+    hows = chance.choices(("then", "and"), k=len(kinds))
+    return [
+        row
+        for some in ([kind for kind in kinds if kind not in refused], refused)
+        for row in together((strategy,), some, 2, hows)
+    ]
 
 
 def few(kind, strategies=STRATEGIES):

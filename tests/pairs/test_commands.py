@@ -1,5 +1,6 @@
 """Rows of the table by the commands that a user types: on this machine's queue, and on a simulated centre."""
 
+from itertools import count
 from random import Random
 
 import pytest
@@ -7,7 +8,7 @@ from local_queue import Queue
 
 from pairs.kinds import KINDS
 from pairs.places import Place, check_all
-from pairs.rows import ALL, STRATEGIES, Row, covering, given_back
+from pairs.rows import ALL, RACES, STRATEGIES, Row, covering, given_back, under
 
 FULL = pytest.mark.full
 BACK = ("its job is behind another", "its job came early", "its next leg queues")  # of none that may begin meanwhile
@@ -29,10 +30,23 @@ def simulated(tmp_path):
     return lambda rows: check_all(rows, lambda number: Place(tmp_path / f"row{number}", *options, pays=False))
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, own_home):
+    """Make places that share a queue of 64 cores."""
+    root = tmp_path_factory.mktemp("here")
+    queue = Queue(root, cores=64)
+    options = ("--backend", "local", "--option", "cores=64", "--option", f"spool={root / 'spool'}")
+    numbers = count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASA_LEG_LOOK_S", "0.2")
+        yield lambda: Place(root / f"row{next(numbers)}", *options)
+    queue.close()
+
+
 @FULL
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_runs_here_under_each_strategy(kind, here):
-    here(covering(kind, QUICK)[:: 1 if ALL else 3], looked_at=None if ALL else 1)
+@pytest.mark.parametrize("row", [row for strategy in (*QUICK, RACES) for row in under(strategy)], ids=str)
+def test_each_row_ends_here_as_it_is_to(row, place):
+    place().drive(row)
 
 
 @FULL

@@ -102,6 +102,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("name", ["dask-scratch-space", "asa-pools-{}"])
+@pytest.mark.full
 def test_a_pool_keeps_nothing_in_a_folder_of_another_user(accounts, name):
     """Before, it kept results that memory had no space for, and looked for modules, in a folder that anybody made."""
     victim, stranger, place = accounts.victim, accounts.stranger, accounts.group_folder(mode=0o1777)

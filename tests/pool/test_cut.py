@@ -50,6 +50,7 @@ def cable():
         ip("netns", "del", name)
 
 
+@pytest.mark.full
 def test_what_is_cut_off_runs_again_elsewhere_and_arrives_once(cable, tmp_path):
     """Each result once, though tasks may run on where nobody hears of them; encrypted, over a real network."""
     name, near, address = cable

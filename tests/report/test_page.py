@@ -311,6 +311,7 @@ def test_tables_are_there_even_if_a_page_cannot_be_written(tmp_path):
     assert len(list((tmp_path / "all").iterdir())) == 1
 
 
+@pytest.mark.full
 def test_the_paper_s_evaluation_has_pages(tmp_path):
     """Every figure beside the paper's, with its verdict; and what jobs did, of each workflow on a page of its own."""
     arguments = ("campaign", "paper", "--seeds", 1, "--jobs", 1, "--mode", "sequential")

@@ -73,6 +73,7 @@ KINDS = ["run", "compare", "many", "worth", "accuracy", "schedulers/schedulers",
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390], ids=["desktop", "phone"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.full
 def test_a_page_fits(chromium, pages, kind, width, dark):
     """It never scrolls sideways as a whole, and all prose and legends are within the window."""
     chromium.open(pages / f"{kind}.html", width, dark=dark)

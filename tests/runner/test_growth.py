@@ -56,6 +56,7 @@ def test_a_cycle_is_found_far_from_the_beginning():
 
 
 @pytest.mark.parametrize("shape", [chain, layers, sparse])
+@pytest.mark.full
 def test_a_run_of_a_thousand_stages_takes_the_client_seconds(site, shape):
     """On a simulator, which takes up each dependency once, and measures each job by what was told of it alone."""
     flow = shape(1000)

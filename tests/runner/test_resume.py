@@ -168,6 +168,7 @@ def cores_chosen(folder):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.full
 def test_shapes_that_change_with_each_plan_and_a_client_killed_at_any_point(seed, tmp_path):
     plain = Mortal()
     (tmp_path / "plain").mkdir()

@@ -18,8 +18,8 @@ _DEVICES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device
 ))  # fmt: skip
 
 
-_IN_SHORT = {"test_backend", "test_contract", "test_doctor", "test_killed", "test_preflight", "test_signal"}
-"""Modules that `make test` runs on daemons, too: each promise of the backend; the rest waits for minutes."""
+_IN_SHORT = {"test_backend", "test_contract"}
+"""Modules that `make test` runs on daemons, too: the contract of the backend; the rest waits for minutes."""
 _WITHOUT_DAEMONS = {"test_fake", "test_faults", "test_imported", "test_live_forecasts", "test_testbed", "test_words"}
 
 

@@ -1,4 +1,4 @@
-"""Rows of the table in `tests/pairs` on real daemons: each kind of stage once, each time under another strategy."""
+"""Rows of the table in `tests/pairs` on real daemons, all of them side by side on one cluster."""
 
 import os
 import time
@@ -6,43 +6,48 @@ from random import Random
 
 import pytest
 from pairs.kinds import KINDS
-from pairs.places import Place, check_all
-from pairs.rows import STRATEGIES, Row, covering, few
+from pairs.places import Place, what_is_wrong
+from pairs.rows import RACES, STRATEGIES, Row, few, under
 from slurm_testbed import OLDEST, make_home
 
-STEADY = tuple(name for name in STRATEGIES if name != "pool")  # which takes long to begin
+STEADY = (*(name for name in STRATEGIES if name != "pool"), RACES)  # which takes long to begin
 HERE = [kind for kind in KINDS if kind != "gpus"]  # of which the cluster has none
+RACING = ("single", "moldable", "moldable tasks", "retried", "in any case")
 
 
-@pytest.fixture
-def place_of(slurm):
-    """Make places by number; jobs are another user's, and write there."""
+def rows():
+    """Make each kind's row, some of kinds with others, and those of what is otherwise on Slurm: arrays, and races."""
+    others = [row for strategy in STEADY for row in under(strategy, HERE)]
+    arrays = [kind for kind in HERE if KINDS[kind].has("array")]
+    made = [few(kind, STEADY) for kind in HERE] + Random(46).sample(others, 12)
+    made += [Row("big-job", (kind,), behind="two in a row") for kind in arrays]
+    return list(dict.fromkeys([*made, *(Row(RACES, (kind,), behind="two in a row") for kind in RACING)]))
+
+
+@pytest.fixture(scope="module")
+def ended(slurm, request):
+    """Say what is wrong with each row, once all that are asked for have been run; jobs are another user's."""
     before = os.umask(0)
     folder = slurm.folder(f"pairs-{time.time_ns()}")
-    reach = ("--option", f"prefix={' '.join(slurm.prefix)}", "--option", "poll=0.5s", "--option", "max_poll=1s")
-    home = {"HOME": make_home(folder)}
-    yield lambda n: Place(folder / f"row{n}", "--backend", "slurm-cli", *reach, environment=home)
-    slurm.empty()
-    os.umask(before)
+    reach = ("--option", f"prefix={' '.join(slurm.prefix)}", "--option", "poll=0.5s")
+    reach = (*reach, "--option", "max_poll=1s", "--option", "races=true")
+    wanted = [item.callspec.params["row"] for item in request.session.items if item.path == request.path]
+
+    def run(place, number, row):
+        (place.drive if number % 12 else place.check)(row)  # by commands, which take as much of a core as ten others
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"HOME": make_home(folder), "ASA_LEG_LOOK_S": "0.2"}.items():
+            patch.setenv(name, value)
+        try:
+            yield what_is_wrong(wanted, lambda n: Place(folder / f"row{n}", "--backend", "slurm-cli", *reach), run, 8)
+        finally:
+            slurm.empty()
+            os.umask(before)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("slurm", [OLDEST], indirect=True)
-@pytest.mark.parametrize("part", range(4))
-def test_each_kind_of_stage_runs(place_of, part):
-    check_all([few(kind, STEADY) for kind in HERE[part::4]], place_of, at_once=6)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("slurm", [OLDEST], indirect=True)
-def test_some_kinds_behind_and_beside_others(place_of):
-    rows = [row for kind in HERE for row in covering(kind, STEADY) if "gpus" not in row.kinds]
-    check_all(Random(46).sample(rows, 12), place_of, at_once=6)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("slurm", [OLDEST], indirect=True)
-def test_elements_of_an_array_take_turns_in_a_job_that_all_stages_share(place_of):
-    """They were refused there, and had their turns on batch systems without arrays."""
-    arrays = [kind for kind in HERE if KINDS[kind].has("array")]
-    check_all([Row("big-job", (kind,), behind="two in a row") for kind in arrays], place_of, at_once=8)
+@pytest.mark.parametrize("row", rows(), ids=str)
+def test_each_row_ends_on_slurm_as_it_is_to(row, ended):
+    assert ended[row] == ""

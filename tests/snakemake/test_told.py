@@ -9,6 +9,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 @pytest.mark.parametrize("strategy", ["asa-plan", "per-stage"])
+@pytest.mark.full
 def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     """Others go on with --keep-going, and nothing is left in the queue."""
     text = CHAIN.format(then="true") + (
@@ -49,6 +50,7 @@ rule b:
     assert 100 in memory
 
 
+@pytest.mark.full
 def test_what_this_computer_does_not_heed_is_said_once(project):
     """And nothing where nothing such is asked for."""
     text = CHAIN.format(then="true").replace(
@@ -71,6 +73,7 @@ def test_what_can_never_start_is_told_before_anything_is_submitted(project):
     assert not (ours.folder / "ran.txt").exists()
 
 
+@pytest.mark.full
 def test_run_times_are_learned_where_none_is_said(project):
     """From earlier runs, and from Snakemake's own benchmarks."""
     text = CHAIN.format(then="sleep 1").replace('output: "2.txt"', 'output: "2.txt"\n    benchmark: "bench.tsv"')
@@ -106,6 +109,7 @@ rule other:
 """
 
 
+@pytest.mark.full
 def test_a_retry_that_outgrows_the_site_fails_alone(project):
     """It is an error of that job, with the reason; others go on, and it stays the stage that it was."""
     ours = project(GROWN, "--retries", "2", "--keep-going")

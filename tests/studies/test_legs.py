@@ -19,6 +19,7 @@ LOG = DATA / "small.swf.gz"
 SMALL = LegQuestion((LOG,), (8,), 7200.0, (False,), starts=2)
 
 
+@pytest.mark.full
 def test_each_rival_is_judged_by_each_hand_over(tmp_path):
     found = compare_ways(SMALL, tmp_path / "kept.jsonl", jobs=1)
     assert {one.way for one in found} == set(WAYS)
