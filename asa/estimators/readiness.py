@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from asa.core import plainly, plugins
-from asa.core.compiled_files import are_kept
+from asa.core.compiled_files import are_kept, folder_for
 from asa.core.python import command
 
 BLIND, SEEING = "asa", "asa-queue"
@@ -44,10 +44,23 @@ def simulates_compiled() -> bool:
 
     The simulation is found by name, as any estimator, and has its kernels in a module next to it.
     """
-    if is_loaded():
-        return True
+    return is_loaded() or _simulation_is_kept()
+
+
+def _simulation_is_kept() -> bool:
     points = plugins.places("asa.estimators")
     return "queue" in points and are_kept(f"{points['queue']}_kernel", _SIMULATION) and are_kept(*_KERNELS)
+
+
+def is_to_keep(estimator: str) -> bool:
+    """Whether processes that begin at once would each compile an estimator's code, which one could keep for all."""
+    is_kept = {BLIND: lambda: are_kept(*_KERNELS), SEEING: _simulation_is_kept}.get(estimator)
+    return (
+        is_kept is not None
+        and find_spec("numba") is not None
+        and folder_for(Path(__file__), os.environ.get("NUMBA_CACHE_DIR", "")) is not None
+        and not is_kept()
+    )
 
 
 def prefer(estimator: str, bank: Path | None) -> None:

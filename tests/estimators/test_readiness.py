@@ -142,3 +142,17 @@ def test_of_several_processes_one_compiles(monkeypatch, tmp_path):
 def test_what_cannot_be_kept_is_not_compiled(monkeypatch):
     monkeypatch.setattr(compile_all, "folder_for", lambda *_: None)
     assert not compile_all.is_to_compile()
+
+
+@pytest.mark.parametrize("estimator", ["asa", "asa-queue"])
+def test_one_process_compiles_for_others_what_is_not_kept_and_can_be(monkeypatch, tmp_path, estimator):
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    kept(monkeypatch, is_kept=False)
+    assert readiness.is_to_keep(estimator)
+    assert not readiness.is_to_keep("mean")
+    kept(monkeypatch, is_kept=True)
+    assert not readiness.is_to_keep(estimator)
+    kept(monkeypatch, is_kept=False)
+    monkeypatch.setattr(readiness, "folder_for", lambda *_: None)
+    assert not readiness.is_to_keep(estimator)

@@ -11,6 +11,7 @@ from asa.workflows.paper import TABLE_1
 from rich.console import Console
 
 from asa.errors import InputError, UnknownNameError
+from asa.estimators import readiness
 from asa.metrics import RunMetrics, StageTimes
 from asa.studies.compare.study import CompareRun, Comparison, compare, group, workflow_maker
 from asa.studies.compare.table import cells_of, normalised_averages, render, sentence
@@ -39,6 +40,16 @@ def test_the_result_does_not_depend_on_the_processes():
         (cores, strategy, seed) for cores in (32, 64) for strategy in ("big-job", "per-stage", "asa") for seed in (1, 2)
     ]
     assert {run.system for run in alone} == {"small"}
+
+
+@pytest.mark.parametrize("is_to_keep", [True, False])
+def test_one_process_compiles_what_the_others_load(monkeypatch, is_to_keep):
+    """It runs a replication first, which changes no result; nothing of it is done where all is compiled."""
+    alone, said = compare(comparison(history=50), jobs=1), []
+    monkeypatch.setattr(readiness, "is_to_keep", lambda _: is_to_keep)
+    together = compare(comparison(history=50), jobs=2, on_progress=lambda *one: said.append(one))
+    assert together == alone
+    assert said[0][0] == ("compiling, once" if is_to_keep else "warming up the queue")
 
 
 def test_every_strategy_meets_the_same_queue():

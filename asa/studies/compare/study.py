@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack, cast
 
 import numpy as np
 
 from asa.backend import Backend, Site
 from asa.core import plugins
-from asa.core.parallel import silent
+from asa.core.parallel import Processes, Progress, silent
 from asa.errors import InputError
-from asa.estimators import WaitBank
+from asa.estimators import WaitBank, readiness
 from asa.keys import RESOURCES
 from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
@@ -172,6 +172,8 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     run: Callable[[Comparison, Any], list[CompareRun]] = _replication if comparison.history else _chain
     on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
     with workers(max(len(chains), seeds), jobs=how.get("jobs"), elsewhere=how.get("elsewhere")) as executor:
+        if isinstance(executor, Processes):
+            _compile_in_one(comparison, executor, on_progress)
         on_progress("warming up the queue", 0, seeds)
         comparison.site.prepare(comparison.seeds, executor)
         on_progress("warming up the queue", seeds, seeds)
@@ -179,6 +181,18 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
         came = run_cells(run, tasks, comparison, jobs=1, elsewhere=executor, on_end=lambda *_: done())
     place = {(cores, strategy): number for number, (strategy, cores) in enumerate(chains)}
     return sorted((run for of in came for run in of), key=lambda run: place[run.cores, run.strategy])
+
+
+def _compile_in_one(comparison: Comparison, executor: Processes, on_progress: Progress) -> None:
+    """Run the first replication in one process where that compiles code, so that the others load it.
+
+    Its result is not kept: its process is not the one that is to have that world.
+    """
+    if comparison.history and readiness.is_to_keep(comparison.estimator):
+        on_progress("compiling, once", 0, 1)
+        first = replace(comparison, seeds=comparison.seeds[:1])
+        executor.submit(_replication, first, first.seeds[0]).result()
+        on_progress("compiling, once", 1, 1)
 
 
 def _replication(comparison: Comparison, seed: int) -> list[CompareRun]:
