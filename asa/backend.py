@@ -1106,14 +1106,14 @@ class PastRun:
         Seconds that it ran.
     end_s
         When it ended, on the batch system's clock.
-    is_whole
+    completed
         Whether it completed; else it reached its walltime.
     """
 
     name: str
     run_s: float
     end_s: float
-    is_whole: bool
+    completed: bool
 
 
 @runtime_checkable

@@ -91,7 +91,7 @@ class _PastJobs:
         return [
             RunTime(
                 workflow, stage, cores, one.run_s, one.end_s, self._site.system,
-                kind="exact" if one.is_whole else "at_least",
+                kind="exact" if one.completed else "at_least",
             )
             for one in self.ran
             if one.name in names
@@ -116,7 +116,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     try:
         ran = _past_runs(names)
     except AsaError as error:  # which is no reason to be without a comparison
-        why = shorten(error.message, _MAX_REASON, placeholder=" ...")
+        why = shorten(str(error).partition("\n")[0], _MAX_REASON, placeholder=" ...")
         sys.stderr.write(f"Note: past jobs cannot be read from Slurm's accounting: {why}\n")
         return flow
     if ran is None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from asa.sites import SiteFile
 
 _LATEST = 2000  # waits
-_SHORT_S = 60.0  # waits that differ by so little hardly differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ def _like(name: str, site: SiteFile) -> OwnCentre | None:
     if made.waits:
         known, modelled = (format_duration(round(seconds)) for seconds in (made.known_s, made.modelled_s))
         text += f"at a load of {load}: jobs wait {modelled} on average, and {known} in {made.waits:,} waits in the bank"
-        is_far = not 0.5 <= (made.modelled_s + _SHORT_S) / (made.known_s + _SHORT_S) <= 2.0
-        text += ", which is far off: asa worth simulates a copy of the site" if is_far else ""
+        text += "" if made.is_near else ", which is far off: asa worth simulates a copy of the site"
     else:
         count = f"only {len(waits)}" if len(waits) else "none"
         text += f"at the load of a usual centre ({load}), since the bank has {count} of its waits (asa learn)"

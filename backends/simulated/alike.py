@@ -21,7 +21,7 @@ MIN_WAITS = 30
 _BASE = "hpc2n"  # the centre whose mix of jobs is taken
 _LOADS = (0.3, 0.5, 0.7, 0.8, 0.87, 0.92, 0.96)
 _GEOMETRIES = 4
-_PERIODS, _DAYS = 5, 2  # as many as are simulated in a few seconds; means of so few vary by a third
+_PERIODS, _DAYS = 5, 2  # as many as are simulated in a few seconds; single periods differ by a factor of ten
 _SHORT_S = 60.0  # shorter mean waits count as equal
 
 
@@ -33,6 +33,11 @@ class AlikeCentre:
     waits: int = 0  # number of known waits by which its load was chosen; 0 if it is that of the base
     known_s: float = math.nan  # mean of these
     modelled_s: float = math.nan  # mean wait in the model of jobs of the same geometries
+
+    @property
+    def is_near(self) -> bool:
+        """Whether both mean waits agree within a factor of two."""
+        return abs(_apart(self.modelled_s, self.known_s)) <= math.log(2.0)
 
 
 def centre_like(machine: Machine, waits: NDArray[np.float64]) -> AlikeCentre:
@@ -62,7 +67,7 @@ def centre_like(machine: Machine, waits: NDArray[np.float64]) -> AlikeCentre:
         if load not in means:
             drawn = [probe(_model(machine, load), targets, _DAYS, seed) for seed in range(_PERIODS)]
             means[load] = float(np.concatenate(drawn).mean())
-        return math.log((means[load] + _SHORT_S) / (known_s + _SHORT_S))
+        return _apart(means[load], known_s)
 
     low, high = 0, len(_LOADS) - 1
     while low < high:  # waits grow with the load
@@ -70,6 +75,11 @@ def centre_like(machine: Machine, waits: NDArray[np.float64]) -> AlikeCentre:
         low, high = (middle + 1, high) if distance(_LOADS[middle]) < 0 else (low, middle)
     load = min(_LOADS[max(low - 1, 0) : low + 1], key=lambda one: abs(distance(one)))
     return AlikeCentre(_model(machine, load), len(waits), known_s, means[load])
+
+
+def _apart(modelled_s: float, known_s: float) -> float:
+    """Return the difference of the logarithms of two mean waits, of which short ones count as equal."""
+    return math.log((modelled_s + _SHORT_S) / (known_s + _SHORT_S))
 
 
 def _model(machine: Machine, load: float | None = None) -> WorkloadModel:

@@ -161,7 +161,7 @@ class SlurmFacility:
                 record.name,
                 max(record.end_s - record.start_s, 0.0),
                 record.end_s,
-                is_whole=record.states[0] == "COMPLETED",
+                completed=record.states[0] == "COMPLETED",
             )
             for record in records
             if record.start_s is not None

@@ -337,8 +337,8 @@ def test_past_runs_are_of_jobs_that_completed_or_reached_their_walltimes():
     link = ToldLink(told_records=told)
     site = SlurmFacility(CommandSettings(), lambda: link)
     assert isinstance(site, RemembersRuns)
-    assert site.past_runs(["prep"], 0.0) == [PastRun("prep", 60.0, 160.0, is_whole=True),
-                                             PastRun("prep", 300.0, 400.0, is_whole=False)]  # fmt: skip
+    assert site.past_runs(["prep"], 0.0) == [PastRun("prep", 60.0, 160.0, completed=True),
+                                             PastRun("prep", 300.0, 400.0, completed=False)]  # fmt: skip
     assert link.closed
     assert site.past_runs(["prep"], 51.0) == []
     assert SlurmFacility(CommandSettings(accounting=False), lambda: link).past_runs(["prep"], 0.0) == []

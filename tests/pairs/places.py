@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, chdir
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 from forked import asa
 from whole_pipelines import release
@@ -157,7 +156,7 @@ class Place:
 
 
 def what_is_wrong(rows, place_of, run, at_once):
-    """Run rows side by side, each in a place of its own; return what is wrong with each, empty if nothing.
+    """Run rows side by side, each in a place of its own; return what is wrong with each, in order, empty if nothing.
 
     `run`: runs one, given its place, its number and itself.
     """
@@ -170,7 +169,7 @@ def what_is_wrong(rows, place_of, run, at_once):
         return ""
 
     with ThreadPoolExecutor(at_once) as threads:
-        return dict(zip(rows, threads.map(wrong_with, *zip(*enumerate(rows), strict=True)), strict=True))
+        return list(threads.map(wrong_with, *zip(*enumerate(rows), strict=True)))
 
 
 def check_all(rows, place_of, at_once=4, looked_at=None):
@@ -179,13 +178,9 @@ def check_all(rows, place_of, at_once=4, looked_at=None):
     `looked_at`: how many of them each command that shows one is tried on, if not on all.
     """
 
-    def wrong_in(number, row):
-        try:
-            place_of(number).check(row, looks=looked_at is None or number < looked_at)
-        except (AssertionError, TimeoutExpired) as error:
-            return [f"{row}: {error}"]
-        return []
+    def check(place, number, row):
+        place.check(row, looks=looked_at is None or number < looked_at)
 
-    with ThreadPoolExecutor(at_once) as threads:
-        wrong = [why for found in threads.map(wrong_in, *zip(*enumerate(rows), strict=True)) for why in found]
+    reasons = what_is_wrong(rows, place_of, check, at_once)
+    wrong = [f"{row}: {why}" for row, why in zip(rows, reasons, strict=True) if why]
     assert not wrong, "\n".join(wrong)

@@ -81,11 +81,11 @@ def outcome(name, site, folder):
 def check(names, site, folder):
     wrong = {}
     for name in names:
-        told = outcome(name, site, folder)
+        refusal = outcome(name, site, folder)
         if name in REFUSED:
-            assert "larger than 'small', which has 128" in told
-        elif told:
-            wrong[name] = told
+            assert "larger than 'small', which has 128" in refusal
+        elif refusal:
+            wrong[name] = refusal
     assert wrong == {}
 
 

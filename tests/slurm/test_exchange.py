@@ -46,8 +46,8 @@ def process(run, *death, **more):
 
 def check(slurm, run):
     """One job ran each stage, and the others never began."""
-    told = until(lambda: None if run.left(told := told_jobs(slurm)) else told, what="that no job is left")
-    run.check(told=told)
+    jobs = until(lambda: None if run.left(jobs := told_jobs(slurm)) else jobs, what="that no job is left")
+    run.check(told=jobs)
 
 
 def order(run):
@@ -111,10 +111,10 @@ def test_looks_alone_make_an_exchange(slurm):
         run = made(slurm)
 
         def look():
-            told, telling = _PROCESSES.Pipe(duplex=False)
+            reading, telling = _PROCESSES.Pipe(duplex=False)
             process(run, way=glance, telling=telling).join(60.0)
             telling.close()
-            told.close()
+            reading.close()
             return order(run)
 
         until(lambda: "GivingUp" in look(), what="an exchange")

@@ -40,7 +40,10 @@ def ended(slurm, request):
         for name, value in {"HOME": make_home(folder), "ASA_LEG_LOOK_S": "0.2"}.items():
             patch.setenv(name, value)
         try:
-            yield what_is_wrong(wanted, lambda n: Place(folder / f"row{n}", "--backend", "slurm-cli", *reach), run, 8)
+            reasons = what_is_wrong(
+                wanted, lambda n: Place(folder / f"row{n}", "--backend", "slurm-cli", *reach), run, 8
+            )
+            yield dict(zip(wanted, reasons, strict=True))
         finally:
             slurm.empty()
             os.umask(before)
