@@ -144,7 +144,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Beginning and completion of a step, and the cores that its job had kept by then; 0 cores: all that the job got.
+    """Beginning and completion of a step, and the cores that its job still had then; 0 cores: all that were allocated.
 
     A step that failed while others of its wave continued also has its exit code and outcome.
 
@@ -294,7 +294,7 @@ class JobSpec(JobKeys):
 
     @property
     def shares_tasks(self) -> bool:
-        """Whether it takes tasks from a bag, as other jobs do."""
+        """Whether the job takes its tasks from a bag, from which other jobs may take tasks, too."""
         return self.shares and self.array is None and not self.leg
 
     @property
@@ -326,7 +326,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElementEnd:
-    """How some elements of a job array ended without completing.
+    """Elements of a job array that ended in the same way without completing.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ class ElementsStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What the batch system reports about a job; times are on its own clock.
+    """The batch system's report on a job; times are on its own clock.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ End = JobStatus | ElementEnd
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """What a job in one partition may ask for, as far as known.
+    """Limits of jobs in one partition, as far as known.
 
     Parameters
     ----------
@@ -509,7 +509,7 @@ _NO_LIMITS = PartitionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a site can do, and by which rules, as data for strategies.
+    """The abilities and rules of a site, as data for strategies.
 
     Parameters
     ----------
@@ -961,7 +961,7 @@ class Troubleshooting(Protocol):
     """A facility that knows remedies for an unreachable batch system."""
 
     def remedy(self, trouble: str) -> str:
-        """Return what a user can do about a trouble, from `Condition.trouble`; empty if waiting is all."""
+        """Return what a user can do about a trouble, from `Condition.trouble`; empty if the user can only wait."""
         ...
 
 

@@ -41,7 +41,7 @@ _WARNING = Notation(
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How a stage continues from one job to the next: its payload saves its state, and the next job begins from there.
+    """The settings of a stage in legs: its payload saves its state, and the next job continues from there.
 
     A leg is one job of the stage, with the stage's walltime. Its payload exits with 0 when all is done. If it exits
     with `unfinished`, or reaches its walltime, another leg continues.

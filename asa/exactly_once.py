@@ -98,7 +98,7 @@ class Submitter(ABC):
     # by token: attempts to find the job that another job of the token gave way to
     _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
 
-    # ------------------------------------------------------------------ what it records
+    # ------------------------------------------------------------------ records
 
     @abstractmethod
     def status_of(self, job_id: str) -> JobStatus | None:
@@ -267,7 +267,7 @@ class Submitter(ABC):
         return attempt.again_s
 
     def seek(self, tokens: Collection[str]) -> float | None:
-        """Look for jobs in doubt that have begun, perhaps; return when to look again."""
+        """Look for jobs in doubt, which may have begun; return when to look again."""
         now_s = self.backend.now()
         attempts = {token: self._followed.setdefault(token, Attempt()) for token in tokens}
         if due := [token for token, attempt in attempts.items() if attempt.is_due(now_s)]:

@@ -1,4 +1,4 @@
-"""What a site reports in addition to its jobs: nodes, partitions, its scheduler's rules, and outages."""
+"""The facts that a site reports in addition to its jobs: nodes, partitions, its scheduler's rules, and outages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """What is known of a site.
+    """The known facts about a site.
 
     Parameters
     ----------

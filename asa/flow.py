@@ -63,8 +63,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _inside_a_stage = False
-_MAX_NAMED = 8  # stages, in short
-_MAX_SENT_BYTES = 90_000  # of a function that is in no file: a word of a command takes 128 KiB
+_MAX_NAMED = 8  # maximum number of stages in a flow's short form
+_MAX_SENT_BYTES = 90_000  # maximum length of a function sent with its job: one word of a command takes at most 128 KiB
 
 T = TypeVar("T")
 _PLAIN = {key.name: key for key in (*keys_of(Stage), *KEYS_OF_PARTS)}
@@ -259,7 +259,7 @@ class StageFunction(Generic[P, R]):
         return Call(name, shlex.join(words), self._resources, tuple(referred([args, kwargs])))
 
     def _path(self, where: str) -> str | None:
-        """Give the file in which a stage finds the function; empty if only its module can be found, None if neither."""
+        """Return the file in which a stage finds the function; empty if only its module is found, None if neither."""
         function = self._function
         file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
         is_file = file is not None and Path(file).is_file()
@@ -412,7 +412,7 @@ class Flow:
     ) -> Stage:
         """Add a stage that calls a function, as in ``flow.call(count.bind("words"), after=split)``.
 
-        The stage that this returns may be an argument of other calls: it is there what the function returned.
+        The returned stage may be an argument of other calls, which then get what the function returned.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ class Flow:
         on_record: Callable[[Record], None] = lambda _: None,
         progress: bool | None = None,
     ) -> RunResult:
-        """Run it, and wait until it has ended; if this process dies, `asa resume` continues the run.
+        """Run the workflow, and wait until it has ended; if this process dies, `asa resume` continues the run.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class JobOutcome(StrEnum):
-    """How a payload ended."""
+    """The outcome of a payload."""
 
     COMPLETED = "completed"
     FAILED = "failed"  # with the program's own exit code

@@ -90,7 +90,7 @@ class RunProgress:
         return sum(stage.state == state for stage in self.stages.values())
 
     def _repr_html_(self) -> str:
-        """Draw it for a notebook: a bar and a table, in colours that are read on light and dark pages."""
+        """Draw the progress for a notebook: a bar and a table, in colours that are readable on light and dark pages."""
         count = max(len(self.stages), 1)
         state = self.outcome or "running"
         rows = "".join(map(self._row, self._shown()))
@@ -151,7 +151,7 @@ def _duration(seconds: float) -> str:
     return format_duration(max(seconds, 0.0)) if math.isfinite(seconds) else ""
 
 
-# ---------------------------------------------------------------------- while it runs
+# ---------------------------------------------------------------------- display of a run
 
 
 def follower(progress: RunProgress, *, wanted: bool | None, stream: TextIO | None = None) -> Callable[[Record], None]:

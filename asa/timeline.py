@@ -109,7 +109,7 @@ class Lane:
 
     @property
     def belief(self) -> tuple[Literal["start", "end of wait"], float] | None:
-        """What was predicted for it, and for when: its start, or only the end of its wait."""
+        """The prediction for the job, and its time: the job's start, or only the end of its wait."""
         if self.predicted_start_s is not None:
             return "start", self.predicted_start_s
         return None if self.predicted_wait_over_s is None else ("end of wait", self.predicted_wait_over_s)
@@ -253,7 +253,7 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
 
 
 def _about(asked: Submitted, of_job: Mapping[str, Sequence[Record]]) -> list[Record]:
-    """Return a job's records; for a job whose cores join another, with those of the stages that ran there since."""
+    """Return a job's records; if its cores join another job, with those of the stages that ran on them."""
     mine = list(of_job[asked.job_id])
     joined_s = next((r.time_s for r in mine if isinstance(r, Started)), None)
     if not asked.joins or joined_s is None:

@@ -315,7 +315,7 @@ class Surroundings:
 
 @runtime_checkable
 class WaitEstimator(Protocol):
-    """Learns a site's waits from jobs that are submitted and start there, and predicts waits.
+    """Learns a site's waits from the submissions and starts of its jobs, and predicts waits.
 
     Calls come in order of time. `predict` changes nothing, and may be called at any time. `submitted` reports a job
     that was really submitted, and returns a ticket; the caller passes that to `observe` when something becomes known of

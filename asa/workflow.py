@@ -521,12 +521,12 @@ class Stage(StageKeys):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it may run on other conditions than the completion of all stages that it follows."""
+        """Whether the stage may run on other conditions than the completion of all stages that it follows."""
         return self.when != "success" or bool(self.after_any) or self.may_be_early
 
     @property
     def may_be_early(self) -> bool:
-        """Whether it may run before all stages that it follows have ended."""
+        """Whether the stage may run before all stages that it follows have ended."""
         return self.when == "any" or bool(self.after_start or self.after_matching)
 
     def following(self, befores: Iterable[str]) -> Stage:
@@ -548,7 +548,7 @@ class Stage(StageKeys):
 
     @property
     def is_one_job(self) -> bool:
-        """Whether one job does all of it, within its walltime: neither several that share its tasks, nor legs."""
+        """Whether one job runs the whole stage within its walltime: neither legs, nor several jobs that share it."""
         return self.jobs[1] == 1 and self.continues is None and self.array is None
 
     @property
@@ -569,7 +569,7 @@ class Stage(StageKeys):
         return self.array.names if self.array is not None else frozenset()
 
     def path_of_any(self, path: str) -> str:
-        """Write one of its paths as a pattern of all its jobs' paths."""
+        """Write a path of the stage as a pattern that matches this path of all its jobs."""
         return path.replace("%a", "*") if self.array is not None else path
 
     @property
@@ -586,7 +586,7 @@ class Stage(StageKeys):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether it is an array in the form for batch systems without arrays; see `in_turn`."""
+        """Whether the stage is an array in the form for batch systems without arrays; see `in_turn`."""
         return self.array is not None and bool(self.tasks)
 
     def in_turn(self, max_cores: int, cores_per_node: int) -> Stage:
@@ -745,7 +745,7 @@ class Stage(StageKeys):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to run."""
+        """Whether the stage has nothing to run."""
         return not (self.command.strip() or self.script or self.tasks_file or (self.tasks and self.array is None))
 
     @property

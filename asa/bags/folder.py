@@ -147,7 +147,7 @@ class Bag:
         return found
 
     def did(self, number: int, token: str) -> bool:
-        """Whether a job has logged the end of a task, as far as can be seen.
+        """Whether a job has logged the end of a task, as far as the files that are visible here show.
 
         `number`: the round.
         `token`: of the job.
@@ -275,7 +275,7 @@ class _Round:
         return b"\n".join(read_file(logs / one, JOURNAL_BYTES) for one in (f"{name}{_SPARE}", name))
 
     def _given(self, name: str) -> list[Range] | None:
-        """Return the tasks of a taker that were given back; None if it was not closed, so it may begin more tasks."""
+        """Return the tasks of a taker that were given back; None if none were, so the taker may begin more tasks."""
         try:
             lines = read_text(self._folder / "returned" / name).splitlines()
         except FileNotFoundError:

@@ -38,8 +38,8 @@ class Destination:
     why: str  # why no waits are known; empty if some are
     site: Capabilities  # as far as it is known
     is_seen: bool  # whether the batch system itself was asked
-    price_s: float | None  # that a core-hour is worth; None if nobody says so
-    price_of: str  # who does
+    price_s: float | None  # seconds that a core-hour is worth; None if no price is given
+    price_of: str  # the source of the price
 
     def partition(self, named: str) -> str:
         """Name the partition that a job is sent to."""

@@ -222,7 +222,7 @@ def read_asked(
 
 
 def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow:
-    """Return all stages with several shapes one width: the widest up to `width`.
+    """Give all stages with several shapes one width: the widest up to `width`.
 
     Print a note on stages without such a width, and on guessed run times.
 

@@ -41,7 +41,7 @@ def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
             said = {**site.found, **site.settings}.get("age_accrues")
             if said is not None:
                 return str(said).lower() in {"true", "yes", "1", "on"}, f"as the file of site {name} says"
-    except AsaError as error:  # which is no reason to be without a comparison
+    except AsaError as error:  # the comparison does without the saved site
         sys.stderr.write(f"Note: the saved site is not looked at: {error}\n")
     return False, "the rule of most sites"
 
@@ -65,7 +65,7 @@ def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
 
 
 def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tuple[Workflow, list[str]]:
-    """Set run times where none are said; return the workflow, and the names of the stages for which some are known."""
+    """Set the run times of stages without one; return the workflow, and the stages for which run times are known."""
     from asa.runtimes import expect
 
     stages = [replace(one, learns_run=True) if _says_none(one) else one for one in flow.stages.values()]
@@ -115,7 +115,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
         return flow
     try:
         ran = _past_runs(names)
-    except AsaError as error:  # which is no reason to be without a comparison
+    except AsaError as error:  # the comparison does without them
         why = shorten(str(error).partition("\n")[0], _MAX_REASON, placeholder=" ...")
         sys.stderr.write(f"Note: past jobs cannot be read from Slurm's accounting: {why}\n")
         return flow
@@ -159,10 +159,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def tell_assumed(comparison: Comparison, *, is_own: bool, whose_rule: str, centre: str = "") -> None:
-    """Before the simulation, which takes its time: say which site it is of, by which rule, and with which run times.
+    """Print what is simulated, before it starts: the site, the rule of age, and the source of run times.
 
     `is_own`: whether the workflow is the user's own, and the site is not chosen by the user.
-    `centre`: what the site is; by default a usual centre.
+    `centre`: a description of the site; by default that of a usual centre.
     """
     site = comparison.site.capabilities
     if is_own:

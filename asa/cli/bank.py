@@ -196,7 +196,7 @@ def _matching(
 
 @dataclass(frozen=True, slots=True)
 class _GeometryRow:
-    """What is known of one geometry; None for unknown values."""
+    """A row about one geometry; None for unknown values."""
 
     geometry: JobGeometry
     observations: int

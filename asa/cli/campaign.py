@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 class CampaignWay(StrEnum):
-    """How workflows are submitted."""
+    """The way in which workflows are submitted."""
 
     BOTH = "both"
     SEQUENTIAL = "sequential"

@@ -296,7 +296,7 @@ def _at_prices(prices: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_frontier(runs: Sequence[CompareRun]) -> list[dict[str, Any]]:
-    """Return all runs as data, with whether their strategy is on the frontier of means, and the price of an hour."""
+    """Return all runs as data, each with the price of an hour if its strategy is on the frontier of means."""
     from asa.studies.compare.frontier import frontier_rows
     from asa.studies.compare.table import cells_of
 
@@ -376,7 +376,7 @@ def _simulators() -> list[str]:
 
 
 class _Fixed:
-    """A workflow file, whose width is fixed."""
+    """A workflow file whose width is fixed: it gives the same workflow for any number of cores."""
 
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow

@@ -356,7 +356,7 @@ class _Watch:
         return is_wanted
 
     def _notice(self, state: RunState | None) -> None:
-        """Show news that are no events of the run: about the batch system, and about its jobs."""
+        """Show news that is no event of the run: about the batch system, and about its jobs."""
         for notice in self._notices.news(self._backend.condition, state, self._backend.now()):
             with self._read_by_somebody():
                 self._display.noticed(notice)

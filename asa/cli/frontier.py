@@ -19,7 +19,7 @@ _FEW_JOBS = 3
 
 @dataclass(frozen=True, slots=True)
 class PlanOnFrontier:
-    """A plan than which no other is better in both time and core-hours."""
+    """A plan on the frontier: no other plan is better in both time and core-hours."""
 
     name: str
     cores: tuple[int, ...]  # of each job

@@ -101,7 +101,7 @@ def given_parameters(parameters: Sequence[str] | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The settings on a command line: a workflow file's parameters, a backend's options, and either by `--set`."""
+    """Settings on a command line: for the workflow file, for the backend, and by `--set`, which may be for either."""
 
     parameters: Sequence[str] | None = None
     options: Sequence[str] | None = None

@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 class By(StrEnum):
-    """How tasks are grouped into stages."""
+    """The rule by which tasks are grouped into stages."""
 
     CATEGORY = "category"
     LEVEL = "level"

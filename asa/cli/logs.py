@@ -176,7 +176,7 @@ def log_files(
 def _instead(
     folder: RunFolder, state: RunState, stage: str, files: Sequence[tuple[str, Path]], unit: int | None
 ) -> list[tuple[str, Path]]:
-    """Find the files with errors, to be shown if all files with output are empty."""
+    """Find the files of standard error, to be shown if all files of standard output are empty."""
     if any(map(_has_text, files)):
         return []
     return list(filter(_has_text, log_files(folder, state, stage, "err", unit)))

@@ -1,4 +1,4 @@
-"""News that are no events of a run: trouble with the batch system, jobs on hold, changed reasons."""
+"""News that is no event of a run: trouble with the batch system, jobs on hold, changed reasons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Notice:
     reason: str = ""  # in the batch system's words
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the notice as JSON-ready data."""
         return asdict(self)
 
 
@@ -152,7 +152,7 @@ class Notices:
             yield Notice("reason", now_s, text, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _ShownJob, reason: str) -> bool:
-        """Whether a reason is unusual, and was not shown for this job before, since some come and go."""
+        """Whether a reason is unusual and new for this job; a reason that comes and goes is shown only once."""
         key = re.split(r"[,:(;]", reason, maxsplit=1)[0].strip().lower()
         if key in _USUAL or key in seen.reasons:
             return False

@@ -171,7 +171,7 @@ def law_in(text: str) -> Scaling:
 
 
 def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int, float]:
-    """Read one time, or times by width, as in ``7=6h,28=95min``."""
+    """Read one time, or a time for each width, as in ``7=6h,28=95min``."""
     from asa.units import parse_duration
 
     found: dict[int, float] = {}

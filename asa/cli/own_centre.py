@@ -34,7 +34,7 @@ def own_centre() -> OwnCentre | None:
         name = saved_site()
         site = read_site(name) if name else None
         return None if site is None else _like(name, site)
-    except AsaError as error:  # which is no reason to be without a comparison
+    except AsaError as error:  # the comparison does without it
         sys.stderr.write(f"Note: the saved site is not simulated: {error}\n")
         return None
 
@@ -75,7 +75,7 @@ def _count(site: SiteFile, key: str) -> int:
 
 
 def _waits(system: str, partition: str) -> NDArray[np.float64]:
-    """Return cores, walltimes and waits of the bank's latest jobs there."""
+    """Return cores, walltimes and waits of the saved site's latest jobs in the bank."""
     import numpy as np
 
     from asa.estimators.store import WaitStore, default_folder

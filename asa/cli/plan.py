@@ -147,7 +147,7 @@ def plan(
     asked = read_asked(workflow, backend, site, given, cores, forecasting, width=width, only_look=True)
     if explain is not None and explain not in asked.workflow.stages:
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
-    is_bound = at_most is not None or deadline is not None  # then the site file's price has no say
+    is_bound = at_most is not None or deadline is not None  # then the site file's price is ignored
     price, price_of = price_given(price, "" if is_bound else asked.opened.price, asked.opened.file)
     shown = replace(_looked(asked, {"price": price, "at-most": at_most, "deadline": deadline}), price_of=price_of)
     weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
@@ -230,7 +230,7 @@ class _Steady:
         return self.forecast.sample_plans(plans, samples) if isinstance(self.forecast, Joint) else None
 
 
-# ---------------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------------- display
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +408,7 @@ class _Shown:
 
     @property
     def deciding_price_s(self) -> float | None:
-        """How many seconds a core-hour is worth, if that decides; None where a budget or a deadline does."""
+        """Seconds that a core-hour is worth, if this price decides; None if a budget or a deadline decides."""
         is_bound = self.aim.at_most is not None or self.aim.deadline_s is not None
         return self.outlook.question.price_s if self.is_informed and not is_bound else None
 

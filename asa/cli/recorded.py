@@ -25,7 +25,7 @@ _LONGEST_S = 24 * 3600.0  # longest session
 
 @dataclass(frozen=True, slots=True)
 class RecordingWay:
-    """How a driver is recorded."""
+    """The way in which a driver is recorded."""
 
     limit: str = LIMIT
     is_private: bool = True

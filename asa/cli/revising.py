@@ -101,14 +101,14 @@ def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, 
 
 
 def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
-    """Whether a stage differs from the run's version of it, apart from what the run added to that."""
+    """Whether a stage differs from the run's version of it, apart from the run's own additions."""
     if run.takes_turns:
         return (file.command, file.script) != (run.command, run.script)
     return _differ(_as_patient(file, run), run, width)
 
 
 def _as_patient(file: Stage, run: Stage) -> Stage:
-    """Let a stage wait for its inputs as long as before (its site may have said so) unless its file says how long."""
+    """Keep the time that a stage waits for its inputs (the site may have set it) unless the workflow file sets it."""
     return file if file.input_patience_s is not None else replace(file, input_patience_s=run.input_patience_s)
 
 

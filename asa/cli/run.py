@@ -252,7 +252,7 @@ def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFol
 
 
 def _check_together(*, dry_run: bool, scripts: bool, offline: bool, backend: str | None) -> None:
-    """Refuse options that need others."""
+    """Refuse options whose use requires other options that are missing."""
     for option, is_given in (("--scripts", scripts), ("--offline", offline)):
         if is_given and not dry_run:
             raise InputError("needs --dry-run", where=option, hint="Give both, or neither.")

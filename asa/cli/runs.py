@@ -103,7 +103,7 @@ def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolde
 def open_named(
     runs: Path | None, first: str, second: str, option: str, *, needs_stage: bool = False
 ) -> tuple[RunFolder, RunState, str]:
-    """Find a run and a stage of it by two words in either order, of which each may be missing.
+    """Find a run and a stage of it by two words, in either order; each may be missing.
 
     `option` is the run that `--run` names. A word alone is a stage of that run, or of the latest; else it is a run.
     Returns the run's folder, its state, and the stage, which is empty if none is named.

@@ -95,7 +95,7 @@ class StageStanding:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed."""
+        """Whether the stage failed."""
         return self.state in _FAILED and not self.given_up
 
     @property
@@ -104,7 +104,7 @@ class StageStanding:
         return None if self.put_off_s is None else (self.put_off_s, self.put_off)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the state as JSON-ready data."""
         fields = asdict(self)
         del fields["forecast"], fields["units"], fields["alike"]
         forecast_s = list(self.forecast.quantiles_s) if self.forecast is not None else None
@@ -139,7 +139,7 @@ class RunStanding:
 
     @property
     def age_s(self) -> float | None:
-        """Age of the last news; None if there were none yet."""
+        """Age of the last news; None if there was none yet."""
         return None if self.heard_s is None else max(self.now_s - self.heard_s, 0.0)
 
     @property
@@ -149,7 +149,7 @@ class RunStanding:
 
     @property
     def has_failures(self) -> bool:
-        """Whether a stage of it failed."""
+        """Whether a stage of the run failed."""
         return any(stage.has_failed for stage in self.stages)
 
     @property
@@ -167,7 +167,7 @@ class RunStanding:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a job of it is pending or runs."""
+        """Whether a job of the run is pending or runs."""
         return any(stage.job_id is not None and stage.ended_s is None for stage in self.stages)
 
     @property
@@ -188,11 +188,11 @@ class RunStanding:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, in any way."""
+        """Whether the run has ended, in any way."""
         return self.state not in {"running", "detached"}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, with the version of its schema."""
+        """Return the state as JSON-ready data, with the version of its schema."""
         driver = self.driver
         return {
             "schema": SCHEMA,

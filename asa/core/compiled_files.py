@@ -1,4 +1,4 @@
-"""The folder of compiled kernels, and which of them are there.
+"""The folder of compiled kernels, and which kernels are in it.
 
 Works without numba, whose import takes half a second.
 """

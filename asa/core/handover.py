@@ -25,7 +25,7 @@ class MappedValue(Generic[_T]):
     at_byte: int
     size_bytes: int
     spans: tuple[tuple[int, int], ...]  # begin and end of the mark, of each array, and of the rest, from `at_byte` on
-    mark: bytes = b""  # the value's mark, in case that another process has the holder's process id by now
+    mark: bytes = b""  # the value's mark, in case another process now has the holder's process id
     value_here: _T | None = field(default=None, compare=False)  # the value itself, on systems without such memory
 
     def value(self) -> _T:

@@ -62,7 +62,7 @@ def own_path(path: Path) -> Path:
     return path.with_name(f"{path.name}-{account(os.geteuid())}")
 
 
-# ---------------------------------------------------------------------- what a user trusts
+# ---------------------------------------------------------------------- folders that a user trusts
 
 
 def trusted_file() -> Path:
@@ -173,7 +173,7 @@ def _not_fixed(folder: Path, about: os.stat_result, path: Path, trusted: os.stat
     return owner or _open_to_others(folder, about, may)
 
 
-# ---------------------------------------------------------------------- who others are
+# ---------------------------------------------------------------------- other users
 
 
 def _of_others(path: Path, about: os.stat_result) -> str:

@@ -22,7 +22,7 @@ class _Late:
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Return what serves as ``re.compile(text, flags)``, and costs nothing until it is used.
+    """Return a stand-in for ``re.compile(text, flags)`` that is compiled only when it is first used.
 
     Raises `re.error` when it is first used, not here, if the text is no regular expression.
 

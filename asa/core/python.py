@@ -94,7 +94,7 @@ def _set(value: str | None) -> None:
         os.environ[_SAFE] = value
 
 
-# ---------------------------------------------------------------------- where a user's own modules are
+# ---------------------------------------------------------------------- folders of a user's own modules
 
 
 def folder_of(module: str, file: str) -> str:

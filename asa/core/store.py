@@ -1,6 +1,6 @@
 """Append-only files of lines on shared file systems: what every store guarantees.
 
-A line is there whole or not at all: a part of a line, left when a writer was killed or the disk was full, is never read
+A line is read whole or not at all: a part of a line, left when a writer was killed or the disk was full, is never read
 as a line. The file system need only provide appending, `fsync` and renaming: no locks, no atomic appends between hosts,
 no synchronized clocks.
 

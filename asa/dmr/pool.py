@@ -50,12 +50,12 @@ class _Layout:
     names: tuple[str, ...]  # shared memories, one for each process
 
     def block(self, rank: int, memory: SharedMemory) -> NDArray[Any]:
-        """Look at the memory of a process as rows."""
+        """Return a process's memory as an array of rows."""
         return np.ndarray((self.sizes[rank], *self.row), self.dtype, memory.buf)
 
 
 class Part:
-    """What a process of a `Pool` has: its rows, and a view of the others' rows.
+    """The part of a `Pool` that one process holds: its rows, with a view of the other processes' rows.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Part:
     processes
         How many there are.
     rows, all_rows
-        Numbers of its rows, and of all.
+        Number of its rows, and of all rows.
     arrays
         Its rows of each array; readable and writable.
     """
@@ -90,7 +90,7 @@ class Part:
         self.arrays: dict[str, NDArray[Any]] = {name: self._block(name, rank) for name in layouts}
 
     def row(self, name: str, index: int) -> NDArray[Any]:
-        """Read a row of an array, of any process, by its number among all.
+        """Read a row of an array, held by any process, by its number among all rows.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class Pool:
             process.close()
 
     def _give(self, what: Literal["hold", "run"], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return each of the first processes a task, and wait for all results."""
+        """Give each of the first processes a task, and wait for all results."""
         sent = [ForkingPickler.dumps((what, *task)) for task in tasks]  # if one cannot be sent, none is sent
         try:
             for rank, task in enumerate(sent):
@@ -376,7 +376,7 @@ def _allocate(
 
 
 def _reserve(memory: SharedMemory) -> None:
-    """Reserve the memory now: if there is none later, a process that writes to it is killed."""
+    """Reserve the memory now: without it, a process that wrote to missing memory would be killed."""
     path = Path("/dev/shm", memory.name)  # noqa: S108 - where the system keeps it
     try:
         with path.open("r+b") as file:

@@ -167,7 +167,7 @@ class Reply:
 
 
 def whole(value: Any, where: str) -> int:
-    """Read a whole number, of Python's or of numpy's."""
+    """Read a whole number, whether Python's or numpy's."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)

@@ -68,7 +68,7 @@ class Session:
     job
         The manager's name of this program's job.
     processes
-        How many the program begins with; if not given, as many as it may use cores.
+        How many the program begins with; if not given, as many as the cores that it may use.
     period_s
         Checks are ignored for so many seconds after an answer, or after the beginning.
     answer_s
@@ -92,7 +92,7 @@ class Session:
     ) -> None:
         self._address, self._job = address, job
         self._processes = available_cores() if processes is None else _at_least_one(processes)
-        self._max_processes = self._processes  # largest number that it may turn out to have: a shrink may fail
+        self._max_processes = self._processes  # the most processes that the program may still have: a shrink may fail
         self._is_period_set = False
         self._period_s = _seconds(period_s, "period_s")
         self._answer_s, self._expand_s = _seconds(answer_s, "answer_s"), _seconds(expand_s, "expand_s")
@@ -103,7 +103,7 @@ class Session:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Make one from a job's environment.
+        """Make a session from a job's environment.
 
         Raises
         ------
@@ -355,9 +355,9 @@ def icheck_status(minimum: int, maximum: int, factor: int = 2, preferred: int | 
     """Ask without waiting: the answer is carried out at the next check (``dmr_icheck_status``, section 5.1).
 
     This hides the time of asking. But the action is one step old: a shrink may no longer help anybody, and others may
-    have taken the nodes of an expansion. Those are waited for; if they do not come in time nothing is done.
+    have taken the nodes of an expansion. The program waits for the nodes; if they do not come in time, nothing is done.
 
-    Inhibited checks do not count as the next one: with a period, an answer may be as old as that.
+    An inhibited check does not count as the next check, so an answer may be as old as the period.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def processes(default: int | None = None) -> int:
     Parameters
     ----------
     default
-        The number without a manager; if not given, as many as it may use cores.
+        The number without a manager; if not given, as many as the cores that it may use.
     """
     session = _session()
     if default is not None:

@@ -370,7 +370,7 @@ class WaitBank:
         return known
 
     def lose_sight(self) -> None:
-        """Forget the pending jobs of the queue that was followed, but not learned waits; for a change of the queue."""
+        """Forget the pending jobs of the followed queue, but keep the learned waits; called when the queue changes."""
         for job, ticket in self._queue.values():
             self[job.system].withdrawn(ticket)
         for job, ticket, _ in self._running.values():

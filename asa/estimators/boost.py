@@ -26,7 +26,7 @@ from asa.waits import LEVELS, JobAhead, QueuedJob, Surroundings, WaitForecast, W
 
 _VERSION = 2
 _WINDOW = 10_000  # number of latest waits that trees are fitted to
-# number of waits at the first fit; how it grows until the next
+# number of waits at the first fit, and the growth until the next: a factor, and the fewest and most further waits
 _FIRST_FIT, _GROWTH, _MORE, _MAX_BETWEEN = 200, 1.15, 50, 1000
 _HAND_OVER = 20  # waits that become known between the beginning of a fit and its first use
 _MAX_DECADES = 7.0  # upper bound of a prediction of the trees
@@ -105,7 +105,7 @@ class BoostedAsa:
 
     @property
     def sees_queue(self) -> bool:
-        """Whether it needs to know when jobs end."""
+        """Whether the estimator needs to know when jobs end."""
         return isinstance(self.base, QueueAwareAsa)
 
     @property
@@ -236,7 +236,7 @@ class BoostedAsa:
     def _fitted(self) -> Trees | None:
         return self._fitting.result() if isinstance(self._fitting, Fitting) else self._fitting
 
-    # ------------------------------------------------------------------ its state
+    # ------------------------------------------------------------------ state
 
     def state(self) -> dict[str, Any]:
         """Return the whole state; waits for a fit that is running."""

@@ -82,7 +82,7 @@ def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
 
 
 def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
-    """Return the share to which each level covers a wait that the levels from `first` to before `after` equal."""
+    """Return each level's share in covering a wait; the levels from `first` to before `after` are equal to the wait."""
     certain = after - first == _N
     low = 0.0 if certain or at_floor else _BETWEEN[first]
     high = 1.0 if certain else _BETWEEN[after]

@@ -103,7 +103,7 @@ _CODES: Final = {"exact": k.EXACT, "at_least": k.AT_LEAST, "at_most": k.AT_MOST}
 
 
 def _folded(columns: NDArray[Any], length: int) -> NDArray[Any]:
-    """Return a view of the columns in which each row is two rows."""
+    """Return a view of the columns with each row cut into two rows of the given length."""
     step, size = columns.strides
     return np.lib.stride_tricks.as_strided(columns, (len(columns), 2, length), (step, length * size, size))
 
@@ -359,7 +359,7 @@ class ContextualAsa:
         if ticket in self._waiting:
             self.observe(ticket, at_least(0.0))  # a bound that excludes nothing
 
-    # ------------------------------------------------------------------ its state
+    # ------------------------------------------------------------------ state
 
     def state(self) -> dict[str, Any]:
         """Return the whole state, including pending jobs, as data for JSON.

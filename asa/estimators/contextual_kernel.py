@@ -50,7 +50,7 @@ REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10, *range(DRAINED + USER, DRAINED + USER_GEO
 ABSENT = -1
 FIRST_GUESS = 20  # about 600 s, until a wait is known
 
-# ------------------------------------------------------------------ a job's own numbers while it waits
+# ------------------------------------------------------------------ data of a pending job
 
 HIDDEN = 16
 RECENT = 32  # number of waits of a geometry that its median is taken of
@@ -92,7 +92,7 @@ PACE, CLASS_PACE = 0.002, 0.005
 """Smallest step of a tracked level: of the site, and of a width, which has fewer waits."""
 
 
-# ------------------------------------------------------------------ where all that lies
+# ------------------------------------------------------------------ memory layout
 
 # Each array argument of a compiled function costs a tenth of a microsecond, so there are few: `model`, and a row of
 # `slots` and one of `tags` for each pending job. The row of `slots` has its inputs, both parts of the mixture, its

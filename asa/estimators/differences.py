@@ -203,7 +203,7 @@ def _features(cores: NDArray[np.float64], walltime_s: NDArray[np.float64], large
 
 
 def _unsure(fit: _Fit, cores: float) -> float:
-    """Return by how many decades jobs of a width may wait longer, the more the fewer days had such jobs."""
+    """Return by how many decades jobs of a width may wait longer: more decades the fewer days had such jobs."""
     quarters, days = fit.seen
     best = np.zeros(int(days.max()) + 1)  # for each day, the similarity of its most similar job
     np.maximum.at(best, days, np.exp(-(((math.log2(cores) - quarters / 4.0) / _LIKE) ** 2)))

@@ -74,7 +74,7 @@ class Digest:
             del self.lived[:-_OUTCOMES]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the summary as JSON-ready data."""
         return {
             "count": self.count,
             "last_submit_s": self.last_submit_s,

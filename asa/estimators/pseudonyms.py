@@ -22,7 +22,7 @@ _PSEUDONYM = re.compile(r"~[0-9a-f]{16}")  # longer than the hashes in a bank, s
 
 
 class Pseudonyms:
-    """Pseudonyms of a bank's users and ids: the same in each export of this bank, others in all other banks.
+    """Pseudonyms of a bank's users and ids: the same in each export of this bank, different in exports of other banks.
 
     `secret`: the key from which they are made.
 

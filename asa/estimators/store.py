@@ -636,15 +636,15 @@ class WaitStore:
             if segment.kind != "live" or token in self._own or segment.is_over(now_s)
         }
 
-    # ------------------------------------------------------------------------------- handing on
+    # ------------------------------------------------------------------------------- export and import
 
     def export(self, path: str | Path) -> int:
         """Write all records to a file that `import_`, and other programs, can read.
 
         Each record is one line of JSON, a list; the first line is an object that names its columns. The file is
-        complete or not there. The same records give the same bytes. Users, and ids derived from them, are replaced by
-        pseudonyms, with a secret that stays in the bank's folder: even a list of users does not show whose jobs are
-        whose.
+        complete, or does not exist. The same records give the same bytes. Users, and ids derived from them, are
+        replaced by pseudonyms, with a secret that stays in the bank's folder: even a list of users does not show whose
+        jobs are whose.
 
         Parameters
         ----------

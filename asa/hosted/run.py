@@ -42,7 +42,7 @@ _COMMANDS = "handed"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
 _WISHES_S = 2.0  # seconds between two looks for requests of other processes
-_OF_ITS_TIME = 0.05  # part of the time that is spent looking for stages that have ended
+_OF_ITS_TIME = 0.05  # share of the time that may be spent looking for stages that have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
 _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_WANTED})
@@ -50,7 +50,7 @@ _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a hosted run asks for resources.
+    """Settings for the requests of a hosted run.
 
     `strategy`, `estimator`: names of the strategy and the estimator of waits.
     `bank`: its folder; None for none.
@@ -69,7 +69,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stage that was handed over ended.
+    """The end of a stage that was handed over.
 
     `stage`: its name.
     `completed`: whether it completed.
@@ -225,7 +225,7 @@ class HostedRun:
         if trouble is not None:
             raise trouble
 
-    # ------------------------------------------------------------------ the thread that drives it
+    # ------------------------------------------------------------------ the driving thread
 
     def _drive(self) -> None:
         try:
@@ -313,7 +313,7 @@ class HostedRun:
         return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
 
     def _look(self) -> None:
-        """Note for the host the stages whose completion markers are there, before the client reads them."""
+        """Note for the host the stages that have written their completion markers, before the client reads these."""
         with self._shared.lock:
             live = dict(self._shared.live)
         began_s = time.monotonic()
@@ -354,7 +354,7 @@ class HostedRun:
         return False
 
 
-# ---------------------------------------------------------------------- beginning one
+# ---------------------------------------------------------------------- beginning a run
 
 
 def command_path(folder: Path, stage: str) -> Path:
@@ -495,7 +495,7 @@ def _never(site: Capabilities, kind: Stage, backend: Backend | None) -> str | No
     return None
 
 
-# ---------------------------------------------------------------------- what former runs have left
+# ---------------------------------------------------------------------- jobs left by former runs
 
 
 def wind_up(runs: Path, host: str, say: Callable[[str], None]) -> None:

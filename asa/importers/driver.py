@@ -81,8 +81,8 @@ class Script:
     submitted_after: tuple[int, ...] | None = None  # for a script of a driver: indices of the scripts that it waits for
     when: When = "success"  # the required ends of those jobs, as in `asa.workflow.Stage.when`
     environment: tuple[tuple[str, str], ...] = ()  # variables that the driver sets for the job
-    # of `submitted_after`: those that only have to have ended; to have begun so long ago; and whose element of the same
-    # index must have completed
+    # of `submitted_after`: jobs that need only have ended; jobs that must have begun, and how long ago; arrays of which
+    # only the element with the same index must have completed
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     start_delay_s: float = 0.0

@@ -116,7 +116,7 @@ def import_scripts(
 
 @dataclass(frozen=True, slots=True)
 class ImportChoices:
-    """How job arrays are imported; see `import_scripts`."""
+    """The way in which job arrays are imported; see `import_scripts`."""
 
     cores: int | None = None
     is_shared: bool = False
@@ -454,7 +454,7 @@ class _Translator:
         return stages
 
     def _bag(self, script: Script, stage: Stage, array: ArrayOption, cores: int) -> Stage:
-        """Make one stage of all elements, which jobs take from a bag; the jobs can hold all that may run at once.
+        """Make all elements one stage; jobs take them from a bag; the jobs can hold all that may run at once.
 
         If not all elements may run at once, a job's walltime is for several elements one after the other.
         """

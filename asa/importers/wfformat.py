@@ -345,7 +345,7 @@ def _program_in(name: str, run: _DocumentNode) -> str:
 
 
 def _by_program(tasks: Mapping[str, _Task]) -> dict[str, _Task]:
-    """Return tasks the category of their program if no other task's name differs only by a number.
+    """Give tasks the category of their program if no other task's name differs only by a number.
 
     This is done only if several tasks of a program on one level would otherwise be a stage each.
     """

@@ -68,7 +68,7 @@ def _check_text(path: Path) -> None:
 
 
 def end(mark: str) -> None:
-    """Remove a line, if it is there."""
+    """Remove a line, if the crontab has it."""
     # if it has no line here, the cron of another computer may still call the script
     if shutil.which("crontab") is not None and _change(mark, ""):
         _script(mark).unlink(missing_ok=True)

@@ -12,9 +12,9 @@ is submitted again after a failure. In a round's folder are, for each leg K,
   which ``ASA_LEG_END`` names.
 - ``at.K``: the stage's progress when leg K began: a digest, and a line to show to users.
 
-So two payloads of a stage never run at the same time: K+1 begins once ``over.K`` is there, and then K runs no more,
-even if the batch system starts its job again. The file system must ensure one thing: making a link fails if it exists.
-A check whether it exists may be out of date; that only costs time.
+So two payloads of a stage never run at the same time: K+1 begins only once ``over.K`` exists, and from then on K runs
+no more, even if the batch system starts its job again. The file system must ensure one thing: making a link fails if it
+exists. A check whether it exists may be out of date; that only costs time.
 """
 
 from .folder import LegProgress, Legs

@@ -15,7 +15,7 @@ _LONG_PATIENCE_S = 600  # seconds, for a leg that gets no signal, after the batc
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Which leg a job runs.
+    """The leg that a job runs.
 
     `number`: of the leg in its round, from 1.
     `folder`: of the round.

@@ -218,7 +218,7 @@ class AsaCluster(SpecCluster):
             raise
         self._scale_at_first(n_workers)
 
-    # ------------------------------------------------------------------ how it begins
+    # ------------------------------------------------------------------ start
 
     def _open_desk(self, facility: Facility, *, bank: str | Path | bool | None, estimator: str) -> Desk:
         """Start the desk, which then connects by itself."""
@@ -239,7 +239,7 @@ class AsaCluster(SpecCluster):
         )
 
     def _supervised(self, jobs: WorkerJobs, price: float | None, margin_s: float | None) -> Supervision:
-        """Make the supervision of the pool, once dask's scheduler is there."""
+        """Make the supervision of the pool, after dask's scheduler was made."""
         return Supervision(
             self._roster,
             self._desk,
@@ -271,7 +271,7 @@ class AsaCluster(SpecCluster):
         if n_workers:
             self.scale(n_workers)
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ life cycle
 
     async def _start(self) -> None:
         if self.status in (Status.running, Status.closed):
@@ -329,7 +329,7 @@ class AsaCluster(SpecCluster):
         """Decide on requests and removals, and do them; a removal must be decided `wait_count` times in a row."""
         return await self._supervision.decide(wait_count)
 
-    # ------------------------------------------------------------------ what users ask for
+    # ------------------------------------------------------------------ requests of users
 
     def ask(
         self,

@@ -144,7 +144,7 @@ class Departures:
         workers = workers_by_allocation(self._scheduler.workers.values())
         return [worker.address for worker in workers.get(allocation.id, [])]
 
-    # ------------------------------------------------------------------ where results go
+    # ------------------------------------------------------------------ destinations of results
 
     async def close_keeper(self) -> None:
         """Close the keeper."""

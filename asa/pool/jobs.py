@@ -20,7 +20,7 @@ from asa.job import head, text
 from .pages import on_loopback
 from .values import AllocationShape
 
-_DEATH_S = 120.0  # a worker that has not reached its scheduler by then ends
+_DEATH_S = 120.0  # a worker ends if it has not reached its scheduler after this time
 _SCRATCH_OPTION = '--local-directory "$scratch"'
 
 
@@ -58,7 +58,7 @@ class WorkerJobs:
         )
 
     def _command(self, one_id: str, shape: AllocationShape, scheduler: str, lifetime_s: float) -> str:
-        """Return the command of a job: dask's worker, with a nanny a process, so that a crash costs no new wait."""
+        """Return the command of a job: a dask worker with a nanny per process, so that a crash costs no new wait."""
         processes = shape.processes // max(shape.nodes, 1)
         arguments = python.command("-m", "distributed.cli.dask_worker", scheduler, python=self.python)
         options = {
@@ -104,7 +104,7 @@ class WorkerJobs:
 def modules_of_program() -> bytes:
     """Return a dask plug-in with which workers find this program's modules, after their own.
 
-    It is sent by value, as asa need not be installed there.
+    It is sent by value, as asa need not be installed on the workers.
     """
     folders = python.folders_of_program()
 

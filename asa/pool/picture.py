@@ -17,7 +17,7 @@ _UNITS = ((7200.0, 3600.0, "hours"), (300.0, 60.0, "minutes"), (0.0, 1.0, "secon
 
 
 def draw_timeline(timeline: Mapping[str, Any], path: str | Path) -> None:
-    """Draw one line for each allocation, above the available and busy cores.
+    """Draw a line for each allocation, above the available and busy cores.
 
     `timeline`: from `AsaCluster.timeline`; a pool stores it as ``timeline.json`` in its folder.
     """

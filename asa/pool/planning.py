@@ -154,7 +154,7 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
 
 
 def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
-    """Return from when an allocation takes no new tasks, so that one of `task_s` seconds can still end there.
+    """Return from when an allocation takes no new tasks, so that a task of `task_s` seconds can still end in it.
 
     If tasks are longer than half of the allocation, it takes them during its first half: else it would mostly idle.
 
@@ -222,7 +222,7 @@ class _Planning:
                 self._ask(shape.part(-(-rest // shape.threads)), 1, why)
 
     def _lead_s(self, shape: AllocationShape, forecast: WaitForecast) -> float:
-        """Return how far ahead of its need to ask for a job: if late it costs the price, if early its cores."""
+        """Return how far ahead to ask for a job: if it is late, that costs the price; if early, its idle cores."""
         return forecast.at(self.rules.price / (self.rules.price + shape.cores))
 
     def ask_for(self, needs: Needs, kinds: Sequence[TaskKind]) -> None:

@@ -49,7 +49,7 @@ class Roster:
     def __getitem__(self, one_id: str) -> Allocation:
         return self._by_id[one_id]
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ contents
 
     def now(self) -> float:
         """Read the batch system's clock."""

@@ -164,7 +164,7 @@ class PoolJobs(Submitter):
             *(f"what an earlier pool has sent with the token {token}" for token in sorted(self._left)),
         ]
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ contents
 
     def live(self) -> list[str]:
         """Return the IDs of the jobs that have not ended."""

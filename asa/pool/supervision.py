@@ -73,7 +73,7 @@ class Supervision:
         self._departures: Departures
         self.is_over = False
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ life cycle
 
     def begin(self, scheduler: Scheduler, security: Security) -> None:
         """Supervise the pool from now on; dask's scheduler has started."""
@@ -130,7 +130,7 @@ class Supervision:
         """Whether workers leave, or have just left."""
         return self.is_over or self._roster.some_leave()
 
-    # ------------------------------------------------------------------ looking after
+    # ------------------------------------------------------------------ supervision
 
     async def _go_on(self) -> None:
         while not self.is_over:
@@ -241,7 +241,7 @@ class Supervision:
             if allocation.phase is AllocationPhase.STARTING:
                 allocation.phase = AllocationPhase.DRAINING
 
-    # ------------------------------------------------------------------ what users want
+    # ------------------------------------------------------------------ requests of users
 
     async def ask(self, shape: AllocationShape) -> Allocation:
         """Submit an allocation that stays until the user releases it."""

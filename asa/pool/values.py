@@ -111,7 +111,7 @@ class View:
     expected_start_s: float | None = None  # start that the batch system expects; None if unknown
     start_s: float | None = None  # time of its start; None while it waits
     until_s: float | None = None  # time at which its workers leave; None while it waits
-    idle_s: float = 0.0  # seconds for which no task has run there; 0 while one runs, and before its workers have come
+    idle_s: float = 0.0  # seconds for which no task has run; 0 while one runs, and before its workers have come
     useless_s: float = 0.0  # seconds for which it has been among `Decision.useless`
     is_pinned: bool = False  # requested by the user, who also releases it
 

@@ -24,7 +24,8 @@ NOTICE_S = 120.0
 class Accounts:
     """The core-hours that the jobs of one run were allocated, and those that they idled."""
 
-    line_of: Callable[[Job], list[Job]]  # returns a job, or the job that it joins, and all jobs that join the latter
+    # returns a job, or the job that it joins, followed by all jobs that join that one
+    line_of: Callable[[Job], list[Job]]
     units: UnitsOfRun  # finds the kind of a job's units
     _elastic: list[Job] = field(default_factory=list)
     _early: list[Job] = field(default_factory=list)  # jobs that may start before their payloads can
@@ -124,7 +125,7 @@ def _gives_back_at(job: Job) -> set[str]:
 
 
 def _is_allocated_at(status: JobStatus, at_s: float) -> bool:
-    """Whether a job began before a time, and had not ended by then."""
+    """Whether a job had begun, and had not ended, at a given time."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)
 

@@ -178,7 +178,7 @@ class Active(Submitter):
             and job.status.state is not JobState.COMPLETED
         ]
 
-    # ------------------------------------------------------------------ what is found out about its jobs
+    # ------------------------------------------------------------------ news of jobs
 
     def status_of(self, job_id: str) -> JobStatus | None:
         """Return a job's last known status; None if the job is not of this run."""

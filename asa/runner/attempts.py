@@ -58,7 +58,7 @@ class Attempts:
         for name in planned.targets:
             self._jobs.pop(name, None)
 
-    # ------------------------------------------------------------------ what may be sent
+    # ------------------------------------------------------------------ jobs that may be submitted
 
     def again_s(self, planned: PlannedJob, now_s: float, choices: Mapping[str, Choice] | None = None) -> float:
         """Return the time before which a job must not be submitted."""

@@ -24,7 +24,7 @@ from asa.workflow import Slot, Stage, Workflow
 
 @dataclass(slots=True)
 class RunEnding:
-    """How a run ended, and which parts of it failed for good."""
+    """The end of a run, and the parts of it that failed for good."""
 
     outcome: Outcome | None = None  # None until the run has ended
     reason: str = ""
@@ -54,7 +54,7 @@ class RunCourse:
     choices: dict[str, Choice] = field(default_factory=dict)  # the chosen shape, by stage
     # how often a completed stage was asked for again, together with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
-    # how often jobs were; a plan made before the latest time is outdated
+    # how often jobs were asked for again; a plan made before the latest time is outdated
     asked_again: int = field(default=0, init=False)
     may_have_lost: bool = field(default=True, init=False)  # whether some jobs may have become useless
 
@@ -68,7 +68,7 @@ class RunCourse:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the run ended; None until then."""
+        """The outcome of the run; None until it has ended."""
         return self.ending.outcome
 
     @property
@@ -95,7 +95,7 @@ class RunCourse:
         position, number = self.stages.position(stages[0]), self.stages[stages[0]].resubmissions
         return f"{self.unique[:12]}-{position}{group}-{number}"
 
-    # ------------------------------------------------------------------ how stages are arranged in their jobs
+    # ------------------------------------------------------------------ stages in their jobs
 
     def at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
         """Limit a walltime to its partition's maximum, unless the stages' own walltimes exceed that already."""
@@ -193,7 +193,7 @@ class RunCourse:
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job.status.job_id)
         yield from self.end_if_settled(end_s)
 
-    # ------------------------------------------------------------------ what becomes of an attempt
+    # ------------------------------------------------------------------ ends of attempts
 
     def ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
         """Ask again for a job's remaining stages."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The destination of jobs: one limit, or a closed partition, may keep out all jobs with the same one."""
+    """The destination of jobs: one limit, or a closed partition, may keep out all jobs with the same target."""
 
     partition: str
     named: tuple[tuple[str, str], ...]  # account and the like, each with its key
@@ -102,7 +102,7 @@ class Deferrals:
             tried_s = was.tried_s if entry.cause is Cause.AWAY else entry.at_s
             self._deferrals[name] = Deferral(was.since_s, " ".join(entry.reason.split()), tried_s)
 
-    # ------------------------------------------------------------------ what follows
+    # ------------------------------------------------------------------ state of deferrals
 
     def of(self, name: str) -> Deferral | None:
         """Return a stage's deferral; None if the stage is not deferred."""

@@ -267,7 +267,7 @@ _TOGETHER, _SEVERAL = '{"entries":[', b'{"entries"'
 
 @cache
 def _together() -> TypeAdapter[dict[str, list[Entry]]]:
-    """Build what reads entries that belong together, which few journals have: it takes longer than to read them."""
+    """Build the reader of entries that belong together, which takes longer than to read them; few journals need it."""
     return TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
 
 

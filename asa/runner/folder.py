@@ -332,7 +332,7 @@ class RunFolder:
                 why, repair = owned.not_shared(self.path)
         return why and f'nobody can look at this run, in spite of `share = "group"`, as {why}. {repair}'
 
-    # ------------------------------------------------------------------ for the client that drives it
+    # ------------------------------------------------------------------ for the driving client
 
     def check_own(self) -> None:
         """Refuse to change a run that others own or can change, or that is reached by another user's link.

@@ -66,7 +66,7 @@ class Host:
             if not view.phase.is_settled:
                 stages.put(name, replace(view, phase=Phase.NOT_WANTED, hold_until_s=None, reason=entry.reason))
 
-    # ------------------------------------------------------------------ what jobs wait for
+    # ------------------------------------------------------------------ releases
 
     def awaited(self, intent: Intended, stages: Stages) -> None:
         """Record the releases for which a job waits until its stages are handed over."""

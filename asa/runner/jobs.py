@@ -132,7 +132,7 @@ class JobsOfRun(Mapping[str, Job]):
         """Whether the batch system has not reused a job's number."""
         return self._by_id[job.status.job_id] is job
 
-    # ------------------------------------------------------------------ what happens to them
+    # ------------------------------------------------------------------ changes
 
     def intended(self, intent: Intended) -> None:
         """Record that a job is about to be submitted."""

@@ -61,7 +61,7 @@ _HOST_S = 60.0  # an open run looks again at least this often
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, and its records.
+    """The outcome of a run, and its records.
 
     Parameters
     ----------

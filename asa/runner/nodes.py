@@ -85,7 +85,7 @@ class _Move:
 
 @dataclass(slots=True)
 class Nodes:
-    """What a run knows of the nodes on which its jobs ran."""
+    """A run's knowledge of the nodes on which its jobs ran."""
 
     site: Capabilities
     _bad: dict[str, BadNode] = field(default_factory=dict)  # in the order of their failures
@@ -128,7 +128,7 @@ class Nodes:
         return bad.until_s
 
     def _is_for_all(self, node: BadNode) -> bool:
-        """Whether all stages avoid a node, which is then more than suspected."""
+        """Whether all stages avoid a node; a node that is only suspected is avoided by some."""
         return not node.suspected or node.name in self._proven
 
     def anew(self) -> None:
@@ -260,7 +260,7 @@ class Nodes:
 
 
 def moved(how: str, *nodes: str) -> str:
-    """Return a text: a failed stage is tried again on another node."""
+    """Return the text that says that a failed stage is tried again on another node."""
     return f"{how}, which counts as no retry; now on another node than {' and '.join(dict.fromkeys(nodes))}"
 
 

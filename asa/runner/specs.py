@@ -117,7 +117,7 @@ def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) ->
 
 
 def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
-    """Return the stages of a job; a stage that is alone, with the request of one of its jobs."""
+    """Return the stages of a job; a stage that is alone in it gets the request of one of its jobs."""
     stages = [state.stages[name].stage for name in names]
     return [stage.of_each_job() for stage in stages] if len(stages) == 1 else stages
 

@@ -229,7 +229,7 @@ class Stages(Mapping[str, StageView]):
         (self._turn.add if is_turn else self._turn.discard)(name)
 
     def _decide(self, name: str) -> bool:
-        """If its predecessors decide that, let a stage run, or mark that it will not; return whether it changed."""
+        """Let a stage run, or mark that it will not, once its predecessors decide that; return whether it changed."""
         view = self._views[name]
         if view.phase.is_settled or view.phase is Phase.RUNNING:
             return False

@@ -118,7 +118,7 @@ class RunState(RunCourse):
         yield from RunCourse.end_if_settled(self, at_s)
 
     def line_of(self, job: Job) -> list[Job]:
-        """Return a job, or the job that it joins, followed by all jobs that join the latter."""
+        """Return a job, or the job that it joins, followed by all jobs that join that one."""
         return self.units.line(self, job)
 
     def view(self, now_s: float) -> RunView:
@@ -299,7 +299,7 @@ class RunState(RunCourse):
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
         return Cancelled(time_s=at_s, run=self.name, stages=planned.stages, job_id=job_id, reason=reason)
 
-    # ------------------------------------------------------------------ when an ended run continues
+    # ------------------------------------------------------------------ continuation of an ended run
 
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
         """Let every uncompleted stage, and those that are to run again, wait for another job."""
@@ -337,7 +337,7 @@ class RunState(RunCourse):
         taken_up.settle_anew()
         return taken_up
 
-    # ------------------------------------------------------------------ what the batch system reports
+    # ------------------------------------------------------------------ reports of the batch system
 
     def _update(self, status: JobStatus) -> Iterator[News]:
         job = self.jobs[status.job_id]

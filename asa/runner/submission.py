@@ -49,7 +49,7 @@ def cancel(
     """
     jobs = one.state.jobs
     had_begun = {job_id for job_id in reasons if jobs[job_id].status.payload_start_s is not None}
-    # if one of these has started meanwhile, that may have been no reason any more
+    # the reason for a cancellation may no longer hold if the job has started meanwhile
     pending = {job_id for job_id in reasons if jobs[job_id].status.start_s is None}
     one.ask(reasons)
     decided, is_over, given_up = set[str](), one.state.outcome is not None, list[Entry]()

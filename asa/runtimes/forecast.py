@@ -169,7 +169,7 @@ def scatter_of(times: Sequence[RunTime], cores: int, *, input_size: float | None
     return Scatter(squares, worth, float(lately.sum() ** 2 / np.sum(lately**2)), seen.spread)
 
 
-# ---------------------------------------------------------------------- which runs
+# ---------------------------------------------------------------------- the selection of runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ class _Checks:
             self._reading.location_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity
         )
 
-    # ---------------------------------------------------------------------- what is run
+    # ---------------------------------------------------------------------- payloads
 
     def _texts(self, stage: Stage) -> Iterator[_Text]:
         locations, file = self._reading.locations, str(self._reading.file)
@@ -504,7 +504,7 @@ class _Checks:
             else:
                 self._add(stage, first.key, message, hint)
 
-    # ---------------------------------------------------------------------- what is meant for Slurm
+    # ---------------------------------------------------------------------- parts meant for Slurm
 
     def _check_options(self, stage: Stage) -> None:
         """Warn of options that sbatch refuses before it asks a controller."""

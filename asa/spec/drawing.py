@@ -270,7 +270,7 @@ def _spread(layer: Sequence[_Node], wishes: Sequence[float], width: int) -> None
 
 
 def _route(bundles: list[_Bundle], below: Sequence[_Node]) -> bool:
-    """Return each bundle the columns of its targets, and a track; return whether no two collide."""
+    """Give each bundle the columns of its targets, and a track; return whether no two collide."""
     for node in below:
         _assign_ports(node, [bundle for bundle in bundles if node in bundle.targets], bundles)
     # a bundle whose line comes down where another's goes up must turn aside above it

@@ -46,7 +46,7 @@ class MadeFiles:
         self._of_all = self._paths if is_alike else _Paths(enumerate(made), len(stages))
 
     def is_made_before(self, stage: Stage, path: str) -> bool:
-        """Whether a stage that ends before another begins may make a path, or part of it, that the latter needs."""
+        """Whether a stage that ends before another begins may make a path, or a part of it, that the other needs."""
         makers, number = self._of_all.meeting(stage.path_of_any(path)), self._numbers[stage.name]
         if not makers.is_whole:
             return True

@@ -275,7 +275,7 @@ class _Model(BaseModel):
 
 
 class _Expectation(_Model):
-    """How long a stage usually runs, learned from how long it ran."""
+    """The usual run time of a stage, learned from earlier runs."""
 
     learn: Flag = Field(default=True, description="Whether to learn it from the run times of the stage.")
     until: Durations | None = Field(
@@ -284,7 +284,7 @@ class _Expectation(_Model):
 
 
 class _Retries(_Model):
-    """How often a stage is asked for again after it has failed."""
+    """The number of times that a stage is submitted again after it has failed, and with what changes."""
 
     times: Annotated[int, *_whole(0, MAX_RETRIES)] = Field(description="How often.", examples=[2])
     walltime_factor: Factor = Field(

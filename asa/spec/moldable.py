@@ -114,7 +114,7 @@ def width_of(key: object) -> int:
 def at_widths(table: Mapping[Any, Any], read: Callable[[Any], float]) -> dict[int, float]:
     """Read values by width, each with `read`.
 
-    Raises `InputError`: a key is not a width, or one is there twice.
+    Raises `InputError`: a key is not a width, or a width is given twice.
     """
     distinct([width_of(key) for key in table])
     return {width_of(key): read(value) for key, value in table.items()}
@@ -182,7 +182,7 @@ def _number(name: str, given: object) -> float:
     raise InputError(f"{name} is {given!r}", hint="Give a number, without quotes.")
 
 
-# ---------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------- requests
 
 
 class Remark(NamedTuple):

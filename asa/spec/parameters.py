@@ -82,7 +82,7 @@ def fill(
 
 
 def _is_script_text(location: Location, value: str) -> bool:
-    """Whether it is text in another language, which may contain double braces."""
+    """Whether a value is text in another language, which may contain double braces."""
     return location[-1:] == ("script",) and is_text_of_script(value)
 
 

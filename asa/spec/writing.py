@@ -133,7 +133,7 @@ def _script(stage: Stage, path: str | PurePath | None) -> str:
 
 
 def _widths(stage: Stage, own: int | None) -> str:
-    """Write its width; of several widths its own first."""
+    """Write a stage's width; of several widths, its own first."""
     widths = () if stage.moldable is None or own is None else stage.moldable.widths
     if len(widths) < _SEVERAL:
         return _number(own)

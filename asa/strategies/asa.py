@@ -278,7 +278,7 @@ def _expected_end(view: RunView, stage: StageView, start_s: float) -> float:
 
 
 def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, PlannedJob]:
-    """Submit no job before a job that it depends on: move the latter forward, which is free with dependencies."""
+    """Submit no job before one that it depends on: submit the other earlier, which is free with dependencies."""
     for name in reversed(planned):
         job = planned[name]
         for before in workflow.fronts[name] if job.keep is not Keep.NOTHING else ():

@@ -273,7 +273,7 @@ class RunView:
     racers: tuple[RacerView, ...] = ()
 
     def rivals(self, stages: Iterable[str]) -> int:
-        """Count the further jobs, refused ones as well, that were asked for beside the queued job of some stages."""
+        """Count the further jobs, also refused ones, that were asked for in addition to some stages' queued job."""
         names = set(stages)
         return sum(one.number > 1 and not names.isdisjoint(one.stages) for one in self.racers)
 
@@ -316,7 +316,7 @@ class RunView:
 
 @dataclass(slots=True)
 class IdleAllowance:
-    """How many core-hours a run's early allocations may idle altogether; each planned allocation takes its share."""
+    """The core-hours that a run's early allocations may idle in total; each planned allocation takes its share."""
 
     core_hours: float
     left: float
@@ -392,7 +392,7 @@ class JobRequest(NamedTuple):
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A forecast that compares alternative requests, of which only one will be submitted."""
+    """A forecast that compares alternative requests; only one of them will be submitted."""
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
         """Predict the wait of a job of some stages for each of several requests, comparable with each other."""
@@ -455,7 +455,7 @@ class Replacing(Protocol):
 
     @property
     def sees_queue(self) -> bool:
-        """Whether it knows the queue, without which `instead_of` yields None for every job."""
+        """Whether the queue is known; if not, `instead_of` yields None for every job."""
         ...
 
     def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
@@ -620,7 +620,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do from now on, until the next event.
+    """The actions from now on, until the next event.
 
     Parameters
     ----------
@@ -695,7 +695,10 @@ class Strategy(Protocol):
 
     @property
     def replaces(self) -> bool:
-        """Whether it may replace queued jobs; it is then called also while all jobs are queued. By default not."""
+        """Whether the strategy may replace queued jobs; it is then also called while all jobs are queued.
+
+        By default not.
+        """
         return False
 
     @property
@@ -721,7 +724,7 @@ class Strategy(Protocol):
 
     @property
     def is_one_job(self) -> bool:
-        """Whether all stages share its job, so that elements of an array take turns in it; not unless it says so."""
+        """Whether all stages share one job, so that elements of an array take turns in it; by default not."""
         return False
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:

@@ -225,7 +225,7 @@ def _late_s(view: RunView, names: Sequence[str]) -> float | None:
 
 
 def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
-    """If a job's next stage will not run, return when to check whether its running stage has ended; else None."""
+    """Return when to check whether a job's running stage has ended, if its next stage will not run; else None."""
     running = [view.stages[name] for name in names if view.stages[name].started_s is not None]
     left = [view.stages[name] for name in names if view.stages[name].started_s is None]
     if not running or not left or not left[0].phase.is_settled or running[-1].started_s is None:

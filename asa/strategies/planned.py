@@ -261,7 +261,7 @@ def at_price(strategy: str, price: str) -> str:
 
 
 def without_rivals(strategy: str) -> str:
-    """Have a strategy ask for the same work in one job at a time; only `asa-plan` does otherwise.
+    """Return a strategy's name with the setting that only one job at a time asks for the same work.
 
     `strategy`: its name, with its settings.
 

@@ -4,7 +4,7 @@ It needs no forecast.
 
 All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that job has
 not started after a while, further jobs are requested: the same stages at other widths, the widest first, and the next
-stage alone. One of two pending jobs often fits into a gap that the other does not fit.
+stage alone. A gap is often large enough for one of two pending jobs, and too small for the other.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Replacement:
 
 
 def _substitute(view: RunView, job_id: str, job: SearchedJob, outlook: Outlook) -> Substitute:
-    """Return the job that replaces a queued one, taken from a plan without the latter."""
+    """Return the job that replaces a queued one, from a plan made without the queued job."""
     wait_s = max(float((job.start_s - job.ready_s).mean()), 0.0)
     planned = PlannedJob(
         job.block.stages,

@@ -65,7 +65,7 @@ def counted(on_progress: Progress, what: str, of: int) -> Callable[[], None]:
 
 
 class How(TypedDict, total=False):
-    """How cells are run. The outcomes do not depend on it."""
+    """The way in which cells are run. The outcomes do not depend on it."""
 
     jobs: int | None  # number of processes; by default as many as this machine allows
     # workers that see files under the same paths, instead of processes of this machine

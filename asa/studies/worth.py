@@ -82,7 +82,7 @@ class WorthVerdict:
     widths: WidthsVerdict | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the verdict as JSON-ready data."""
         return asdict(self)
 
 

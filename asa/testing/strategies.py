@@ -111,18 +111,18 @@ class _Forecaster:
 
     @property
     def is_informed(self) -> bool:
-        """Whether it predicts any wait."""
+        """Whether any wait is predicted."""
         return self.wait_s is not None
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
-        """Predict it."""
+        """Predict this wait."""
         wait_s = self.wait_s or 0.0
         return WaitForecast((wait_s,) * 9, wait_s)
 
 
 @dataclass(slots=True)
 class _ModelJob:
-    """A job of the model's."""
+    """A job in the model."""
 
     job_id: str
     planned: PlannedJob
@@ -149,7 +149,7 @@ class _ModelRun:
     ended: list[str] = field(default_factory=list)
 
     def run(self, strategy: Strategy, other: Strategy) -> None:
-        """Run the workflow by a strategy, and check each of its plans; `other` is a fresh one of the kind."""
+        """Run the workflow by a strategy, and check each of its plans; `other` is a fresh strategy of the same kind."""
         self.views = {name: StageView(stage) for name, stage in self.workflow.stages.items()}
         self._settle()
         for _ in range(_MAX_PLANS):
@@ -186,7 +186,7 @@ class _ModelRun:
         )
 
     def _holding(self) -> float:
-        """Count what allocations that idle may still idle."""
+        """Return the core-hours that idle allocations may still idle."""
         idle = (job for job in self.jobs.values() if job.start_s is not None and job.began_s is None)
         return sum(core_hours(job.cores, job.planned.spare_walltime_s) for job in idle)
 
@@ -216,7 +216,7 @@ class _ModelRun:
             assert again.plan(view, self.forecast) == plan, self._words("the same view has to give the same plan")
         asked = [name for job in plan.submissions for name in job.stages]
         assert len(set(asked)) == len(asked), self._words(f"each stage is in one job, but these are asked for: {asked}")
-        back = {cancellation.job_id for cancellation in plan.cancellations}  # which are asked for again, perhaps
+        back = {cancellation.job_id for cancellation in plan.cancellations}  # their stages may be asked for again
         for job in plan.submissions:
             self._check(job, plan, back)
         for cancellation in plan.cancellations:
@@ -257,7 +257,7 @@ class _ModelRun:
             assert choice is None or choice.shape in shapes, self._words(text)
 
     def _comes(self, name: str, plan: Plan) -> bool:
-        """Whether a stage has a job, or gets one by a plan no later."""
+        """Whether a stage has a job already, or gets one by this plan."""
         return self.views[name].job_id is not None or any(name in job.stages for job in plan.submissions)
 
     # ------------------------------------------------------------------ the site
@@ -274,7 +274,7 @@ class _ModelRun:
         self.jobs[job_id] = _ModelJob(job_id, job, self.now_s, cores)
 
     def _cancel(self, job_id: str, _reason: str) -> None:
-        """Take a job back; its stages are to be asked for again."""
+        """Cancel a job; its stages are to be asked for again."""
         job = self.jobs.pop(job_id)
         if job.start_s is not None:
             self.idle_core_hours += core_hours(job.cores, self.now_s - job.start_s)

@@ -260,7 +260,7 @@ class DmrCore(InPython):
         self._changed = True
 
     def _promote(self, place: int) -> None:
-        """Move a job to the head, after jobs that were moved there before."""
+        """Move a job to the head, behind jobs that were moved to the head before."""
         rank, _, job, need, lasts = self._queue[place]
         if rank > -inf:
             del self._queue[place]

@@ -34,7 +34,7 @@ class Doing:
 
     @property
     def is_seen(self) -> bool:
-        """Whether it would be visible from here if it runs."""
+        """Whether the process would be visible from here if it runs."""
         return self.space == process_space()
 
     @property

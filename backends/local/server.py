@@ -46,7 +46,7 @@ _RETRY_S = 1.0
 _SWEEP_S = 3600.0
 _SWEEP_JOBS = 500
 _UNORDERED_S = 86400.0  # age from which a folder without a request is left over from a killed client
-_UNBEGUN_S = 10.0  # a started process has recorded itself by then
+_UNBEGUN_S = 10.0  # within this time a started process has recorded itself
 _TRIES = 250
 _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
@@ -68,7 +68,7 @@ class ServedJob:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it has not started."""
+        """Whether the job has not started."""
         return self.standing.state == "pending"
 
     @property
@@ -277,7 +277,7 @@ class Server:
         now = self.clock()
         return min((time_s for time_s in times if time_s > now), default=now + _LOOK_S)
 
-    # ------------------------------------------------------------------ jobs come, and are changed
+    # ------------------------------------------------------------------ new and changed jobs
 
     def _look_into(self, number: int) -> None:
         """Read a new job, or its user's requests for a known one."""
@@ -331,7 +331,7 @@ class Server:
         put(folder / "status.json", written(standing))
         self._put_away(number, standing)
 
-    # ------------------------------------------------------------------ jobs wait
+    # ------------------------------------------------------------------ pending jobs
 
     def _release(self, number: int) -> None:
         """Check why a job is outside the queue, and let it into the queue if nothing keeps it out."""
@@ -386,7 +386,7 @@ class Server:
             self._over.setdefault(number, SpooledStanding(state="failed", end_s=0.0))  # its end is not known
         return self._over[number]
 
-    # ------------------------------------------------------------------ jobs start
+    # ------------------------------------------------------------------ starting jobs
 
     def _start_what_may(self) -> None:
         """Start jobs in order, each when enough cores are free, without backfilling. Report the jobs that wait."""
@@ -432,7 +432,7 @@ class Server:
         else:
             job.watched = _watch(job.child.pid)
 
-    # ------------------------------------------------------------------ jobs run, and end
+    # ------------------------------------------------------------------ running and ended jobs
 
     def _is_worth_a_look(self, job: ServedJob) -> bool:
         return job.watched is None or job.watched in self._heard or self.clock() >= job.due_s
@@ -586,7 +586,7 @@ class Server:
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)
 
-    # ------------------------------------------------------------------ what else is reported to clients
+    # ------------------------------------------------------------------ further reports to clients
 
     def _tell_outlook(self) -> None:
         """Write predicted starts of pending jobs, not too often."""

@@ -188,7 +188,7 @@ def _added(export: str) -> dict[str, str]:
 
 
 def _file(name: str, task: int) -> str:
-    """Replace what stands for a task, a node or a job in a file's name."""
+    """Replace the patterns for task, node and job in a file's name."""
     job = os.environ.get("SLURM_JOB_ID", "0")
     node = os.environ.get("SLURM_JOB_NODELIST", os.uname().nodename)
     values = {"t": str(task), "n": "0", "N": node, "j": job, "J": f"{job}.0", "s": "0", "%": "%"}
@@ -200,7 +200,7 @@ def _file(name: str, task: int) -> str:
     return _FIELD.sub(value, name)
 
 
-# ---------------------------------------------------------------------- running it
+# ---------------------------------------------------------------------- running a step
 
 
 def _is_of_mpi(program: str) -> bool:
@@ -213,7 +213,7 @@ def _is_of_mpi(program: str) -> bool:
 
 
 def _by_mpiexec(asked: Request) -> NoReturn:
-    """Start an MPI program with mpiexec; without it, each process would believe to be the only one."""
+    """Start an MPI program with mpiexec; without it, each process would take itself for the only one."""
     program = asked.command[0]
     if shutil.which("mpiexec") is None:
         raise StandInError(f"{program} is to run in {asked.tasks} processes of MPI, and there is no mpiexec here")
@@ -233,7 +233,7 @@ class _Step:
         self._begun: set[Path] = set()  # files
 
     def run(self) -> int:
-        """Run all tasks; the highest of their exit codes."""
+        """Run all tasks; return the highest of their exit codes."""
         for number in _SIGNALS:
             signal.signal(number, self._pass_on)
         for task in range(self._asked.tasks):
@@ -346,7 +346,7 @@ def _run(asked: Request) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a step; its exit code."""
+    """Run a step; return its exit code."""
     if words and words[0] in {"-V", "--version"}:
         print("srun of asa, for jobs of this computer")
         return 0

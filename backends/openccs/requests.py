@@ -256,7 +256,7 @@ class Arrangement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """How chunks are placed.
+    """The way in which chunks are placed.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class Admission:
     at_most_s: int = 0  # upper bound of its duration; 0 for any
 
     def admits(self, needs: Mapping[str, int], lasts_s: int) -> bool:
-        """Return whether it holds for a chunk and the duration of its job."""
+        """Return whether the condition holds for a chunk and the duration of its job."""
         is_large = all(needs.get(name, 0) >= items for name, items in self.at_least.items())
         return is_large and (not self.at_most_s or lasts_s <= self.at_most_s)
 

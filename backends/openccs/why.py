@@ -57,7 +57,7 @@ class Why:
 
     @property
     def is_at_once(self) -> bool:
-        """Whether it starts as early as possible."""
+        """Whether the job starts as early as possible."""
         return self.job.start_s is not None and self.job.start_s <= self.since_s
 
     def sentences(self) -> list[str]:
@@ -159,7 +159,7 @@ def why(plan: RequestPlan, job: str | CcsJob, *, now: int, at: int | None = None
 class _Alternatives(World):
     """The constraints of a job's start, and its start without some of them."""
 
-    # ------------------------------------------------------------------ constraints of its start
+    # ------------------------------------------------------------------ constraints of a job's start
 
     def constraints(self) -> Iterator[Constraint]:
         """Yield the constraints of the job's start."""
@@ -233,7 +233,7 @@ class _Alternatives(World):
         start_s = self.start_without(kept)
         return tuple(replace(one, start_s=start_s) for one in kept) if start_s is not None else ()
 
-    # ------------------------------------------------------------------ without some of them
+    # ------------------------------------------------------------------ starts without some constraints
 
     def start_without(self, gone: Collection[Constraint]) -> int | None:
         """Return the start of the job without some constraints; None if that is not earlier."""

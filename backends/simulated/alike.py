@@ -1,4 +1,4 @@
-"""A model of a user's own site, of which only the size and some waits are known."""
+"""A model of a user's own site, made from no more than its size and some waits."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def centre_like(machine: Machine, waits: NDArray[np.float64]) -> AlikeCentre:
 
 
 def _apart(modelled_s: float, known_s: float) -> float:
-    """Return the difference of the logarithms of two mean waits, of which short ones count as equal."""
+    """Return the difference of the logarithms of two mean waits; short waits count as equal."""
     return math.log((modelled_s + _SHORT_S) / (known_s + _SHORT_S))
 
 

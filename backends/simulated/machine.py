@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def resized_by(self) -> int:
-        """Number of cores of which a running job returns or receives multiples."""
+        """Number of cores; a running job returns or receives multiples of it."""
         return self.cores_per_node if self.whole_nodes else 1
 
     def allocated(self, cores: int, nodes: int = 0) -> int:

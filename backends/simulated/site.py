@@ -396,7 +396,7 @@ class PlanningBackend(SimulatedBackend):
         return replace(super().capabilities, plans=True)
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When a job would be planned to start if it were submitted at a time; see `asa.backend.Planning`."""
+        """Return the planned start of a job if it were submitted at a time; see `asa.backend.Planning`."""
         cores = self._machine.allocated(spec.cores, spec.nodes)
         start = self._engine.planned_start(cores, math.ceil(spec.walltime_s), math.ceil(submit_s))
         assert start is not None
@@ -544,7 +544,7 @@ class SimulatedSite:
     def like(
         name: str, nodes: int, cores_per_node: int, waits: NDArray[np.float64], *, whole_nodes: bool = False
     ) -> AlikeCentre:
-        """Make a model of a site of which only the size and some waits are known; see `alike.centre_like`."""
+        """Make a model of a site, given only its size and some waits; see `alike.centre_like`."""
         from .alike import centre_like  # noqa: PLC0415 - one command needs it
 
         return centre_like(Machine(name, nodes, cores_per_node, whole_nodes=whole_nodes), waits)

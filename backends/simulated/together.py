@@ -54,7 +54,7 @@ class Together:
         self._winners: dict[str, int] = {}  # of races, by name
 
     def fork(self) -> Together:
-        """Copy it; both copies continue independently."""
+        """Copy the state; both copies continue independently."""
         fork = Together()
         for name, known in vars(self).items():
             setattr(fork, name, dict(known))

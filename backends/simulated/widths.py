@@ -29,7 +29,7 @@ class Widths:
             self._additions[number] = (*self._additions.get(number, ()), addition)
 
     def fork(self, engine: Engine) -> Widths:
-        """Copy it for a copy of the engine; both continue independently."""
+        """Copy the state for a copy of the engine; both copies continue independently."""
         return Widths(engine, self._joins)
 
     def of(self, number: int) -> int:

@@ -107,7 +107,7 @@ class SlurmBackend:
         self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's
         self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
-    # ------------------------------------------------------------------ what is known without asking
+    # ------------------------------------------------------------------ known without a request
 
     @property
     def capabilities(self) -> Capabilities:
@@ -441,7 +441,7 @@ class SlurmBackend:
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
-        """Begin to track an array, some elements of which were found."""
+        """Begin to track an array after some of its elements were found."""
         job = self._jobs.get(array_id)
         if job is None or not job.is_ours(elements[0]):
             job = self._track(array_id, self._kept_of(replace(elements[0], job_id=array_id)))
@@ -594,7 +594,7 @@ class SlurmBackend:
         records: Mapping[str, SlurmRecord],
         arrays: Mapping[str, Sequence[SlurmRecord]],
     ) -> None:
-        """If the controller knows none of the run's jobs, check that its cluster is the run's.
+        """Check that the cluster is the run's, if the controller knows none of the run's jobs.
 
         Raises `OtherClusterError`: it is another cluster.
         """
@@ -790,7 +790,7 @@ class SlurmBackend:
         except BackendError:
             return {}, True
 
-    # ------------------------------------------------------------------ jobs that this client did not submit itself
+    # ------------------------------------------------------------------ jobs of other clients
 
     def _adopt(self, job_id: str, record: SlurmRecord | None) -> bool:
         """Track a job of an earlier client, if it is known; return whether the answer is certain."""
@@ -833,7 +833,7 @@ class SlurmBackend:
             record.name, token if is_one else "", kept_back=kept_back, submit_s=record.submit_s, **facts
         )
 
-    # ------------------------------------------------------------------ belt and braces
+    # ------------------------------------------------------------------ checks in addition to Slurm's
 
     def _end_needless(self, live: Iterable[TrackedJob]) -> None:
         """Cancel jobs that were requeued although their payloads have completed."""
@@ -898,7 +898,7 @@ class SlurmBackend:
                 job.dependencies = ()
         return early
 
-    # ------------------------------------------------------------------ everybody's jobs
+    # ------------------------------------------------------------------ jobs of all users
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
         """Report what the jobs of all users did since the last call; nothing if that was a short time ago.

@@ -147,7 +147,7 @@ class HomeCluster:
                 self._doubted_s = self._clock()
 
     def _look_round(self, here: SlurmCluster, is_known: Callable[[], bool]) -> None:
-        """If the controller has another address, compare the jobs of all users, and accept the address if all agree."""
+        """Compare the jobs of all users, if the controller has another address; accept the address if all agree."""
         assert self._home is not None
         self._check_order(self._link.queue())
         if not is_known():

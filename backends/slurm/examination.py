@@ -150,7 +150,7 @@ class Examiner:
         self._estimates(found, queue)
         self._cost(found, queue, queue_s)
 
-    # ------------------------------------------------------------------ who answers
+    # ------------------------------------------------------------------ the answering cluster
 
     def _reach(self, found: _Findings) -> SlurmAbout | None:
         about, took_s = self._timed(self._link.about)

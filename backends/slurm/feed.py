@@ -115,7 +115,7 @@ def _gone(job: _Seen, time_s: float, *, ends: bool) -> Iterator[QueueEvent]:
 def _latest(
     events: list[tuple[str, list[QueueEvent]]], seen: dict[str, _Seen], most: int, *, ends: bool
 ) -> list[tuple[str, list[QueueEvent]]]:
-    """Of past jobs, keep those that wait, those that run if their ends will be reported, and the latest others."""
+    """Keep the past jobs that wait, those that run if their ends will be reported, and the latest others."""
     lasting = {_Phase.WAITS, _Phase.RUNS} if ends else {_Phase.WAITS}
     past = sorted(
         (of_job[0].time_s, job_id) for job_id, of_job in events if of_job and seen[job_id].phase not in lasting

@@ -117,7 +117,7 @@ def rest_keys(options: Iterable[tuple[str, str | None]], keys: Keys, version: st
 
 
 def _both(key: str, one: Any, other: Any) -> Any:
-    """Merge the values of two options with the same key; if they cannot be added, the latter counts."""
+    """Merge the values of two options with the same key; if they cannot be added, the second counts."""
     if key == "flags":
         return [*one, *other]
     return f"{one},{other}" if key.startswith("tres_per_") and isinstance(one, str) else other

@@ -165,7 +165,7 @@ class SlurmSettings(ResizingSettings):
 
     @property
     def says_all(self) -> bool:
-        """Whether it has all values that would be read from Slurm's configuration."""
+        """Whether the settings have all values that would be read from Slurm's configuration."""
         return self.age_accrues is not None and self.max_array_size is not None
 
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:

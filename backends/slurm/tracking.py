@@ -106,7 +106,7 @@ class TrackedJob:
 
     @property
     def is_news(self) -> bool:
-        """Whether it changed since it was last reported."""
+        """Whether the job has changed since it was last reported."""
         return self._reported is None or _essence(self._reported) != _essence(self.status)
 
     def tell(self) -> JobStatus:

@@ -84,7 +84,7 @@ class Twin:
     jobs: Jobs
 
     def write(self, folder: Path) -> None:
-        """Write it into a new folder. The file that marks it as complete is written last.
+        """Write the twin into a new folder. The file that marks it as complete is written last.
 
         Raises `InputError`: the folder cannot be made or written to.
         """

@@ -19,7 +19,7 @@ Reason: TypeAlias = "Callable[[StageStanding], Iterator[str]]"
 
 @dataclass(frozen=True, slots=True)
 class UnitStanding:
-    """How far the units of a stage have come; each kind has a subclass."""
+    """The progress of a stage's units; each kind has a subclass."""
 
     order: ClassVar[int] = 0  # position of its line among those of other kinds
 

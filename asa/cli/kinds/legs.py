@@ -21,7 +21,7 @@ _FEW = 60
 
 @dataclass(frozen=True, slots=True)
 class LegStanding(UnitStanding):
-    """How far a stage that runs in legs has come; times in seconds."""
+    """The progress of a stage that runs in legs; times in seconds."""
 
     order: ClassVar[int] = 3
     leg: int  # number of the current leg
@@ -33,7 +33,7 @@ class LegStanding(UnitStanding):
     next_job_id: str | None = None  # the next leg's job, if one was submitted
     next_state: str = ""  # its state and the reason, in the batch system's words
     next_reason: str = ""
-    next_submit_s: float | None = None  # when it is to be submitted, as last planned, and why then
+    next_submit_s: float | None = None  # when the next leg is to be submitted, as last planned; `next_plan`: why then
     next_plan: str = ""
     # whether no leg is submitted ahead, because an earlier leg that was submitted ahead ended too early
     waits_in_turn: bool = False

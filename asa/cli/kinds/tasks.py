@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding(UnitStanding):
-    """How far a stage whose tasks are in a bag has come."""
+    """The progress of a stage whose tasks are in a bag."""
 
     order: ClassVar[int] = 1
     jobs_running: int

@@ -52,7 +52,7 @@ class EndOfWait:
 
     lineage: tuple[Process, ...]
     ended_ticks: int
-    slept: int  # how often the driver had slept by then
+    slept: int  # how often the driver had slept at that time
 
     def is_known_to(self, lineage: Sequence[Process], slept: int) -> bool:
         """Whether a process with this lineage may know that this ``sbatch --wait`` has ended.

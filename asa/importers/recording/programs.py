@@ -163,7 +163,7 @@ class Programs:
         """End a job, once the submissions that the driver makes at the same time are known."""
         self._queue.end(number, lineage)
 
-    # ------------------------------------------------------------------ what tells of jobs
+    # ------------------------------------------------------------------ queries about jobs
 
     def _squeue(self, asked: Asked) -> Answer:
         words = _with_usual(options_given(asked.arguments, SQUEUE), asked.environment)

@@ -275,7 +275,7 @@ def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
     )
 
 
-# ---------------------------------------------------------------------- what the driver finds
+# ---------------------------------------------------------------------- the driver's surroundings
 
 
 def _make_programs(folder: Path, desk: Path, more: Sequence[str]) -> None:

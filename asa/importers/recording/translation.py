@@ -116,7 +116,7 @@ class _Translation:
             self._numbers[str(recording.own_number)] = recording.script.name
 
         self._rewritten = dict(_rewritten(recording))
-        # each key is a group of stages, one of which must have failed; each value the stage that runs then
+        # each key is a group of stages, at least one of which must have failed; each value is the stage that then runs
         self._failures: dict[tuple[int, ...], int] = {}
 
     def made(self, choices: ImportChoices, name: str) -> Translated:
@@ -252,7 +252,7 @@ class _Translation:
         found = dict.fromkeys(_NUMBER.findall(text))
         return [self._numbers[number] for number in found if number in self._numbers]
 
-    # ------------------------------------------------------------------ what waits for what
+    # ------------------------------------------------------------------ dependencies
 
     def _befores(self, place: int, job: Submission) -> dict[int, _For]:
         """Return the stages that a job follows, each with the kind of dependency."""
@@ -550,7 +550,7 @@ class _Translation:
         return [f"{_AS_RECORDED}\n{checks[0]}", *checks[1:]] if checks else []
 
     def _with_files(self, imported: Imported) -> Imported:
-        """Add a stage that puts the files which the driver made in place, overwriting existing ones."""
+        """Add a stage that puts in place the files that the driver made, overwriting existing ones."""
         recording = self._recording
         if not recording.is_private:
             return imported
@@ -622,7 +622,7 @@ def _without_detours(text: str) -> str:
 
 
 def _of_interpreters(new: AbstractSet[str]) -> Callable[[str], bool]:
-    """Return a function: whether an interpreter set a variable by itself. `new`: the new or changed variables.
+    """Return a function that tells whether an interpreter set a variable by itself.
 
     Examples
     --------

@@ -33,7 +33,7 @@ _OUT_FOR_GOOD = frozenset({Phase.BLOCKED, Phase.NOT_WANTED})
 class Units:
     """Units of one kind. By default a unit is a whole stage, alone in its job or together with other stages."""
 
-    # ------------------------------------------------------------------ what is asked for
+    # ------------------------------------------------------------------ requests
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
         """Return the token of a planned job; a job that is asked for again while in doubt keeps its token."""

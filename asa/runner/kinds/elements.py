@@ -173,7 +173,7 @@ class ElementUnits(RoundUnits):
             waited = f"; {short(never)} needed those of another array, which did not complete" if never else ""
             yield from run.fail([name], f"stage {name!r}: {self.why(bag, array)}{waited}", end_s)
 
-    # ------------------------------------------------------------------ elements that need those of other arrays
+    # ------------------------------------------------------------------ elements that depend on other arrays
 
     def has_released(self, run: RunCourse, stages: Mapping[str, StageView], stage: Stage, before: str) -> bool:
         """Whether some of a stage's elements may run: their counterparts have completed, or may still complete."""
@@ -263,7 +263,7 @@ class ElementUnits(RoundUnits):
                 more = replace(more, submit_s=max(now_s, latest_s + _GATHER_S))
             yield more
 
-    # ------------------------------------------------------------------ what to do about failed elements
+    # ------------------------------------------------------------------ failed elements
 
     def open(self, bag: str, array: Array) -> Elements:
         """Return all uncompleted elements of a stage."""

@@ -79,7 +79,7 @@ class GrowthUnits(Units):
         )
 
     def line(self, run: RunCourse, job: Job) -> list[Job]:
-        """Return a job, or the job that it joins, followed by all jobs that join the latter."""
+        """Return a job, or the job that it joins, followed by all jobs that join that one."""
         first = run.jobs[job.planned.joins] if job.planned.joins else job
         return [first, *self._joining.get(_key(first), ())]
 

@@ -1,32 +1,34 @@
 """Jobs that race for the same work: several requests for one attempt, of which the first to start is kept.
 
-Each runs a stage and, perhaps, some after it, in shapes of its own. There is a race for each attempt at a stage, and
-a job takes part in those for all its stages. One job, the *lead* of a stage, represents it, so that all else sees a run
-in which each stage has one job. A job that starts becomes the lead of all its stages that no other has started; jobs
-of no more use are withdrawn. One that has stages in addition to those that another runs stays pending: it goes on with
-these if it starts later. Which of two runs that start at the same moment is decided by their scripts (see
-`asa.backend.JobSpec.race`): whoever has begun is the lead, and the other ends by itself.
+Each racer runs a stage and, perhaps, stages that follow it, in shapes of its own. There is a race for each attempt at a
+stage, and a job takes part in the races for all its stages. One job, the *lead* of a stage, represents the stage, so
+that all other code sees a run in which each stage has one job. A job that starts becomes the lead of those of its
+stages that no other job has started. Jobs that have become useless are withdrawn. A job that has further stages, which
+the started job does not run, stays pending: if it starts later, it runs these. If two jobs start at the same moment,
+their scripts decide (see `asa.backend.JobSpec.race`): the job whose payload has begun is the lead, and the other ends
+by itself.
 
-That each stage runs once follows from four rules:
+Four rules ensure that each stage runs once:
 
-- Of the jobs of one race one runs the stage, whatever a client knows: their scripts see to it. So a stage is asked for
-  in a new race only when none of the last one can run it any more: the job that began it has failed, or all have ended
-  and none may turn up that was submitted in doubt.
-- A job that has ended without having begun leaves its stages to another of their race. While none is there, but one may
-  turn up, it goes on representing them, and that one is looked for. What ended as outrun says that it has begun.
+- The scripts ensure that only one job of a race runs the stage, whatever a client knows. So a stage gets a new race
+  only when no job of the last race can run it any more: the job that began it has failed, or all jobs of that race have
+  ended, and no job whose submission is in doubt can still turn up.
+- A job that has ended without beginning its payload leaves its stages to another job of the race. If there is none, but
+  one may still turn up, the ended job continues to represent the stages, and the other is looked for. A job that ended
+  as outrun shows that another has begun.
 - A job of a race that turns up, however late, becomes a job of the run as if it had been accepted at once. If it has
-  begun a stage that no other has, it is the lead.
-- Only a job that has not begun is withdrawn. It is first kept from beginning, by a mark that it would find; where it
-  has begun by then, as its own mark shows, it is not cancelled.
+  begun a stage that no other job has begun, it becomes the lead of that stage.
+- Only a job that has not begun is withdrawn. First a mark is written that keeps it from beginning. If the job's own
+  mark shows that it had begun before, it is not cancelled.
 
-While several may begin, it is not known which of them it will be: nothing is submitted that depends on the end of one,
-for the race has an unknown last job. Conversely, a job that another depends on gets no rival. `may_race` says what
-does not race: arrays, legs, what several jobs run, what is local, what a host hands over, and jobs that resize, wait
-inside their allocation, or, but for the first of a race, depend on others.
+While several jobs may begin, it is unknown which of them will run the stage: no job is submitted that depends on the
+end of one of them, as the stage's last job is not known yet. Conversely, a job that another job depends on gets no
+rival. `may_race` says which jobs do not race: arrays, legs, jobs that share a stage, local jobs, jobs of hosted runs,
+and jobs that resize or wait inside their allocation; and jobs that depend on others, except for the first of a race.
 
-A replacement is a race of two. The job that takes a pending one's place (`PlannedJob.replaces`) is submitted first;
-once it is accepted, the pending one is withdrawn, unless that has started: then the new one is of no use. If the new
-one is refused, the pending one stays.
+A replacement is a race of two. The new job, which takes a pending job's place (`PlannedJob.replaces`), is submitted
+first. Once it is accepted, the pending job is withdrawn; but if that has started, the new job is useless. If the new
+job is refused, the pending job stays.
 """
 # ruff: noqa: ARG002 - methods of `Units`
 
@@ -54,14 +56,14 @@ class RacingUnits(Units):
 
     jobs: dict[str, list[Job]] = field(default_factory=dict)  # by race, in order of submission
     refused: dict[str, list[Intended]] = field(default_factory=dict)  # likewise
-    lost: set[str] = field(default_factory=set)  # tokens of jobs in doubt that do not turn up any more
+    lost: set[str] = field(default_factory=set)  # tokens of jobs in doubt that cannot turn up any more
 
     def token(self, run: RunCourse, planned: PlannedJob) -> str:
-        """Name a racer: as any job of its stages, and by its number."""
+        """Return the token that any job of these stages would get, with the racer's number."""
         return racer_token(run, planned)
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Name the race for the first stage; those for others are their steps'."""
+        """Return the race for the first stage; the races for the other stages are in the job's steps."""
         return {"race": self.race_of(run, planned.stages[0])}
 
     @staticmethod
@@ -70,7 +72,7 @@ class RacingUnits(Units):
         return f"{run.token_of((name,))}-race"
 
     def is_wanted(self, run: RunCourse, planned: PlannedJob) -> bool:
-        """Whether a further racer may still be submitted: nobody has its stages, and its number was not given yet."""
+        """Whether a further racer may still be submitted: its stages have no started job, and its number is unused."""
         if planned.racer < 2:
             return True
         jobs = self.jobs.get(self.race_of(run, planned.stages[0]), ())
@@ -82,21 +84,21 @@ class RacingUnits(Units):
 
     @staticmethod
     def _is_needed(run: RunCourse, stages: Iterable[str]) -> bool:
-        """Whether a job depends on one that represents some stages, or may turn up that does."""
+        """Whether a job depends on one that represents one of the stages; jobs that may yet turn up count as well."""
         leads = {run.stages[name].job_id for name in stages}
         in_doubt = [run.jobs.intents[token].spec for token in run.jobs.doubtful if not run.jobs.has_sent(token)]
         specs = [*(run.jobs[job_id].spec for job_id in run.jobs.live()), *in_doubt]
         return any(needed.job_id in leads for spec in specs for needed in spec.dependencies)
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:
-        """Whether the others go on where one was refused: unless that was the first."""
+        """Whether the other jobs of a race go on after one was refused; not if the first was refused."""
         if intent.planned.racer < 2:
             return False
         self.refused.setdefault(intent.spec.race, []).append(intent)
         return True
 
     def accepted(self, run: RunCourse, job: Job) -> None:
-        """Note a job of a race, which may come late."""
+        """Add a job to its races; it may have turned up late."""
         for race in races_of(job.spec):
             self.jobs.setdefault(race, []).append(job)
         run.may_have_lost = True
@@ -107,13 +109,13 @@ class RacingUnits(Units):
                     self._hand_over(run, job, name)
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Whether a job represents its stages: it does if they have no other, or that whose place it takes."""
+        """Whether a job represents its stages: if no other job does, or if it replaces the one that does."""
         if former is not None:
             return any(run.stages[name].job_id == former.status.job_id for name in job.planned.stages)
         left = self._left(run, job)
         return all(left.values()) and not any(self._has_lead(run, name) for name in left)
 
-    # ------------------------------------------------------------------ which of them leads
+    # ------------------------------------------------------------------ which job leads
 
     def is_open(self, run: RunCourse, name: str) -> bool:
         """Whether a stage's job is in a race and has not begun, and another may yet take its place."""
@@ -123,7 +125,7 @@ class RacingUnits(Units):
         return any(self._is_contested(run, one, lead) for one in run.left_of(lead))
 
     def _is_contested(self, run: RunCourse, name: str, lead: Job) -> bool:
-        """Whether a job that is there, or may turn up, may take a stage from the one that represents it."""
+        """Whether another job, accepted or in doubt, may take a stage from the job that represents it."""
         others = self.jobs.get(self.race_of(run, name), ())
         return any(one is not lead and not one.status.state.is_final for one in others) or any(
             token != lead.spec.token for token in self._in_doubt(run, name)
@@ -131,12 +133,12 @@ class RacingUnits(Units):
 
     @staticmethod
     def _has_lead(run: RunCourse, name: str) -> bool:
-        """Whether a job that may still do something represents a stage."""
+        """Whether the job that represents a stage has not ended."""
         lead = run.jobs.get(run.stages[name].job_id or "")
         return lead is not None and not lead.status.state.is_final
 
     def _is_free(self, run: RunCourse, name: str) -> bool:
-        """Whether a job may take a stage: none has it, or one that races and has not started, or can no more."""
+        """Whether another job may take a stage: it has no job, or its job races and has not started, or has ended."""
         view = run.stages[name]
         lead = run.jobs.get(view.job_id or "")
         if lead is None:
@@ -145,7 +147,7 @@ class RacingUnits(Units):
         return view.phase is Phase.QUEUED and bool(lead.spec.race) and may_start
 
     def _left(self, run: RunCourse, job: Job) -> dict[str, bool]:
-        """Give the stages of a job that are not settled, and whether each is at the attempt that it races for."""
+        """Return a job's unsettled stages, and for each whether the job is in the race for its present attempt."""
         races = dict(zip(job.planned.stages, races_of(job.spec), strict=True))
         return {
             name: race == self.race_of(run, name)
@@ -154,7 +156,7 @@ class RacingUnits(Units):
         }
 
     def views(self, run: RunCourse) -> Iterator[RacerView]:
-        """Show the jobs of races that are not decided."""
+        """Return views of the jobs of all undecided races."""
         shown = dict[str, Job]()
         for race, jobs in self.jobs.items():
             lead = next((one for one in jobs for name in run.left_of(one) if self.race_of(run, name) == race), None)
@@ -173,15 +175,15 @@ class RacingUnits(Units):
                 yield RacerView(planned.stages, planned.racer, "", intent.at_s, cores, planned.shapes, is_pending=False)
 
     def heard(self, run: RunCourse, job: Job, *, is_anew: bool) -> None:
-        """Let the first that starts represent its stages, and the one that begins in any case."""
+        """Make a job the lead of its stages if it is the first to start, or if its payload has begun."""
         status = job.status
         has_begun = status.payload_start_s is not None
         if not has_begun and (status.start_s is None or status.state.is_final or job.giving_up):
             return
-        run.may_have_lost = True  # others are of no use any more
+        run.may_have_lost = True  # other jobs may have become useless
         left = self._left(run, job)
         if not has_begun and left and not self._is_next(run, job, next(iter(left))):
-            self._pass_on(run, job)  # it will find that another has begun
+            self._pass_on(run, job)  # its script will find that another job has begun
             return
         for name, is_present in left.items():
             lead = run.jobs.get(run.stages[name].job_id or "")
@@ -191,7 +193,7 @@ class RacingUnits(Units):
                 self._hand_over(run, job, name)
 
     def _is_next(self, run: RunCourse, job: Job, name: str) -> bool:
-        """Whether a job that started may begin a stage, as far as is known."""
+        """Whether a job that started may begin a stage, as far as known."""
         return self._is_free(run, name) or run.stages[name].job_id == job.status.job_id
 
     @staticmethod
@@ -206,7 +208,7 @@ class RacingUnits(Units):
         run.may_have_lost = True
 
     def _pass_on(self, run: RunCourse, job: Job) -> None:
-        """Let others lead the stages that a job leads, which it will not run: for each, one that is in its race."""
+        """Make another job of the race the lead of each stage that this job leads but will not run."""
         for name in run.left_of(job):
             race = self.race_of(run, name)
             live = [one for one in self.jobs.get(race, ()) if not (one.status.state.is_final or one.giving_up)]
@@ -216,20 +218,20 @@ class RacingUnits(Units):
             elif ours := [one for one in self.jobs.get(race, ()) if one is not job and _gave_way(run, one)]:
                 self._hand_over(run, ours[0], name)
 
-    # ------------------------------------------------------------------ when one of them has ended
+    # ------------------------------------------------------------------ ends of jobs
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
-        """Decide what becomes of the stages of a job; of one that has not begun, the others decide."""
+        """Decide what happens to the stages of an ended job; if it never began, other jobs of the race decide."""
         if not self._leaves(run, job):
             yield from Units.ended(self, run, job, end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Leave to the others what a job was to run that was cancelled before it began; ask for the rest again."""
+        """Leave the stages of a job that was cancelled before it began to others; ask again for stages without one."""
         if not self._leaves(run, job):
             yield from Units.given_up(self, run, job, at_s)
 
     def _leaves(self, run: RunCourse, job: Job) -> bool:
-        """Leave the stages of a job that has not begun to others; say whether one of these is yet to turn up."""
+        """Leave the stages of a job that never began to other jobs; return whether one of these may yet turn up."""
         if job.status.payload_start_s is not None or job.status.state is JobState.COMPLETED or run.outcome is not None:
             return False
         self._pass_on(run, job)
@@ -240,10 +242,10 @@ class RacingUnits(Units):
             run.stages.put(name, replace(run.stages[name], phase=Phase.QUEUED, hold_until_s=None, limit_s=None))
         return True
 
-    # ------------------------------------------------------------------ those of which it is not known whether they are
+    # ------------------------------------------------------------------ jobs in doubt
 
     def _in_doubt(self, run: RunCourse, name: str) -> list[str]:
-        """Give the tokens of the race for a stage whose job may yet turn up."""
+        """Return the tokens of the jobs in doubt that are in the race for a stage."""
         race, doubtful = self.race_of(run, name), run.jobs.doubtful.keys() - self.lost
         unsent = {token: run.jobs.intents[token] for token in sorted(doubtful) if not run.jobs.has_sent(token)}
         if (intent := run.jobs.open_intent) is not None:
@@ -251,7 +253,7 @@ class RacingUnits(Units):
         return [token for token, intent in unsent.items() if race in races_of(intent.spec)]
 
     def _waiting(self, run: RunCourse) -> Iterator[tuple[Job, list[str]]]:
-        """Give the jobs that have ended and go on representing stages, each with the tokens of what may run these."""
+        """Yield the ended jobs that still represent stages, each with the tokens of jobs in doubt for these."""
         leads = dict.fromkeys(view.job_id or "" for view in run.stages.values() if view.phase is Phase.QUEUED)
         for job in [run.jobs[job_id] for job_id in leads if job_id in run.jobs]:
             if job.spec.race and job.status.state.is_final and not _gave_way(run, job):
@@ -260,15 +262,15 @@ class RacingUnits(Units):
 
     @property
     def may_come_late(self) -> bool:
-        """A job that comes late may have begun a stage."""
+        """Whether a job that turns up late belongs to the run: yes, since it may have begun a stage."""
         return True
 
     def sought(self, run: RunCourse) -> list[str]:
-        """Give the tokens of jobs that must have begun, or are to be known before something is asked for anew."""
+        """Return the tokens of the jobs that must be found before stages are asked for again."""
         return [*dict.fromkeys(token for _, tokens in self._waiting(run) for token in tokens)]
 
     def go_on(self, run: RunCourse, at_s: float, lost: str) -> Iterator[Record]:
-        """Ask anew for what has waited for jobs in doubt, where none is left that may turn up."""
+        """Ask again for stages that waited for jobs in doubt, if none of these can turn up any more."""
         if lost:
             self.lost.add(lost)
         for job, tokens in [*self._waiting(run)]:
@@ -277,7 +279,7 @@ class RacingUnits(Units):
                 yield from decide(self, run, job, at_s)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
-        """Say that others have started all that it could run, one takes its place, or what else made it useless."""
+        """Return why a job is useless, as when another has started its stages; empty if it is not."""
         left = self._left(run, job)
         if not left or not all(left.values()):
             return "what it was to run has ended, or was asked for anew"
@@ -303,22 +305,22 @@ def races_of(spec: JobSpec) -> tuple[str, ...]:
 
 
 def _is_pending(job: Job) -> bool:
-    """Whether a job is in the queue, and to stay there."""
+    """Whether a job is in the queue and is not being cancelled."""
     return job.status.start_s is None and not (job.status.state.is_final or job.giving_up)
 
 
 def _gave_way(run: RunCourse, job: Job) -> bool:
-    """Whether a job ended for another of its token, which runs what it was for and is yet to be found."""
+    """Whether a job ended because another job with its token runs its stages, and that job is not found yet."""
     return job.status.reason == DUPLICATE and run.jobs.of_token(job.spec.token) is job
 
 
 def _may_begin(run: RunCourse, job: Job, name: str) -> bool:
-    """Whether a job that has started has a stage as its next one."""
+    """Whether a stage is the next one that a started job would begin."""
     return next((one for one in job.planned.stages if not run.stages[one].phase.is_settled), "") == name
 
 
 def may_race(run: RunCourse, planned: PlannedJob) -> bool:
-    """Whether a job can be in a race; the one place where it is said what does not."""
+    """Whether a job can be in a race; all exceptions are defined here."""
     stages = [run.stages[name].stage for name in planned.stages]
     return (
         run.capabilities.races
@@ -330,12 +332,12 @@ def may_race(run: RunCourse, planned: PlannedJob) -> bool:
 
 
 def is_whole(stage: Stage) -> bool:
-    """Whether one job runs a stage, and all of it: no array, bag or leg, and not where the client is."""
+    """Whether one job runs the whole stage, on the batch system: no array, bag or leg, and no local stage."""
     return stage.is_one_job and not stage.local
 
 
 def as_asked(run: RunCourse, planned: PlannedJob) -> Iterator[tuple[str, StageView]]:
-    """Give the stages of a job that are not settled, in the shapes in which it asks for them."""
+    """Yield the unsettled stages of a job, in the shapes that the job asks for."""
     for place, name in enumerate(planned.stages):
         view = run.stages[name]
         if not view.phase.is_settled:
@@ -344,9 +346,9 @@ def as_asked(run: RunCourse, planned: PlannedJob) -> Iterator[tuple[str, StageVi
 
 
 def raced(run: RunCourse, submissions: Iterable[PlannedJob]) -> Iterator[PlannedJob]:
-    """Leave out of a plan the racers that may not race; a first one that may not is a job as any other.
+    """Leave out of a plan the racers that may not race; but keep a first one, as a job without a race.
 
-    A further one whose submission is in doubt is asked for again only as it was.
+    A further racer whose submission is in doubt is submitted again exactly as it was planned then.
     """
     for planned in submissions:
         token = racer_token(run, planned) if planned.racer > 1 else ""

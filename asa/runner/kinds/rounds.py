@@ -162,7 +162,7 @@ class RoundUnits(Units):
         """Describe how elements of an array that take turns in jobs ended; None for other jobs."""
         return None
 
-    # ------------------------------------------------------------------ when one of the jobs has ended
+    # ------------------------------------------------------------------ ends of jobs
 
     def ended(self, run: RunCourse, job: Job, end_s: float) -> Iterator[Record]:
         """Decide what happens to a stage when one of the jobs of its round has ended."""

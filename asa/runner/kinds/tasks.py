@@ -29,7 +29,7 @@ class TaskUnits(RoundUnits):
     full: set[str] = field(default_factory=set)  # rounds that get no more jobs, because a further job was refused
 
     def asks(self, run: RunCourse, planned: PlannedJob) -> dict[str, Any]:
-        """Return the bag that a job takes from, and how many jobs do at a time."""
+        """Return the bag that a job takes tasks from, and how many jobs take from it at a time."""
         return RoundUnits.asks(self, run, planned) | {"sharing": run.stages[planned.stages[0]].stage.job_count}
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:  # noqa: ARG002

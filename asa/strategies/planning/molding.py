@@ -62,7 +62,7 @@ def _form(stage: Stage, shape: Shape, cores_per_node: int) -> Form:
 
 @dataclass(slots=True)
 class Line:
-    """A width and a partition of possible jobs, with the shape that each stage takes there."""
+    """A width and a partition of possible jobs, with the shape that each stage takes in such a job."""
 
     width: int
     partition: str

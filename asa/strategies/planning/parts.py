@@ -322,7 +322,7 @@ class Parts:
         return {slot.stage: slot.start_s for slot in slots_of(waves, self._runs_s)}
 
     def _may_share(self, names: tuple[str, ...]) -> bool:
-        """Whether one job can run all of these stages: they ask for the same, and none must be alone."""
+        """Whether one job can run all of these stages: their requests are equal, and none needs a job of its own."""
         first = self._kinds[names[0]]
         return len(names) == 1 or (self._alone.isdisjoint(names) and all(self._kinds[name] == first for name in names))
 

@@ -31,7 +31,7 @@ def convergence_figures(convergences: Sequence[Convergence]) -> list[PageFigure]
 
 
 def followed(convergence: Convergence) -> str:
-    """Return a sentence: how often a policy was right, and how soon after a change."""
+    """Return a sentence that says how often a policy was right, and how soon after a change."""
     hits = sum(convergence.hits_percent) / max(len(convergence.hits_percent), 1)
     found = (
         "never" if math.isnan(convergence.found_after) else f"mostly after {convergence.found_after:.0f} submissions"

@@ -221,7 +221,7 @@ class Score:
         return self.coverage[LEVELS.index(level)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a flat JSON-ready record; unknown values are null."""
+        """Return the score as a flat JSON-ready record; unknown values are null."""
         record: dict[str, Any] = {}
         for name in (each.name for each in fields(self)):
             value = getattr(self, name)

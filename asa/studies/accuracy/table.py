@@ -61,7 +61,7 @@ def _as_written(seconds: float) -> float:
 
 
 def _missing(of: float) -> Callable[[float], float]:
-    """Return a function: how far a percentage is from its target, to the digits that are shown."""
+    """Return a function that tells how far a percentage is from its target, at the precision shown."""
     return lambda value: round(abs(value - of), 6)
 
 

@@ -77,7 +77,7 @@ class ComparedOutcome:
     worst_decision_s: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data, with the fields of the case."""
+        """Return the outcome as JSON-ready data, with the fields of the case."""
         fields = asdict(self)
         case: dict[str, Any] = fields.pop("case")
         return case | fields

@@ -159,7 +159,7 @@ def area(shares: NDArray[np.float64]) -> float:
 
 
 def shown(outcomes: Sequence[ComparedOutcome]) -> Grid:
-    """Return outcomes of one window size and one solver: of the paper's window if it is there, else of the first."""
+    """Return outcomes of one window size and one solver: of the paper's window if it was run, else of the first."""
     windows = windows_of(outcomes)
     return arrange(outcomes, WINDOW if WINDOW in windows else windows[0], solvers_of(outcomes)[0])
 

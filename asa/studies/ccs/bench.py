@@ -76,7 +76,7 @@ class Speed:
     flat: tuple[Effort, ...]  # the same for plans with equal work in more and more, smaller jobs
 
     def as_json(self) -> str:
-        """Return it as JSON."""
+        """Return the values as JSON."""
         return json.dumps(
             {
                 "figures": [asdict(figure) | {"times_papers": figure.times_papers} for figure in self.figures],

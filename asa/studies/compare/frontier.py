@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def is_choice(self) -> bool:
-        """Whether it is the choice of asa-plan, at a given price or at the usual one."""
+        """Whether the cell is the choice of asa-plan, at a given price or at the usual one."""
         return self.strategy == CHOOSES or price_s_of(self.strategy) is not None
 
 

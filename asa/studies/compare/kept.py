@@ -55,7 +55,7 @@ class KeptComparison:
         return comparison
 
     def text(self) -> str:
-        """Return it as JSON, with a checksum at the end."""
+        """Return the comparison as JSON, with a checksum at the end."""
         return sealed(_adapter().dump_json(self, indent=1).decode()) + "\n"
 
     def flaw(self) -> str:

@@ -236,13 +236,13 @@ def sentence(cells: Sequence[Cell]) -> str:
 
 
 def against(hero: Cell, rivals: Sequence[Cell]) -> str:
-    """Return a text: how much sooner one strategy ends than others, and for how many core-hours; see `sentence`."""
+    """Say how much sooner one strategy ends than others, and for how many core-hours; see `sentence`."""
     times, costs = ([_over(hero, rival, what) for rival in rivals] for what in ("makespan_s", "core_hours"))
     return claimed([rival.strategy for rival in rivals], times, costs, beyond_chance([*times, *costs]))
 
 
 def claimed(rivals: Sequence[str], times: Sequence[Interval], costs: Sequence[Interval], clear: Sequence[bool]) -> str:
-    """Return a text: how much sooner a strategy ends than each rival, and for how many core-hours.
+    """Say how much sooner a strategy ends than each rival, and for how many core-hours.
 
     `times`, `costs`: relative differences from each rival.
     `clear`: whether these are significant, first for the times, then for the costs.

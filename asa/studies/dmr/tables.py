@@ -29,7 +29,7 @@ class PaperNumber:
     ours: Interval
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON-ready data."""
+        """Return the numbers as JSON-ready data."""
         fields = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
         ours = {"value": self.ours.mean, "low": self.ours.low, "high": self.ours.high}
         return {**fields, "ours": {name: None if math.isnan(bound) else bound for name, bound in ours.items()}}
@@ -121,7 +121,7 @@ def _flexible(both: Means) -> Means:
 
 
 def _gains(both: Means) -> Means:
-    """Return by how many percent each value is less than in the fixed version, without values that are 0 there."""
+    """Return by how many percent each value is less than in the fixed version; values that are 0 in it are left out."""
     fixed, flexible = both[:, both[0] > 0]
     return np.asarray(100 * (1 - flexible / fixed), dtype=np.float64)
 

@@ -99,7 +99,7 @@ class MethodOutcome:
     weeks: tuple[Week, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-ready data."""
+        """Return the outcome as JSON-ready data."""
         return asdict(self)
 
 

@@ -251,7 +251,7 @@ def learner(shape: NetworkSize, how: Learning | None = None, **others: Any) -> P
     return (PolicyGradient if shape.kind == "pg" else QLearning)(shape, how, **others)
 
 
-# ---------------------------------------------------------------------- what Adam remembers
+# ---------------------------------------------------------------------- the optimiser's state
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 

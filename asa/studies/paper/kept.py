@@ -110,7 +110,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often each verdict was given in a table, and would be in a world without differences."""
+    """The number of times that each verdict was given in a table, and would be given in a world without differences."""
 
     table: str  # the table, such as `Table 2`
     verdicts: dict[Verdict, int]  # number of figures with each verdict: here, and in a world without differences

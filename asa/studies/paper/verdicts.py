@@ -62,7 +62,7 @@ class ComparedFigure:
 
     ours: Interval  # mean of the seeds and its 95 % interval
     published: float
-    deviation: float  # ours / published - 1; nan if the latter is 0
+    deviation: float  # ours / published - 1; nan if the published figure is 0
     verdict: Verdict
     alike: Verdict  # the verdict in a world without differences
 

@@ -333,7 +333,7 @@ def _first_of(
 
 
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
-    """Return a text: the quickest strategy, and the quickest of the thrifty ones."""
+    """Name the quickest strategy, and the quickest of the thrifty ones."""
     quick, words = _first_of(standings, lambda one: one.is_as_quick)
     ratios = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
     ratios += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]

@@ -1,4 +1,4 @@
-"""Exchanges of a request and its answer: HTTP over TCP or a unix socket, with a token; errors tell how far it came."""
+"""Exchanges of a request and its answer: HTTP over TCP or a unix socket, with a token; errors say how far they came."""
 
 from __future__ import annotations
 
