@@ -24,7 +24,7 @@ from asa.units import format_duration
 from asa.waits import QueueEvent
 
 CLUSTER_FILE = "cluster.json"
-"""File of a run's folder in which a backend notes on which cluster the run is; without it the run goes on anywhere."""
+"""File in a run's folder in which a backend records the run's cluster; without it, the run continues on any cluster."""
 
 if TYPE_CHECKING:
     from asa.history import JobHistory  # needs numpy
@@ -68,23 +68,23 @@ Setting = str | int | float | bool
 """A value that a site file can keep."""
 
 Verdict = Literal["good", "note", "bad"]
-"""Whether what was found helps, is worth knowing, or keeps asa from working."""
+"""Whether a finding is good, is worth knowing, or keeps asa from working."""
 
 
 class DependencyType(StrEnum):
     """The event after which a job that depends on another may start."""
 
     AFTEROK = "afterok"
-    """The other ended successfully."""
+    """The other job completed."""
     AFTERANY = "afterany"
-    """The other ended, however."""
+    """The other job ended, in any way."""
     AFTER = "after"
-    """The other started, and `Dependency.delay_s` seconds have passed since."""
+    """The other job started, and `Dependency.delay_s` seconds have passed since then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A job waits for another.
+    """The condition that a job waits for another job.
 
     Parameters
     ----------
@@ -106,12 +106,14 @@ class Dependency:
 
 
 REFUSAL = "~no"
-"""Suffix of a token in the marker which says that the token will never come: jobs that wait for it give up."""
+"""Suffix of a token, for the marker that says that the token will never come: jobs that wait for it give up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands of a job. They run in waves: a wave begins once all steps of the one before completed.
+    """One of several commands of a job.
+
+    They run in waves: a wave begins once all steps of the wave before it have completed.
 
     Steps of one wave run at the same time; a step that fails does not end the others.
     """
@@ -358,7 +360,7 @@ class ElementsStatus:
     running, completed
         Elements that run, and elements that completed.
     ended
-        Elements that ended without completing, grouped by the way.
+        Elements that ended without completing, grouped by how they ended.
     ran_s
         Sum of the seconds for which ended elements were allocated cores.
     nodes
@@ -463,7 +465,7 @@ class JobStatus:
 
 
 End = JobStatus | ElementEnd
-"""How a job ended, or elements of one did."""
+"""The end of a job, or of elements of a job array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,7 +599,7 @@ class Capabilities:
         return any(0 < by < cores for by in (self.shrink_by, self.grow_by))
 
     def paid_cores(self, cores: int, partition: str = "") -> int:
-        """Return the cores that such a job is charged for: all of its nodes', if nodes are allocated whole.
+        """Return the cores that a job is charged for: all cores of its nodes, if nodes are allocated whole.
 
         Examples
         --------
@@ -665,7 +667,7 @@ class Capabilities:
 
 
 def _max_gpus(spec: JobSpec, limits: PartitionLimits) -> int | None:
-    """Return how many GPUs a job's nodes could have; without a number of nodes, the job may get many."""
+    """Return how many GPUs a job's nodes could have; if it does not say how many nodes, it may get many."""
     if not limits.gpus_per_node:
         return limits.gpus_per_node
     nodes = spec.nodes or limits.max_nodes
@@ -749,7 +751,9 @@ class Backend(Protocol):
         ...
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Ask the site for the jobs of some tokens; for each token, the job that runs or ran the payload comes first.
+        """Ask the site for the jobs of the given tokens.
+
+        For each token, the job that runs or ran the payload comes first.
 
         From then on, found jobs are this client's, as if it had submitted them. A job that is not found may still
         arrive.
@@ -967,7 +971,7 @@ class Troubleshooting(Protocol):
 
 @runtime_checkable
 class Previewing(Protocol):
-    """A backend that can show what it would send."""
+    """A backend that can show what it would send to the batch system."""
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
         """Show what `Backend.submit` would send for a job, without sending it.
@@ -1121,7 +1125,7 @@ class RemembersRuns(Protocol):
     """A facility that finds the user's past jobs by their names."""
 
     def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
-        """Read the user's jobs of some names that completed or reached their walltimes; none without accounting.
+        """Read the user's past jobs of the given names that completed or reached their walltimes.
 
         Parameters
         ----------

@@ -12,16 +12,16 @@ from asa.keys import Notation, described, keys_of
 from asa.units import format_duration, parse_duration
 
 WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP")
-"""Signals that a payload can be warned with."""
+"""Signals that can warn a payload."""
 
 MAX_LEGS = 10_000
-"""Legs of a stage at most."""
+"""Upper bound of a stage's legs."""
 
 USUAL_LEGS = 100
-"""Legs that a stage has at most, if it does not say."""
+"""Default upper bound of a stage's legs."""
 
 UNFINISHED = 85
-"""Exit code by which a payload says that it has not done all that it is to do, if a stage names no other."""
+"""Default exit code by which a payload says that work is left."""
 
 _LONGEST_WARNING_S = 86_400.0
 _MAX_EXIT = 125
@@ -177,7 +177,7 @@ class Continuation:
 
 
 KEYS = ("total", *(key.name for key in keys_of(Continuation)))
-"""Further keys of a stage that continues."""
+"""The other keys of a stage that runs in legs."""
 
 
 def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:

@@ -26,18 +26,18 @@ __all__ = [
 ]
 
 MAX_ELEMENT: Final = 4_000_000
-"""The largest number that an element may have: Slurm's ``MaxArraySize`` may be 4,000,001 at most."""
+"""Upper bound of an element's number: Slurm's ``MaxArraySize`` is at most 4,000,001."""
 
 MAX_ELEMENTS: Final = 100_000
-"""Elements of one stage at most."""
+"""Upper bound of a stage's elements."""
 
 _LEAST_RUN = 3  # consecutive numbers with the same step that are written as a range
-_FEW_RANGES = 8  # up to so many ranges, searching them is as fast as a set
+_FEW_RANGES = 8  # up to this number of ranges, searching them is as fast as searching a set
 _PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _HINT: Final = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
 
 Range = tuple[int, int, int]
-"""Numbers that follow each other: the first, the last, and the step."""
+"""Equidistant numbers: the first, the last, and the step."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Elements:
 
 
 NONE: Final = Elements()
-"""No elements."""
+"""The empty set of elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ NOTATION: Final = Notation(
     pattern=r"^\s*\d+(-\d+(:\d+)?)?(\s*,\s*\d+(-\d+(:\d+)?)?)*(%[0-9]+)?\s*$",
     others=({"type": "integer", "minimum": 0, "maximum": MAX_ELEMENT},),
 )
-"""How a job array is written."""
+"""The notation of a job array."""
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[Range]:

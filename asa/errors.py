@@ -159,7 +159,7 @@ class UnavailableError(BackendError):
 
 
 NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
-"""After which a job is certainly not there."""
+"""Errors after which the job was certainly not accepted."""
 
 
 class AccessError(UnavailableError):

@@ -25,35 +25,35 @@ from asa.errors import (
 )
 
 AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
-"""Pauses before a job that could not be sent is sent again."""
+"""Pauses before a failed submission is repeated; the last one is used from then on."""
 
 LATE_S = (10.0, 60.0, 300.0)
-"""When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
+"""After a submission in doubt was repeated: the times at which a second job is looked for."""
 
 _LOST_S = 90.0
-"""A job that gave way to one which is not to be found so long after is lost."""
+"""If a job gave way to a job that cannot be found for this time, that job is lost."""
 
 NUMBER_LOST = "its number is another job's now"
-"""Reason of a job that is no more: the controller lost its latest state, and gave its number to another."""
+"""Reason of a job that no longer exists: the controller lost its latest state, and reused the number."""
 
 DUPLICATE = "Twin"
-"""Reason of a job that ended at once because another of its token runs the payload."""
+"""Reason of a job that ended at once because another job with its token runs the payload."""
 
 
 class Cause(StrEnum):
     """Reasons why a job was not submitted but may be tried again."""
 
     UNKNOWN = ""
-    """The answer was lost, or something else has to happen first."""
+    """The answer was lost, or something else must happen first."""
     AWAY = "away"
-    """The batch system could not be reached: so it is with any other job."""
+    """The batch system could not be reached; the same holds for all other jobs."""
     ANSWER = "answer"
-    """The batch system answered that it does not take this job now."""
+    """The batch system answered that it does not accept this job now."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """The state of attempts at something that may have to be tried again."""
+    """The state of attempts at an action that may have to be repeated."""
 
     again_s: float = 0.0  # nothing is sent or looked for before this time
     failures: int = 0  # failed submissions in a row
@@ -118,7 +118,7 @@ class Submitter(ABC):
 
     @abstractmethod
     def accepted(self, token: str, status: JobStatus) -> None:
-        """Record that the batch system has a job of a token; it replaces an earlier job of that token."""
+        """Record that the batch system has a job of a token; this job replaces an earlier job of the token."""
 
     @abstractmethod
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
@@ -277,7 +277,7 @@ class Submitter(ABC):
         return min((attempt.again_s for attempt in attempts.values()), default=None)
 
     def _keep_one(self, tokens: Collection[str]) -> list[str]:
-        """Keep each token's job that runs the payload, and cancel the others; return the tokens for which that is done.
+        """Keep each token's job that runs the payload, and cancel the others; return the tokens that are settled.
 
         If the token's job has been given up, all its jobs are cancelled, unless the owner takes one in.
         """
@@ -394,7 +394,7 @@ class Submitter(ABC):
         return job_id in self._unsent_cancellations
 
     def end_all(self, tokens: Collection[str]) -> bool | None:
-        """Cancel all jobs of some tokens; return whether none is left, or None if they could not be looked for.
+        """Cancel all jobs of the given tokens; return whether none is left, or None if they could not be looked for.
 
         A job is not cancelled if it has just begun its payload, or if the owner accepts it.
         """
@@ -431,7 +431,7 @@ class Submitter(ABC):
     # ------------------------------------------------------------------ asking
 
     def ask(self, job_ids: Collection[str]) -> bool:
-        """Ask for the status of some jobs; return whether the batch system answered for all."""
+        """Ask for the status of the given jobs; return whether the batch system answered for all."""
         try:
             statuses = self.backend.status(job_ids)
         except UnavailableError as error:

@@ -275,7 +275,7 @@ class StageFunction(Generic[P, R]):
 
 
 def _sent_along(function: Callable[..., object], where: str) -> str:
-    """Write a function that is in no file as a word of a command."""
+    """Write a function that is in no file as one word of a command."""
     try:
         import cloudpickle  # noqa: PLC0415 - only a few need it
     except ImportError:

@@ -49,7 +49,7 @@ Kind = Literal[
     "jobs",
     "own",
 ]
-"""How a value is written.
+"""The notation of a value.
 
 `memory`: in MiB if it has no unit; `storage`: with a unit; `names`: one text or several; `paths`: a list, perhaps
 empty;
@@ -382,11 +382,11 @@ def values_of(one: object) -> Iterator[tuple[Key, Any]]:
 
 
 OF_JOBS: Final = keys_of(JobKeys)
-"""What a job asks for in addition to size and time."""
+"""The keys that a job asks for in addition to size and time."""
 RESOURCES: Final = tuple(key for key in OF_JOBS if key.is_amount)
-"""What of it a machine may run out of."""
+"""Those of them that a machine may run out of."""
 TERMS: Final = tuple(key for key in OF_JOBS if not key.is_amount)
-"""Those with one value for the batch system, which cannot be added up."""
+"""Those of them that have one value for the batch system, and cannot be added up."""
 _NAMES: Final = tuple(key.field for key in OF_JOBS)
 _VALUES: Final = attrgetter(*_NAMES)
 

@@ -245,7 +245,7 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
 
 
 def _ran_to_its_end(record: Record) -> bool:
-    """Whether the record is about a job that ran and was not cancelled; such a job may end long after the run."""
+    """Whether the record is about a job that ran and was not cancelled; its end may be long after the run's end."""
     return isinstance(record, Ended) and record.payload_start_s is not None and record.state is not JobState.CANCELLED
 
 
@@ -336,7 +336,7 @@ def _could_begin(
 def _critical_path(
     workflow: Workflow, settled: Mapping[str, float], parts: Mapping[str, Mapping[str, float]]
 ) -> set[str]:
-    """Follow the stages back from the one that ended last, each time to the predecessor that let it begin."""
+    """Follow the stages back from the last one to end, each time to the predecessor that let it begin."""
     path = {current := max(workflow.order, key=lambda name: settled[name])}
     while before := parts[current]:
         may_s = _may_s(workflow.stages[current], before, 0.0)

@@ -36,7 +36,7 @@ class JobOutcome(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of such a job, for those who see only that; 1 for ``failed``, whose real code varies."""
+        """The exit code of a job with this outcome, for readers of exit codes; 1 for ``failed``, whose code varies."""
         return _EXIT_CODES.get(self, 1)
 
     @property

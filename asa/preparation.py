@@ -17,7 +17,7 @@ from asa.errors import WorkflowError
 from asa.keys import described, keys_of
 
 LAUNCHERS = ("srun", "mpirun", "mpiexec")
-"""What may start the processes of a stage."""
+"""Programs that may start the processes of a stage."""
 
 _MODULE = re.compile(r"[A-Za-z0-9_][\w.+/@=:-]*")
 _FILE = re.compile(r"\.ya?ml$")
@@ -156,7 +156,7 @@ class Preparation:
 
 
 KEYS = tuple(key.name for key in keys_of(Preparation))
-"""What a stage says of it."""
+"""The keys of a stage's preparation."""
 
 
 def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:

@@ -279,9 +279,9 @@ class Observed(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStarted(_OfJob):
-    """A stage itself began."""
+    """A stage itself began, not only its job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEnded(_OfJob):
-    """A stage itself completed."""
+    """A stage itself completed, perhaps before its job ended."""

@@ -134,7 +134,7 @@ class Moldable:
 
 @lru_cache(maxsize=4096)
 def doubled(first: int, last: int) -> list[int]:
-    """List widths from the first to the last, each twice the one before.
+    """List widths from the first to the last, each twice the width before it.
 
     Examples
     --------

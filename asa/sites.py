@@ -268,7 +268,7 @@ def _patience_s(path: Path, said: object) -> float | None:
 
 
 def facilities() -> list[str]:
-    """Names of the backends that are batch systems one can connect to."""
+    """Names of the backends that are batch systems to which a client can connect."""
     return [name for name in plugins.names(_GROUP) if _is_facility(_loaded(name))]
 
 
@@ -398,7 +398,7 @@ def save_site(
 
 
 def saved_site() -> str:
-    """Name the site that is used where none is named: the only one, or the one called ``default``; empty for none."""
+    """Name the site that is used where none is named: the only site, or the site called ``default``; empty for none."""
     sites = site_names()
     return sites[0] if len(sites) == 1 else _DEFAULT if _DEFAULT in sites else ""
 
@@ -445,7 +445,10 @@ def _member(members: list[str], file: SiteFile | None, settings: Mapping[str, An
 
 
 def _fit(made: Any, settings: Mapping[str, Any]) -> int:
-    """Rate how well settings fit a backend: 2 if they suffice, 1 if it takes others or more, 0 if one is missing."""
+    """Rate how well settings fit a backend: 2 if they suffice, 1 if it takes others or more, 0 if one is missing.
+
+    2 if they suffice, 1 if it takes others or more, 0 if a required one is missing.
+    """
     try:
         _check_names(made, settings)
         made(**settings)

@@ -1,4 +1,4 @@
-"""What each job of a run did over time: kept back, pending, allocated, running; made from records."""
+"""What each job of a run did over time: pending, held back, allocated, running; made from the run's records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "Lane", "Span", "Timeline", "timeline"]
 
 Kind = Literal["kept", "pending", "held", "running"]
-"""A dependency keeps a job back; it waits in the queue; it holds cores that do nothing; a stage of it runs."""
+"""Kinds of periods of a job: kept back by a dependency; pending; holding idle cores; running a stage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ MAX_RUNS = 100_000
 MAX_PROCESSES = 4096
 MAX_DAYS = 36_500
 MAX_SEED = 2**53
-"""All of these are exact wherever numbers go: in JSON, in arrays and in compiled code."""
+"""Upper bounds; all of them are exact in JSON, in arrays and in compiled code."""
 MAX_POLL_S = 86_400
 MAX_DURATION_S = 86_400.0 * MAX_DAYS
 _LEAST_HOURS = 0.001
@@ -336,7 +336,7 @@ def format_price(price_s: float) -> str:
 
 
 def format_core_hours(hours: float) -> str:
-    """Write core-hours with one decimal; less than one, with two digits.
+    """Write core-hours with one decimal; amounts below one with two digits.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def as_reference(value: object) -> dict[str, str]:
 
 
 def referred(arguments: Any) -> list[str]:
-    """Name the stages whose values are meant in some arguments, each once.
+    """Name the stages whose values are meant in the given arguments, each once.
 
     Examples
     --------

@@ -41,7 +41,7 @@ _CERTAIN = 0.99
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
 AGED = 0.5
-"""About so much of its usual wait is left to a job with accrued age: it is at the head, and cores drain."""
+"""Share of its usual wait that a job with accrued age still waits: it is at the head of the queue while cores drain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class WaitForecast(NamedTuple):
 
     @property
     def p10(self) -> float:
-        """The wait in seconds that one job in ten falls short of."""
+        """The wait in seconds that nine jobs in ten exceed."""
         return self.quantiles_s[0]
 
     @property

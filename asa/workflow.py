@@ -38,49 +38,48 @@ __all__ = [
 ]
 
 LONGEST_NAME = 64
-"""Letters of a stage's name at most."""
+"""Maximum length of a stage's name."""
 
 NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
-"""What a stage's name is made of."""
+"""Regular expression for a stage's name."""
 
 VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
-"""What the name of an environment variable is made of."""
+"""Regular expression for the name of an environment variable."""
 
 MAX_CORES = MAX_COUNT
-"""Cores, nodes or GPUs of a stage at most: no machine has more."""
+"""Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 
 LONGEST_WALLTIME_S = 366 * 86400.0
-"""The longest walltime that may be asked for."""
+"""Upper bound of a walltime."""
 
 MAX_RETRIES = 100
-"""How often a stage may be asked for again."""
+"""Upper bound of a stage's retries."""
 
 MAX_JOBS = 1000
-"""Jobs that share the tasks of one stage at most."""
+"""Upper bound of the jobs that share a stage's tasks."""
 
 _MAX_SPREAD = 3.0
 
 BETWEEN_TURNS_S = 30.0
-"""What a job whose elements take turns has beyond their walltimes, so that these end before it does."""
+"""Additional walltime of a job whose elements take turns, so that the elements end before the job does."""
 
 MAX_RETRY_FACTOR = 10
-"""By how much its walltime, or its memory, may grow each time."""
+"""Upper bound of the factor on a walltime, or on memory, for each retry."""
 
 WHENS: Final = ("success", "any", "failed", "always")
-"""When a stage runs: after those that it follows completed, or the first of them did; after one of them failed; or
-however they ended."""
+"""The values of `Stage.when`; see there."""
 
 OF_AFTER: Final = ("after_any", "after_start", "after_matching")
-"""Keys that name those of `Stage.after` that need not have completed."""
+"""Keys that name stages of `Stage.after` which need not have completed."""
 
 _NOT_SAID: Final[Mapping[str, int | None]] = {"cores": None, "cpus_per_task": 1, "memory_bytes": 0, "gpus": 0}
 INPUT_PATIENCE_S = 60.0
-"""For how long inputs and outputs are looked for: a node may see as late by NFS what another has written."""
+"""Default time to look for inputs and outputs: with NFS, a node may see another node's files late."""
 
 MAX_INPUT_PATIENCE_S = 3600.0
 
 KEYS_OF_PARTS = (*keys_of(Continuation), *keys_of(Preparation))
-"""The keys that say how a stage continues, and in which environment it runs."""
+"""The keys for legs and for the environment of a stage."""
 
 
 def parts_of(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
@@ -629,7 +628,7 @@ class Stage(StageKeys):
         return self.jobs[1] == 1 or _even(*self.jobs, *self._parts(width)) > 0
 
     def _parts(self, width: int) -> tuple[int, ...]:
-        """Count what can be divided among jobs: nodes, and tasks at a time."""
+        """Count the parts that can be divided among jobs: nodes, and tasks at a time."""
         if self.cores is None:
             return (width,)
         return (width // self.cpus_per_task, *([self.nodes] if self.nodes else []))
@@ -640,7 +639,7 @@ class Stage(StageKeys):
         return _even(*self.jobs, *self._parts(self.width)) if self.jobs[1] > 1 else 1
 
     def of_each_job(self) -> Stage:
-        """Return the request of each of its jobs."""
+        """Return the stage with the request of each of its jobs."""
         count = self.job_count
         if count == 1:
             return self
@@ -665,7 +664,7 @@ class Stage(StageKeys):
 
     @property
     def width(self) -> int:
-        """Cores that it asks for; nodes if it asks only for nodes."""
+        """Cores that the stage asks for; nodes if it asks only for nodes."""
         return self.cores if self.cores is not None else self.nodes or 0
 
     @property
@@ -765,11 +764,11 @@ class Stage(StageKeys):
         return one_s * len(self.array.elements)
 
     def cores_on(self, cores_per_node: int) -> int:
-        """Return the cores that it gets on a site with nodes of so many cores."""
+        """Return the cores that the stage gets on a site with nodes of this size."""
         return self.allocated(self.cores or 0, self.nodes or 0, cores_per_node)
 
     def nodes_on(self, cores_per_node: int) -> int:
-        """Return the least number of its nodes, on a site with nodes of so many cores."""
+        """Return the least number of the stage's nodes, on a site with nodes of this size."""
         asked = self._needs(self.request).nodes if self.request is not None else self.nodes or 0
         return max(asked, -(-self.cores_on(cores_per_node) // max(cores_per_node, 1)))
 
@@ -782,7 +781,7 @@ class Stage(StageKeys):
 
 
 def _even(least: int, most: int, *parts: int) -> int:
-    """Return the largest number in a range that divides some others; 0 if there is none."""
+    """Return the largest number in a range that divides the given numbers; 0 if there is none."""
     common = math.gcd(*parts)
     return next((count for count in range(min(most, common), least - 1, -1) if common % count == 0), 0)
 
@@ -873,7 +872,7 @@ class Workflow:
 
     @cached_property
     def by_element(self) -> tuple[str, ...]:
-        """Arrays whose elements each need only one element of another array, the one with the same number."""
+        """Arrays in which each element needs only the element with the same number in another array."""
         return tuple(name for name, stage in self.stages.items() if stage.after_matching)
 
     @cached_property
@@ -914,7 +913,7 @@ class Workflow:
         return {name: i for i, name in enumerate(self.order)}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
-        """Sort some stages by the order of all; O(n log n) for n of them."""
+        """Sort the given stages by the order of all; O(n log n) for n of them."""
         return sorted(set(names), key=self._position.__getitem__)
 
     @cached_property
@@ -943,7 +942,7 @@ class Workflow:
         return sum(self.stages[name].expected_s for name in self.critical_path)
 
     def with_followers(self, names: Iterable[str]) -> frozenset[str]:
-        """Return some stages and all that come after them."""
+        """Return the given stages and all that come after them."""
         found = set(names)
         to_see = list(found)
         while to_see:

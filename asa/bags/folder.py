@@ -134,7 +134,7 @@ class Bag:
         return sorted(made, key=lambda one: float(one.began_s.min()))
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Return the last exit code and outcome of each task that has ended, by its text, as far as files can be read.
+        """Return the last exit code and outcome of each ended task, by the task's text, as far as files can be read.
 
         A task has an outcome only if asa's own shell code ended it, as that code may end an element of an array.
         """
@@ -147,7 +147,7 @@ class Bag:
         return found
 
     def did(self, number: int, token: str) -> bool:
-        """Whether a job has logged the end of a task, as far as the files that are visible here show.
+        """Whether a job has logged the end of a task, as far as the visible files show.
 
         `number`: the round.
         `token`: of the job.
@@ -211,7 +211,7 @@ class _Round:
         return [name for name in _names(self._folder / "logs") if not name.endswith(_SPARE)]
 
     def progress(self, over: frozenset[str]) -> Progress:
-        """Count the tasks that have ended, and those that run in takers whose jobs are not in `over`."""
+        """Count the tasks that have ended, and the tasks that run in takers whose jobs are not in `over`."""
         taken = self._taken()
         completed = failed = running = 0
         rate = 0.0
@@ -239,7 +239,7 @@ class _Round:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Return exit code and outcome (None if it has none) of each task that has ended, by its text."""
+        """Return exit code and outcome (None if it has none) of each ended task, by the task's text."""
         with open_file(path := self._folder / "list") as file:
             tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first line is the head
         found: dict[str, tuple[int, JobOutcome | None]] = {}

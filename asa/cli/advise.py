@@ -222,7 +222,7 @@ def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str 
 
 
 def _cores(asked: int | None, times: Sequence[RunTime], system: str) -> int | None:
-    """Return a stage's cores; for a stage that asks for nodes, the cores that it had there last."""
+    """Return a stage's cores; for a stage that asks for nodes, the cores that it had in its last run."""
     if asked is not None:
         return asked
     there = [run.cores for run in times if run.system == system] or [run.cores for run in times]

@@ -66,7 +66,7 @@ class Destination:
         return ""
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
-        """Make a request as of now."""
+        """Make a request that would be submitted now."""
         assert self.known is not None, "who knows no waits makes no requests"
         return self.known.request(cores, walltime_s, self.partition(partition))
 
@@ -239,7 +239,7 @@ def _origin(stage: Stage, seen: Seen, width: int, known: RunForecast | None) -> 
 
 
 def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, int, str, float]]:
-    """Return the widths that may be worth a trial, each as a request; leave out those that cannot be requested."""
+    """Return the widths that may be worth a trial, each as a request; leave out widths that cannot be requested."""
     from asa.runtimes.trials import untried
     from asa.shapes import Moldable
 
@@ -284,7 +284,7 @@ def _requests(material: _Material, destination: Destination) -> list[QueuedJob]:
 
 
 def _candidates(material: _Material, joint: JointForecast, columns: Sequence[int]) -> Iterator[UntriedOffer]:
-    """Return the shapes that may be tried, without the one that is best by the known run times."""
+    """Return the shapes that may be tried; leave out the shape that is best by the known run times."""
     from asa.runtimes.trials import UntriedOffer
 
     assert material.advice.compared is not None

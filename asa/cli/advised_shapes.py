@@ -19,7 +19,7 @@ _P90_OF_NORMAL = 1.2816
 _WIDE = 104
 _SAME_S = 30.0  # ends that differ by less are shown as equal
 _SAME_HOURS = 0.05
-_SAME = 0.02  # the same for small values, as a share of either
+_SAME = 0.02  # small values are shown as equal if they differ by less than this share of either
 _NOTHING = 0.005  # a smaller share of the time to the end counts as none
 
 

@@ -1,4 +1,4 @@
-"""The answers of `asa predict`: for one request, and for several that are compared."""
+"""The answers of `asa predict`: for one request, and for a comparison of several requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from asa.waits import QueuedJob, WaitForecast
 
 ENOUGH = 20
-"""Outcomes to judge by."""
+"""Number of outcomes that are enough to judge estimates by."""
 
 _P10, _P50, _P90 = 0, 4, 8
 _FLOOR_S = 10.0

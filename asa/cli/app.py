@@ -83,17 +83,17 @@ _HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "dras": _BY_ENTRY_POINT,
     },
 }
-"""Where the commands are, by heading, in the order in which a newcomer needs them; plug-ins add others below."""
+"""The commands by heading, in the order in which a newcomer needs them; those of plug-ins are added below."""
 _OTHERS = "From other packages"
 _FORMER_NAMES: Final[Mapping[str, str]] = {"advise": "walltimes"}
-"""Names that go on working, and that no help lists."""
+"""Former names that still work, and that no help lists."""
 _OURS: Final[Mapping[str, str]] = {name: where for below in _HEADINGS.values() for name, where in below.items()}
 _FORMER_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "--json": (("--output", "json"),),
     "--csv": (("--output", "csv"),),
     "--set": (("--param",), ("--option",)),
 }
-"""Old spellings of options, and the new ones for each; if several are possible, the command decides."""
+"""Old spellings of options, each with the new ones; if there are several, the command decides."""
 
 
 def _choices(parameter: Any) -> tuple[str, ...]:

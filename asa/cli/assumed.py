@@ -139,7 +139,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
 
 
 def _past_runs(names: Sequence[str]) -> Sequence[PastRun] | None:
-    """Ask the site, for some seconds only, for the user's past jobs of some names.
+    """Ask the site, for some seconds only, for the user's past jobs of the given names.
 
     None if it keeps no records of them.
     """

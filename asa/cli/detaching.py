@@ -96,7 +96,7 @@ def checked_walltime_s(text: str) -> float:
 
 
 def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, **how: Any) -> None:
-    """Install the keeper of a run, look at the run once, and say how it goes on; `how` is passed to `look`."""
+    """Install the keeper of a run, look at the run once, and say how the run continues; `how` is passed to `look`."""
     from asa import keepers
     from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
@@ -175,7 +175,7 @@ def _submit_keeper(
 
 @contextmanager
 def _opened(folder: RunFolder, facility: Facility) -> Iterator[Backend]:
-    """Open a second connection to the batch system, next to that of the client that drives the run."""
+    """Open a second connection to the batch system, in addition to that of the client that drives the run."""
     from asa.cli.driving import in_its_folder, opened
 
     with in_its_folder(folder), opened(lambda: facility.connect(folder.path, sleep=_sleep)) as backend:

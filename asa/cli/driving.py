@@ -165,7 +165,7 @@ def drive_here(
 
 @contextmanager
 def if_heard() -> Iterator[None]:
-    """Ignore that the terminal is gone when the block writes to it."""
+    """Run a block that writes to the terminal, and ignore it if the terminal is gone."""
     try:
         yield
         for stream in filter(None, (sys.stdout, sys.stderr)):

@@ -150,7 +150,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 
 
 def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:
-    """Print how to continue a run that has no client, if the reader may."""
+    """Print how to continue a run that has no client, if the reader is allowed to continue it."""
     if run.state == "detached" and not run.kept and not run.refusal:
         yield f"Submitted jobs go on, but nothing more is submitted{_until(run)}"
         if not run.owner:

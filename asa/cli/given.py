@@ -35,10 +35,10 @@ OptionsOption = Annotated[
     ),
 ]
 FormerSetOption = Annotated[list[str] | None, typer.Option("--set", hidden=True)]
-"""What `--param` and `--option` were once: it is the workflow file's if that has a parameter of this name."""
+"""The former `--param` and `--option` in one: a parameter if the workflow file has one of this name, else an option."""
 
 _NO_FILE = {".py", ".json", ".smk", ".sh", ".sbatch", ".slurm", ".job"}
-"""Suffixes of files that somebody may take for a workflow file."""
+"""Suffixes of files that users may take for workflow files."""
 
 
 def price_given(given: str | None, of_site: str, file: Path | None) -> tuple[str | None, str]:

@@ -24,7 +24,8 @@ def forecast_dict(forecast: RunForecast) -> dict[str, Any]:
     return {**dict(quantiles), **fields}
 
 
-FOR_P90, FOR_P99 = 10, 100  # fewest runs for these quantiles: from so many, one is expected to exceed them
+# fewest runs for these quantiles: of this number of runs, one is expected to exceed the quantile
+FOR_P90, FOR_P99 = 10, 100
 
 
 def quantile_cells(known: RunForecast) -> tuple[str, str, str, str]:

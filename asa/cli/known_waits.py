@@ -54,7 +54,7 @@ class KnownWaits:
     site: Capabilities | None = None  # abilities of the batch system, if it was asked
 
     def request(self, cores: int, walltime_s: float, partition: str) -> QueuedJob:
-        """Make a request as of now."""
+        """Make a request that would be submitted now."""
         from asa.waits import QueuedJob
 
         return QueuedJob(self.now_s, cores, walltime_s, self.user, self.system, partition)
@@ -293,7 +293,7 @@ def _system(known: Sequence[str], wanted: str | None) -> str:
 
 
 def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Check the requested partitions against the known ones; if none is requested, take the only one."""
+    """Check the requested partitions against the known ones; if none is requested, take the only known partition."""
     from asa.core.plugins import unknown_name
 
     for one in wanted:

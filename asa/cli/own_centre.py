@@ -1,4 +1,4 @@
-"""The simulated centre of `asa compare` that has the size of the saved site, and waits like those in the bank."""
+"""The simulated centre of `asa compare` that is as large as the saved site, with waits like those in the bank."""
 
 from __future__ import annotations
 

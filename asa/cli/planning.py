@@ -113,7 +113,7 @@ def _table(jobs: Sequence[PlannedSpec]) -> Any:
 
 
 def _reasons(jobs: Sequence[PlannedSpec]) -> dict[str, list[str]]:
-    """Return the reasons, each with the jobs that have it."""
+    """Return the reasons, each with the jobs that it applies to."""
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job.planned.reason:

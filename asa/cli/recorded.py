@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from asa.importers.recording import Recording
 
 LIMIT = "2min"
-"""For how long a driver may run, if nothing else is said."""
+"""The default time that a driver may run."""
 _LONGEST_S = 24 * 3600.0  # longest session
 
 

@@ -251,11 +251,11 @@ _OF_NO_MATTER = {
     **dict.fromkeys(("--report", "--results", "--jobs", "-j", "--executor", "--plot", "--output"), 1),
     "--json": 0,
 }
-"""Options that change nothing of what a page says, and how many words each takes."""
+"""Options that do not affect what a page says, each with the number of words that it takes."""
 
 
 def asked() -> str:
-    """Return the command line without options that say where results go, or how fast."""
+    """Return the command line without the options that say where results go, or that only affect the speed."""
     kept, words = ["asa"], iter(sys.argv[1:])
     for word in words:
         option, equals, _ = word.partition("=")

@@ -71,7 +71,8 @@ def take_strategy(folder: RunFolder, chosen: str) -> None:
 def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, goes_again: bool) -> Path | None:
     """Return a run's own workflow file if uncompleted stages have changed in it, and report that.
 
-    `goes_again`: the run has ended, and goes on, so that it can take them as they are now; else None is returned.
+    `goes_again`: whether the run had ended and continues now, so that it can take the changes; if not, None is
+    returned.
     """
     from asa.cli.pooled import workflow_for
     from asa.spec import load_workflow
@@ -119,7 +120,7 @@ def revise(
     again: Collection[str] = (),
     parameters: Mapping[str, str] | None = None,
 ) -> Workflow:
-    """Read an ended run's remaining stages from its workflow's file as it is now; completed ones stay unchanged.
+    """Read an ended run's remaining stages from its present workflow file; completed stages stay unchanged.
 
     Raises `InputError`: the file has another workflow, or one of its jobs could never run.
     """

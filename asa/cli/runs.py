@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 SCHEMA = 1
-"""Version of what is printed as JSON; keys are added without a new one."""
+"""Version of the JSON that is printed; adding keys does not change it."""
 
 
 def complete_runs(ctx: Any, incomplete: str) -> list[str]:
@@ -160,7 +160,7 @@ def stage_of(state: RunState, name: str) -> str:
 
 
 def latest_job(state: RunState, stage: str) -> Job | None:
-    """Return a stage's job; if it has none now, its last one."""
+    """Return a stage's present job; if it has none, its last job."""
     job_id = state.stages[stage].job_id
     if job_id is not None:
         return state.jobs[job_id]

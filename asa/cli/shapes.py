@@ -83,7 +83,7 @@ def _half_and_range(times_s: tuple[float, float, float]) -> tuple[str, str]:
 
 
 def about_shapes(state: RunState, name: str) -> Iterator[str]:
-    """Report the shape in which a stage was submitted, and the others that were considered."""
+    """Report the shape in which a stage was submitted, and the other shapes that were considered."""
     choice = state.choices.get(name)
     if choice is None:
         stage = state.stages[name]

@@ -342,7 +342,7 @@ def predictions(records: Iterable[Record]) -> dict[str, float]:
 
 
 def _with_deferral(stage: StageStanding, state: RunState) -> StageStanding:
-    """Add to a stage since when, and why, the batch system has not accepted its job or a further one."""
+    """Add to a stage when and why the batch system first deferred its job, or a further job of the stage."""
     deferral = state.deferrals.of(stage.stage)
     if deferral is None or state.outcome is not None:
         return stage
@@ -462,7 +462,7 @@ def _stage(
 
 
 def _job_of(state: RunState, name: str) -> Job | None:
-    """Return the job that gives a stage its state; None if it has none, or only an irrelevant one."""
+    """Return the job that gives a stage its state; None if the stage has no job, or only an irrelevant job."""
     if name in state.ending.refused:
         return None  # the stage's former job is not the one that was refused
     if state.stages[name].phase is Phase.NOT_WANTED:
@@ -589,6 +589,6 @@ def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
 
 
 def _end_of(stage: str, status: JobStatus) -> JobStatus | StepTimes:
-    """Return how a stage ended; if it failed while stages side by side with it went on, its own end."""
+    """Return how a stage ended; its own end, if it failed while other stages of its wave continued."""
     own = next((step for step in status.steps if step.name == stage), None)
     return status if own is None or own.exit_code is None else own

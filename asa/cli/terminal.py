@@ -190,7 +190,7 @@ class _CheckedBytes(io.BufferedIOBase):
 
 
 class _Past:
-    """A checked stream without the check, for text that was escaped before it was coloured."""
+    """A variant of a checked stream without the check, for text that was escaped before it was coloured."""
 
     def __init__(self, stream: _Checked) -> None:
         self._stream = stream

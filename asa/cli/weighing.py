@@ -57,7 +57,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class WeighedStage:
-    """The jobs that were weighed for a stage: the chosen one, and the others by cost."""
+    """The jobs that were weighed for a stage: the chosen job, and the others in the order of their costs."""
 
     stage: str
     price_s: float  # seconds of makespan that a core-hour is worth

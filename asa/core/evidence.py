@@ -72,7 +72,7 @@ _WORDS = """
     o0 o1 o2 o3 os oz og ofast std standard reference ref base control ctl historical
 """
 _SETTINGS = frozenset(_WORDS.split())
-"""Words of programs' settings, in which nobody can keep a secret."""
+"""Words that occur in the settings of programs, in which nobody can hide a secret."""
 
 
 def is_ordinary(value: str, known: Collection[str] = ()) -> bool:

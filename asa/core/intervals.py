@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.95
-"""What intervals are of, and what is left of 1 the chance with which anything at all of a family is claimed wrongly."""
+"""Coverage of all intervals; 1 minus this is the probability of any wrong claim in a family of comparisons."""
 
 _NODES = 48
 _ROUNDING = 1e-9

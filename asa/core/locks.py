@@ -19,7 +19,7 @@ from asa.core.files import open_file, read_text, write_all
 from asa.errors import LeaseError
 
 STALE_S = 600.0
-"""A lock's holder touches it far more often."""
+"""A lock is stale if it was not touched for this time; its holder touches it far more often."""
 
 _BEAT_S = 5.0
 _NAMING_S = 1.0  # seconds that an empty lock file may be new: its creator writes into it at once

@@ -29,10 +29,10 @@ _LISTED_USER, _LISTED_GROUP, _MAY_WRITE = 0x02, 0x08, 0x02
 _USERS, _NAME, _GID = Path("/etc/passwd"), 0, 3
 
 UNUSED = "Nothing of it was used. "
-"""Beginning of a hint about something that was not acted on; commands that only look do not print it."""
+"""Beginning of a hint about a file that was not acted on; commands that only look at it do not print this."""
 
 others: dict[str, str] = {}
-"""Whose they are that were looked at and are somebody else's, by their paths."""
+"""The owners of the files of other users that were read, by path."""
 
 
 def whose(about: os.stat_result) -> str:
@@ -182,7 +182,7 @@ def _of_others(path: Path, about: os.stat_result) -> str:
 
 
 def _mine_there(path: Path) -> int:
-    """Return the owner of files that this user creates in a folder; network file systems may show another one."""
+    """Return the owner of files that this user creates in a folder; network file systems may show another owner."""
     folder = path if path.is_dir() else path.parent
     try:
         with TemporaryFile(dir=folder) as probe:

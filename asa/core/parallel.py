@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 Progress = Callable[[str, int, int], None]
-"""Takes reports of progress: what is done, how much of it has been, and of how much."""
+"""Receives reports of progress: the current activity, the amount done, and the total."""
 
 
 def silent(_what: str, _done: int, _of: int) -> None:
@@ -57,7 +57,7 @@ class Processes(ProcessPoolExecutor):
         )
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Call a function in some process; an argument that is a reference is replaced by its value."""
+        """Call a function in one of the processes; an argument that is a reference is replaced by its value."""
         return super().submit(_call, function, *args, **options)
 
     def share(self, value: _T) -> MappedValue[_T]:

@@ -22,7 +22,7 @@ from asa.core.safe import check_links
 from asa.errors import AsaError
 
 UNKNOWN = "somebody whom this system does not name"
-"""Who it is where the kernel does not say: for a port, as where there is no ``/proc/net/tcp`` that lists it."""
+"""Text for a user that the kernel does not name: for a port, if ``/proc/net/tcp`` does not list it."""
 
 _ROOT = 0
 _LISTENS = "0A"

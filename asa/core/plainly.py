@@ -8,4 +8,4 @@ from collections.abc import Callable
 
 wanted = False
 on_compiling: Callable[[], None] | None = None
-"""What is called when the first kernel of this process is compiled, which takes seconds; once."""
+"""Called once, when the first kernel of this process is about to be compiled, which takes seconds."""

@@ -20,7 +20,7 @@ from typing import Any
 from asa.core import safe
 
 CALL = "asa.call"
-"""The module of asa that a job runs to call a function of Python."""
+"""The module that a job runs in order to call a Python function."""
 
 _SAFE = "PYTHONSAFEPATH"  # the effect of -P for Python processes that others start
 _STARTING = Lock()

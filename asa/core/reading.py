@@ -28,40 +28,40 @@ from typing import IO, Any, Protocol
 
 _MIB = 1 << 20
 DOCUMENT_BYTES = 32 * _MIB
-"""Of a document that is understood as a whole, as TOML, JSON or a script: a run of 30,000 stages has 26 MB."""
+"""A document that is parsed as a whole, as TOML, JSON or a script: a run of 30,000 stages has 26 MB."""
 SMALL_BYTES = _MIB
-"""Of a file that holds a few words or numbers, such as a token, a mark or a process's status."""
+"""A file with a few words or numbers, such as a token, a mark or a process's status."""
 JOURNAL_BYTES = 64 * _MIB
-"""Of a run's journal that others can change, and of one of its lines: that of a run of 15,000 jobs has some 60 MB."""
+"""The journal of a run that others can change, or one line of a journal: a run of 15,000 jobs has some 60 MB."""
 OWN_JOURNAL_BYTES = 1 << 30
-"""Of the journal of a run of one's own, which must not become too large to go on with: that of 250,000 jobs."""
+"""The journal of the user's own run, which must always stay readable: this is enough for 250,000 jobs."""
 OTHERS_BYTES = _MIB
-"""Of a file of a run of somebody else's where runs are listed, of which there may be any number: 1,000 stages."""
+"""A file of another user's run in a list of runs, which may have very many: this is enough for 1,000 stages."""
 LINE_BYTES = 4 * _MIB
-"""Of a line or record among many."""
+"""One of many lines or records."""
 OUTPUT_BYTES = 48 * _MIB
-"""Of what a command prints: 200,000 jobs of squeue's, which have some 220 bytes each."""
+"""The output of a command: 200,000 jobs of squeue, with some 220 bytes each."""
 ANSWER_BYTES = 16 * _MIB
-"""Of an answer of slurmrestd, but for the entries of a list that is read while it comes; unpacked."""
+"""An answer of slurmrestd, unpacked; entries of a list that are read while they arrive do not count."""
 ENTRY_BYTES = 32 * _MIB
-"""Of one entry of such a list: a job that runs on 9,000 nodes of 64 cores has 26 MB."""
+"""One entry of such a list: a job on 9,000 nodes of 64 cores has 26 MB."""
 LISTING_BYTES = 4 << 30
-"""Of a whole list: 500,000 jobs, which have 3 to 8 kB each, by the version of the API."""
+"""A whole list: 500,000 jobs, with 3 to 8 kB each, depending on the version of the API."""
 LISTED_BYTES = 176 * _MIB
-"""Of what is kept of the jobs of a list at once: 230,000 jobs, which take 700 bytes each and more."""
+"""The records that are kept of a list's jobs at the same time: 230,000 jobs, with at least 700 bytes each."""
 BANK_BYTES = 40 * _MIB
-"""Of a bank's file of run times: 230,000 of them."""
+"""A bank's file of run times: 230,000 of them."""
 EXPORT_BYTES = 256 * _MIB
-"""Of an exported bank of waits, unpacked: `EXPORT_RECORDS` have some 150 MB."""
+"""An exported bank of waits, unpacked: `EXPORT_RECORDS` have some 150 MB."""
 LOG_BYTES = 4 << 30
-"""Of a log of jobs, unpacked, which is read in pieces."""
+"""A log of jobs, unpacked, which is read in pieces."""
 
 LOG_JOBS = 1_000_000
-"""Jobs of a log: those of 90 days of a site with 11,000 a day; they take 150 to 250 bytes each."""
+"""Number of jobs in a log: 90 days of a site with 11,000 jobs a day; each takes 150 to 250 bytes."""
 BANK_RECORDS = 200_000
-"""Observations of a bank that are kept at once, the newest, while any number is read; they take a kilobyte each."""
+"""Number of a bank's observations that are kept in memory, the newest ones; each takes a kilobyte."""
 EXPORT_RECORDS = 1_000_000
-"""Observations of an exported bank: they take some 150 bytes each while they are imported."""
+"""Number of observations in an exported bank; each takes some 150 bytes during the import."""
 
 _BLOCK_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"
@@ -216,7 +216,7 @@ def unpacked(raw: IO[bytes]) -> Iterator[Stream]:
 
 
 UNPACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
-"""What is raised of a broken file while `unpacked` is read."""
+"""The errors that a damaged file causes while `unpacked` reads it."""
 
 
 def inflate(packed: bytes, max_bytes: int = DOCUMENT_BYTES) -> bytes:
@@ -337,7 +337,7 @@ def received(
 
 
 def _serve(waiting: selectors.BaseSelector, key: selectors.SelectorKey, event: int) -> None:
-    """Read from a pipe that has data, or write to one that accepts data; unregister it at its end."""
+    """Read from a pipe that has data, or write to a pipe that accepts data; unregister the pipe at its end."""
     if event & selectors.EVENT_READ:
         piece = os.read(key.fd, _BLOCK_BYTES)
         key.data.extend(piece)

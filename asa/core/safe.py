@@ -26,7 +26,7 @@ is_trusted = owned.is_trusted
 
 
 def is_safe(path: Path, about: os.stat_result | None = None) -> bool:
-    """Whether something may be acted on; without `about`, a folder by its name.
+    """Whether a file or folder may be acted on; without `about`, a folder is examined by its name.
 
     Raises `OSError`: it does not exist, or cannot be examined.
     """
@@ -44,7 +44,7 @@ def refused(path: Path) -> tuple[str, str]:
 
 
 def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
-    """Refuse to act on a path that others own or can change; without `about`, on a folder by its name.
+    """Refuse to act on a path that others own or can change; without `about`, a folder is examined by its name.
 
     `if_theirs`: the hint if another user owns it, in place of the hint to trust it.
     Raises `OwnerError`. Raises `OSError`: it does not exist, or cannot be examined.

@@ -33,7 +33,7 @@ from asa.core.reading import JOURNAL_BYTES, TooLargeError
 from asa.errors import InputError, LeaseError, StateError
 
 SILENT_S = 24 * 3600.0
-"""Whoever has not written to a file for so long writes to it no more."""
+"""A process that has not written to a file for this time never writes to it again."""
 
 _T = TypeVar("_T")
 _SEGMENT = re.compile(
@@ -337,7 +337,7 @@ class SegmentFolder:
         return [segment for name in names if (segment := Segment.named(self.path, name))]
 
     def steadily(self, read: Callable[[list[Segment]], _T]) -> _T:
-        """Read segments; read again if others merged some meanwhile."""
+        """Read segments; read again if other processes merged segments meanwhile."""
         patience_s = time.monotonic() + _STEADY_S
         pause_s = 0.001
         while True:

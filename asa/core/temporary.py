@@ -11,7 +11,7 @@ from . import owned
 _USUAL = "/tmp"  # noqa: S108 - root's, with the sticky bit, on every system
 
 IN_JOBS = ("fixed", "hold", "owned")
-"""Files of `asa.job` by which a job finds such a folder, and sees whose that is of which it copies something there."""
+"""Files of `asa.job` with which a job finds a temporary folder, and checks the owners of files that it copies."""
 
 
 def base_folder(named: str = "") -> str:

@@ -27,7 +27,7 @@ from asa.core.patterns import pattern
 from asa.errors import InputError
 
 KEEPS = "ASA_KEEP"
-"""Further names and patterns to keep, separated by commas, as in ``DATA,MYAPP_*``; no secrets."""
+"""Variable with further names and patterns to keep, separated by commas, as in ``DATA,MYAPP_*``; no secrets."""
 
 _LIST = (
     # who and where the user is
@@ -54,7 +54,7 @@ _OF_THIS_SHELL = pattern(
     r"|TERM\w*|COLUMNS|LINES|PS[0-4]|PROMPT\w*|HIST\w+|LS_COLORS|LESS\w*|MAIL|SSH_(CLIENT|CONNECTION|TTY)|DISPLAY|XAUTHORITY"
     r"|WINDOWID|COLORTERM|EDITOR|VISUAL|PAGER|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE|which_declare|TMUX\w*|STY|VTE_\w+|GPG_TTY"
 )
-"""Means nothing, or something else, where no one is logged in."""
+"""Variables that mean nothing, or something else, outside of this login session."""
 
 # words inside a name without separators, as in SSHPASS or SECRETKEY, are split off first
 _IN_ONE = pattern(
@@ -84,7 +84,7 @@ _OF_SETTINGS = _among(
     "TIMEOUT TIMESTEP TITLE TOLERANCE TOOLCHAIN TYPE UNIT UNITS URI URL VAR VARIABLE VARIABLES VARS VERBOSE "
     "VERBOSITY VERSION WORKERS YEAR YEARS ZONE"
 )
-"""As a name's last word: what it holds is a setting."""
+"""As the last word of a name: the value is a setting."""
 _GIVES_ORDERS = _among("ARGS ARGUMENTS CMD COMMAND FLAGS OPTIONS OPTS PARAMS PARAMETERS")
 _PASSWORD = _among(
     "PASSWORD PASSWORDS PASSWD PSWD PASSPHRASE PASSCODE PASSWORT KENNWORT PASSKEY CONTRASENA SENHA MDP SECRET SECRETS "
@@ -101,7 +101,7 @@ _OF_KEYS = _among(
     "GPG HMAC IDENTITY KAGGLE LOGIN MASTER PASS PGP PRIV PRIVATE RECOVERY ROOT RSA S SECRET SECURITY SERVER SERVICE "
     "SESSION SHARED SIGN SIGNATURE SIGNING SSH SSL ST STORAGE SUBSCRIPTION TLS TOKEN USER VAULT WEBHOOK WIFI"
 )
-"""Before KEY: that is one which opens something, whatever it looks like."""
+"""Before KEY: the key protects something, whatever its value looks like."""
 _ONLY_LAST = {"AUTHORIZATION": "password", "AUTH": "token"}
 _NOT_BEHIND = {
     "PASS": _among(
@@ -120,7 +120,7 @@ _NOT_BEHIND = {
         "DATASET SAMPLE STATION VARIABLE VAR FEATURE LABEL TARGET METRIC EVENT MESSAGE TIME DATE PRNG RNG COMPOSE HOT"
     ),
 }
-"""Behind these words a word means something else."""
+"""By word: the words after which it has another meaning."""
 _NOT_BEHIND |= {f"{word}S": _NOT_BEHIND[word] for word in ("TOKEN", "KEY")}
 _ABOUT = _among(
     "TYPE NAME LENGTH LEN SIZE BITS COUNT NUMBER LIMIT BUDGET RATE INDEX COLUMN FIELD PREFIX SUFFIX FORMAT VERSION "
@@ -128,11 +128,11 @@ _ABOUT = _among(
     "PORT EXPIRY TTL TIMEOUT LIFETIME ROUNDS PROMPT COMMAND CMD REQUIRE REQUIRED ENABLED DISABLED THROUGH FILTER "
     "EXE EXECUTABLE"
 )
-"""As a name's last word: what it holds is about a secret."""
+"""As the last word of a name: the value only describes a secret."""
 _PLACE = _among("FILE PATH DIR FOLDER HOME SOCK SOCKET URL URI CONFIG")
 _FILE, _ADDRESS = _among("FILE PATH DIR FOLDER"), _among("URL URI ENDPOINT")
 _OF_MPI = ("OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "HYDRA_", "I_MPI_")
-"""Names of settings of MPI, such as how its processes authenticate each other."""
+"""Prefixes of MPI's settings, such as how its processes authenticate each other."""
 _OF_MODULES = ("_ModuleTable", "__LMOD", "LMOD_", "__MODULES")
 _SWITCH = _among("USE ASK NO ALLOW REQUIRE NEED WITH HAS IS ENABLE DISABLE SKIP PROMPT SAVE")
 _YES_OR_NO = pattern(r"|true|false|yes|no|on|off|none", re.IGNORECASE)

@@ -31,7 +31,7 @@ class Move:
 
 
 def blocks(items: int, processes: int) -> tuple[int, ...]:
-    """Return how many items each process has: as equal as possible; the first ones have one more.
+    """Return how many items each process has: numbers as equal as possible, the first processes having one more.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ class Pool:
         return len(self._workers)
 
     def run(self, function: Callable[Concatenate[Part, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
-        """Call a function in all processes at the same time, with each one's `Part`, and return the results by rank.
+        """Call a function in all processes at the same time, each with its own `Part`; return the results by rank.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class Pool:
         Raises
         ------
         InputError
-            There cannot be so many.
+            This number of processes is impossible.
         RunError
             There is too little shared memory; or a process has died, and with it the pool.
         OSError
@@ -357,7 +357,7 @@ def _rows(arrays: Mapping[str, NDArray[Any]]) -> int:
 def _allocate(
     arrays: Mapping[str, NDArray[Any]], sizes: tuple[int, ...]
 ) -> tuple[dict[str, _Layout], list[SharedMemory]]:
-    """Make memory for the blocks of arrays that are like these."""
+    """Make memory for the blocks of arrays that are like the given arrays."""
     layouts: dict[str, _Layout] = {}
     memories: list[SharedMemory] = []
     try:

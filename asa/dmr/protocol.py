@@ -9,9 +9,9 @@ others back.
 ``ask``
     Likewise, but the answer does not hold yet: the program asks again for an expansion.
 ``expand``
-    Wait for nodes for so many processes (section 5.2.1).
+    Wait for nodes for the given number of processes (section 5.2.1).
 ``done``
-    The program has so many processes now (section 5.2.2).
+    The program now has the given number of processes (section 5.2.2).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from typing import Any, Literal, get_args
 from asa.errors import InputError
 
 ADDRESS = "ASA_DMR"
-"""Variable of a job's environment: path of the Unix socket at which its manager is asked."""
+"""Variable of a job: the path of its manager's Unix socket."""
 
 JOB = "ASA_DMR_JOB"
-"""How the manager calls the job."""
+"""Variable of a job: the manager's name for it."""
 
 PROCESSES = "ASA_DMR_PROCESSES"
-"""With how many processes it begins."""
+"""Variable of a job: the number of processes that it begins with."""
 
 PERIOD = "ASA_DMR_PERIOD"
-"""For so many seconds after an answer checks are ignored."""
+"""Variable of a job: seconds for which checks are ignored after an answer."""
 
 TIMEOUT = "ASA_DMR_TIMEOUT"
-"""An expansion is waited for so many seconds."""
+"""Variable of a job: seconds to wait for an expansion."""
 
 MAX_BYTES = 1 << 20
-"""No line is longer."""
+"""Upper bound of a line."""
 
 _VERSION = 1
 _What = Literal["check", "ask", "expand", "done"]

@@ -70,7 +70,7 @@ class Session:
     processes
         How many the program begins with; if not given, as many as the cores that it may use.
     period_s
-        Checks are ignored for so many seconds after an answer, or after the beginning.
+        Seconds for which checks are ignored after an answer, or after the beginning.
     answer_s
         How many seconds to wait for the manager.
     expand_s
@@ -133,7 +133,7 @@ class Session:
         return bool(self._address)
 
     def inhibit(self, period_s: float) -> None:
-        """Ignore checks for some seconds after each answered one, unless the user set another period."""
+        """Ignore checks for some seconds after each answer, unless the user set another period."""
         period_s = _seconds(period_s, "period_s")
         if not self._is_period_set:
             self._period_s = period_s

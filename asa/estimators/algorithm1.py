@@ -243,7 +243,7 @@ class Asa:
         return made
 
     def _best(self) -> int:
-        """Return the alternative with the smallest loss, the first of equal ones."""
+        """Return the alternative with the smallest loss; of several, the first."""
         return self._total_losses.index(min(self._total_losses))
 
     def _cumulate(self) -> NDArray[np.float64]:

@@ -58,7 +58,7 @@ class WaitLearner(Protocol):
         ...
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
-        """Learn a wait. `prediction`: the one that was used for the job, if any."""
+        """Learn a wait. `prediction`: the prediction that was used for the job, if any."""
         ...
 
     def distribution(self) -> Distribution:

@@ -73,7 +73,7 @@ class JointForecast:
         return WaitForecast(tuple(quantiles), quantiles[4])
 
     def for_choice(self, place: int) -> WaitForecast:
-        """Return the waits of one request for a choice: the sampled and the long-run ones, both with doubt.
+        """Return the sampled and the long-run waits of one request for a choice, both with doubt.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class JointForecast:
         return self._ends_s(self.waits_s, run_s)
 
     def probability_before(self, first: int, second: int, run_s: Sequence[float] | None = None) -> float:
-        """Return the probability that one request ends before another or, without run times, starts before it.
+        """Return the probability that one request ends before another; without run times, that it starts before it.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class JointForecast:
 
 
 def _runs_s(samples: int, run_s: Sequence[float], spreads: Sequence[float]) -> NDArray[np.float64]:
-    """Return samples of run times: log-normal around the expected ones, each request's in its own fixed order."""
+    """Return samples of run times, log-normal around the expected ones; each request has a fixed order of samples."""
     normal = np.array([NormalDist().inv_cdf((number + 0.5) / samples) for number in range(samples)])
     orders = [np.random.Generator(np.random.PCG64(index)).permutation(samples) for index in range(len(run_s))]
     strays = np.stack([normal[order] for order in orders], axis=1)

@@ -235,7 +235,7 @@ class _PointEstimator(SiteEstimator[_M]):
         self._calibrator = Calibrator(spread=_SPREAD)
 
     def predict(self, job: QueuedJob) -> WaitForecast:
-        """Predict the wait of a job that is submitted now, from its geometry's memory, or else the site's."""
+        """Predict the wait of a job that is submitted now, from its geometry's memory, or from the site's."""
         memory = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         point_s = memory.point_s if memory.known else self._site.point_s
         return WaitForecast(self._calibrator.around(point_s), point_s)

@@ -38,7 +38,7 @@ class Pseudonyms:
 
     @classmethod
     def of(cls, folder: Path) -> Pseudonyms:
-        """Return a bank's pseudonyms, making its secret at the first export; if it cannot be kept, a temporary one."""
+        """Return a bank's pseudonyms; their secret is made at the first export, and temporary if it cannot be kept."""
         secret = secrets.token_bytes(_SECRET_BYTES)
         if (before := cls.before(folder)) is not None:
             return before

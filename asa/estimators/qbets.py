@@ -67,7 +67,7 @@ def _all_places() -> list[tuple[int, ...]]:
 
 
 def bound_places(waits: int) -> tuple[int, ...]:
-    """Return the index of the wait, among ascending ones, that bounds each level's quantile.
+    """Return the index of the wait that bounds each level's quantile, among waits in ascending order.
 
     Of n independent waits, the number below the quantile of level q is binomial. So the wait after k shorter ones is at
     least that quantile with the probability that a binomial variable of n and q is at most k. The bound is the shortest

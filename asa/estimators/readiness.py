@@ -53,7 +53,7 @@ def _simulation_is_kept() -> bool:
 
 
 def is_to_keep(estimator: str) -> bool:
-    """Whether processes that begin at once would each compile an estimator's code, which one could keep for all."""
+    """Whether an estimator's code is to be compiled once for all processes, as each would otherwise compile it."""
     is_kept = {BLIND: lambda: are_kept(*_KERNELS), SEEING: _simulation_is_kept}.get(estimator)
     return (
         is_kept is not None

@@ -171,7 +171,7 @@ class WaitStore:
         self.close()
 
     def close(self) -> None:
-        """Close the segment for appending. A store that is used again begins another."""
+        """Close the segment for appending. A store that is used again begins another segment."""
         if self._live is not None:
             with suppress(OSError):
                 self._live.close()
@@ -739,5 +739,5 @@ def _no_collector() -> Iterator[None]:
 
 
 def _now_s() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps, and that cannot be set."""
+    """Return the seconds of a clock that continues while the machine sleeps, and that cannot be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

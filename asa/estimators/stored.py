@@ -141,7 +141,7 @@ def taken_of(line: bytes, path: Path) -> dict[str, int]:
 
 
 class SegmentLines:
-    """Reads the complete lines of a segment from an offset, block by block, and counts damaged ones."""
+    """Reads the complete lines of a segment from an offset, block by block, and counts damaged lines."""
 
     def __init__(self, file: IO[bytes], start: int) -> None:
         self._file = file
@@ -275,7 +275,7 @@ def _hash_of(user: str) -> str:
 
 
 def exported_records(path: Path) -> Iterator[WaitRecord]:
-    """Yield the records of a file that `WaitStore.export` wrote; refuse a damaged one with file and line."""
+    """Yield the records of a file that `WaitStore.export` wrote; refuse a damaged file, with the line."""
     look_at(path)
     try:
         with open_file(path) as raw, unpacked(raw) as stream:

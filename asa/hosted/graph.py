@@ -44,7 +44,7 @@ class Graph:
     _count: int = 0
 
     def knows(self, keys: Iterable[Hashable]) -> bool:
-        """Whether each of some ready jobs has a stage that can still be handed over."""
+        """Whether every one of these ready jobs has a stage that can still be handed over."""
         return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
 
     def read(self, nodes: Iterable[HostJob]) -> tuple[list[tuple[str, HostJob, tuple[str, ...]]], list[str]]:

@@ -189,7 +189,7 @@ class HostedRun:
     def endings(self) -> list[Ending]:
         """Return the stages that have ended since the last call.
 
-        Raises `AsaError`: the run cannot go on. Jobs that were submitted do.
+        Raises `AsaError`: the run cannot continue; jobs that were submitted still do.
         """
         with self._shared.lock:
             ended, self._shared.endings = self._shared.endings, []

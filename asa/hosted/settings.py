@@ -12,7 +12,7 @@ from asa.runner.folder import own_runs
 from asa.sites import OpenedSite, open_facility
 
 USUAL_RUNS = Path(".snakemake/asa")
-"""Folder of the runs of Snakemake."""
+"""Default folder of the runs that Snakemake hosts."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 

@@ -27,7 +27,7 @@ _WRITTEN: Final = re.compile(r"\[?([^\[\]%]*)\]?(?:%(-?\d*)(?:%.*)?)?")
 _MAX_ELEMENTS: Final = 10_000
 _MAX_PARTS: Final = 1000
 _USUAL_PARTS: Final = 100
-"""If there would be more jobs, they get more cores instead."""
+"""If there would be more jobs than this, each gets more cores instead."""
 
 _STARTS: Final = re.compile(r"\b(?:srun|mpirun|mpiexec|scontrol|scancel|sstat|sattach|nproc)\b")
 _OF_THE_JOB: Final = re.compile(

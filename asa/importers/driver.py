@@ -454,7 +454,7 @@ class _Driver:
         return plain(_VARIABLE.sub(value, text))
 
     def _parted(self, words: Sequence[str], command: str, where: str) -> Iterator[str]:
-        """Yield the words; a word that is a variable alone is split like an unquoted variable in a shell."""
+        """Yield the words; a word that consists of one variable is split, as shells split unquoted variables."""
         for word in words:
             variable = _VARIABLE.fullmatch(word)
             name = (variable[1] or variable[2]) if variable else ""

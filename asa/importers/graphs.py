@@ -17,7 +17,7 @@ _STADIUM = re.compile(r"(\w++)\s*+\(\[(.*)\]\)")
 
 @dataclass(slots=True)
 class Drawing:
-    """A graph that was drawn."""
+    """The nodes and edges of a graph that another tool drew."""
 
     # attributes of nodes, such as `label`; nodes that are only in edges have none
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)

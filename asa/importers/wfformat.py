@@ -28,7 +28,7 @@ from asa.workflow import Stage, Workflow
 from .base import Imported, ImportNotes, Names, direct, generous_walltime_s, lpt_makespan_s, read_text
 
 Grouping = Literal["category", "level", "chains"]
-"""How tasks are grouped into stages."""
+"""The rule by which tasks are grouped into stages."""
 
 _VERSION: Final = "1.5"
 _BEFORE: Final = "1.4"  # this version has one list of tasks, with Pegasus's terms
@@ -140,7 +140,7 @@ class _DocumentNode:
         return cast("str", self._get(key, str, "text"))
 
     def number(self, key: str, least: float) -> float:
-        """Return a number that is at least `least`."""
+        """Return a number that is not below `least`."""
         number = cast("float", self._get(key, (int, float), "a number"))
         if isinstance(number, bool) or not least <= number < math.inf:
             raise InputError(f"is {number}", where=self.at(key), hint=f"A number, {least:g} or more, is wanted.")

@@ -150,7 +150,7 @@ def keep(way: Way, folder: Path, mark: str) -> KeptRun:
 
 
 def end(folder: Path) -> None:
-    """Remove a run's keeper. One that cannot be removed ends by itself, since the run has ended.
+    """Remove a run's keeper. A keeper that cannot be removed ends by itself, since the run has ended.
 
     `folder`: the run's.
     """

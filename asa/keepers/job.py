@@ -8,7 +8,7 @@ from asa.backend import Backend, JobSpec
 
 USUAL_WALLTIME_S = 4 * 3600.0
 SHORTEST_S = 20.0
-"""Shortest useful walltime of such a job."""
+"""Shortest useful walltime of a keeper's job."""
 
 # the job stops after the walltime less walltime / _SPARE; the next job may begin twice that long before the end
 _SPARE = 4.0

@@ -32,7 +32,7 @@ class Legs:
         self.folder = folder
 
     def close(self, leg: int) -> bool:
-        """Record that a leg whose job is gone is over, so that the next may begin; False if this cannot be written.
+        """Record that a leg whose job is gone is over, so that the next may begin; False if that cannot be written.
 
         `leg`: its number, from 1.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Allocation", "AllocationShape", "AsaCluster", "Shape"]
 
 Shape = AllocationShape
-"""The name in earlier versions."""
+"""The former name of `AllocationShape`."""
 
 _LAZY = {"Allocation": "asa.pool.allocation", "AsaCluster": "asa.pool.cluster"}
 

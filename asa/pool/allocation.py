@@ -16,17 +16,17 @@ class AllocationPhase(StrEnum):
     """The phase of an allocation."""
 
     ASKED = "asked"
-    """The batch system has not confirmed its job yet."""
+    """The batch system has not confirmed the job yet."""
     PENDING = "pending"
-    """Its job waits in the queue."""
+    """The job waits in the queue."""
     STARTING = "starting"
-    """Its job runs, its workers have not come yet."""
+    """The job runs, and its workers have not connected yet."""
     ALIVE = "alive"
-    """Its workers are connected."""
+    """The workers are connected."""
     DRAINING = "draining"
-    """Its workers take no new tasks, and leave."""
+    """The workers take no new tasks, and will leave."""
     ENDED = "ended"
-    """Its job has ended."""
+    """The job has ended."""
 
 
 @dataclass(slots=True, eq=False)

@@ -58,7 +58,7 @@ logger = logging.getLogger("asa.pool")
 _HERE = "local"  # the backend that runs jobs as processes of this machine
 _WALLTIME_S, _WALLTIME_HERE_S = 3600.0, 86400.0
 _CLOSING_S = 10.0  # for local jobs to end when the pool is closed
-_SETTLING_S = 30.0  # for the desk, which takes so long only if the batch system does not answer
+_SETTLING_S = 30.0  # for the desk, which needs all of it only if the batch system does not answer
 _EACH_NODE = "srun --ntasks-per-node=1 --cpu-bind=none"
 
 
@@ -361,7 +361,7 @@ class AsaCluster(SpecCluster):
         return self.sync(self._supervision.ask, shape)
 
     def release(self, allocation: Allocation) -> None:
-        """End an allocation: its running tasks end and its results move first. A pending one is withdrawn."""
+        """End an allocation: its running tasks end and its results move first. A pending allocation is withdrawn."""
         self.loop.add_callback(self._supervision.part_for_good, allocation, "it was given back")
 
     def scale(self, n: int = 0, memory: str | None = None, cores: int | None = None) -> Any:
@@ -474,7 +474,7 @@ class AsaCluster(SpecCluster):
 
     @property
     def requested(self) -> set[str]:
-        """Names of the workers that were asked for; the same as those in `plan`."""
+        """Names of the workers that were asked for; the same names as in `plan`."""
         return self.plan
 
     # ------------------------------------------------------------------ views
@@ -490,7 +490,7 @@ class AsaCluster(SpecCluster):
 
     @property
     def stuck(self) -> str:
-        """Reason why the pool has no allocation and will not ask for one; empty if it has one or may ask."""
+        """Reason why the pool has no allocation and will not ask for one; empty if it has an allocation or may ask."""
         return self._supervision.stuck
 
     @property
@@ -529,7 +529,7 @@ class AsaCluster(SpecCluster):
 
 
 def _pools() -> Path:
-    """Return the folder in which pools are kept: the one that the user names, else one of the user's own here."""
+    """Return the folder in which pools are kept: the folder that the user names, else the user's own folder here."""
     named = os.environ.get("ASA_POOLS")
     return Path(named) if named else safe.ones_own(Path("asa-pools"))
 

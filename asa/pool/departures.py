@@ -84,7 +84,7 @@ class Departures:
         await _cancelled(task for _, task in self._leaving.values())
 
     async def _leave_off(self) -> None:
-        """Stop departures of allocations whose jobs ended or were requeued; cancel requeued ones that are unwanted."""
+        """Stop departures of allocations whose jobs ended or were requeued; cancel requeued jobs that are unwanted."""
         gone = [(one, task) for one, task in self._leaving.values() if one.phase is not AllocationPhase.DRAINING]
         await _cancelled(task for _, task in gone)
         for one, _ in gone:

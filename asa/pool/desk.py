@@ -1,4 +1,4 @@
-"""The thread that makes all calls to the batch system and keeps the learned waits, so that dask's loop goes on."""
+"""The thread that makes all calls to the batch system and keeps the learned waits, so that dask's loop never waits."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Desk(threading.Thread):
         self._is_wanted.wait(AGAIN_S[0])
 
     def _serve(self) -> bool:
-        """Process queued requests; return whether to go on."""
+        """Process queued requests; return whether to continue."""
         self._is_wanted.clear()
         with suppress(queue.Empty):
             while not self._is_over:
@@ -168,7 +168,7 @@ class Desk(threading.Thread):
         self._is_over = True
 
     def _settle(self) -> None:
-        """Retry cancellations for a while, until no unwanted job can be left; warn of those that may be."""
+        """Retry cancellations for a while, until no unwanted job can be left; warn of jobs that may be left."""
         ends_s, trouble = time.monotonic() + _CLOSING_S, ""
         while True:
             for work in (self._jobs.see_to_unwanted, self._jobs.sweep, self._clear):

@@ -40,7 +40,7 @@ class Elsewhere(Executor):
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Run a function on some worker; if that worker is lost, run it on another one.
+        """Run a function on one of the workers; if that worker is lost, run it on another.
 
         Workers release the result once it has arrived here.
         """

@@ -56,7 +56,7 @@ async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) ->
 
 
 def _store(worker_local_directory: str) -> SpillBuffer:
-    """Return a buffer that keeps results in memory up to a limit, and further ones in files."""
+    """Return a buffer that keeps results in memory up to a limit, and further results in files."""
     return SpillBuffer(str(Path(worker_local_directory) / "storage"), target=_MEMORY_BYTES)
 
 

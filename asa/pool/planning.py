@@ -179,7 +179,7 @@ def _by_needs(kinds: Iterable[TaskKind]) -> dict[Needs, list[TaskKind]]:
 
 
 class _Way(NamedTuple):
-    """A number of jobs of a shape that are asked for after a delay."""
+    """A choice: to ask for a number of jobs of one shape, after a delay."""
 
     shape: AllocationShape
     forecast: WaitForecast
@@ -274,7 +274,7 @@ class _Planning:
         return self.rules.max_waiting - sum(view.start_s is None for view in self.views)
 
     def _delays(self, as_it_is: Rehearsal, views: Sequence[View], forecast: WaitForecast) -> list[float]:
-        """Return delays of a request that may be better than none: a wait before work begins or cores end."""
+        """Return delays of a request that may be better than none: a wait before work begins or before cores end."""
         when = [*as_it_is.begins_s[1:], *(view.until_s for view in views if view.until_s is not None)]
         leads = [forecast.at(level) + self.rules.startup_s for level in (0.5, 0.9)]
         delays = sorted({at_s - self.now_s - lead_s for at_s in when for lead_s in leads})
@@ -390,7 +390,7 @@ class _Planning:
         return least(others, gone + 1) < least(views, gone)
 
     def _free(self, *, waiting: bool) -> list[View]:
-        """Return allocations that the pool requested by itself: the pending ones, or the idle ones."""
+        """Return allocations that the pool requested by itself: either the pending or the idle ones."""
         views = [view for view in self.views if not view.is_pinned]
         return [v for v in views if (v.start_s is None if waiting else v.start_s is not None and v.idle_s > 0)]
 

@@ -78,7 +78,7 @@ _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobSta
 
 
 def as_tasks(workflow: Workflow) -> Workflow:
-    """Return the workflow as a pool runs it: each stage in its first shape, whatever number of jobs it asks for.
+    """Return the workflow as a pool runs it: each stage in its first shape, and as a single job.
 
     The pool itself divides a stage's tasks among its jobs.
     """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("asa.pool")
 
 _LOOK_S = 1.0  # between two looks at allocations and workers without news
-_BARE_S = 300.0  # a job is cancelled if it runs so long without a worker
+_BARE_S = 300.0  # a job is cancelled if it runs this long without a worker
 _MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 
 
@@ -211,7 +211,7 @@ class Supervision:
         return decision
 
     def _warn_once(self, trouble: str) -> None:
-        """Log why a request failed, unless that was the last message: the request is repeated all the time."""
+        """Log why a request failed, unless that was the last message: failed requests are repeated all the time."""
         if trouble != self._warned:
             self._warned = trouble
             logger.warning("%s", trouble)
@@ -299,5 +299,5 @@ class Supervision:
 
     @property
     def stuck(self) -> str:
-        """Reason why the pool has no allocation and will not ask for one; empty if it has one or may ask."""
+        """Reason why the pool has no allocation and will not ask for one; empty if it has an allocation or may ask."""
         return self._roster.stuck(self._offered)

@@ -93,7 +93,7 @@ class AllocationShape:
 
 
 class TaskKind(NamedTuple):
-    """Tasks that may run at the same time, and the run time of one."""
+    """Tasks that may run at the same time, and the run time of a single task."""
 
     tasks: int  # number of tasks, each of one core
     task_s: float

@@ -31,7 +31,7 @@ def unbeaten(points: Sequence[Point]) -> list[int]:
 
 
 def hour_costs(points: Sequence[Point]) -> list[float | None]:
-    """Return for each point of a frontier the core-hours per hour by which it ends sooner than the one before.
+    """Return for each point of a frontier the core-hours per hour by which it ends sooner than the point before it.
 
     `points`: by core-hours. Returns None for the first point.
 

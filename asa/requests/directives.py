@@ -98,7 +98,7 @@ def _added(directive: Directive, other: Directive) -> Directive:
 
 
 COMPONENTS: Final = "is a heterogeneous job, of whose components Slurm makes a job each, and a stage is one job"
-"""Why what sbatch takes is refused."""
+"""Why a heterogeneous job is refused, although sbatch accepts it."""
 
 
 def refuse_components(where: str) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 __all__ = ["ALIASES", "KNOWN", "OPTIONS", "SbatchOption", "Takes", "marked", "name_of"]
 
 Takes = Literal["=", "[=]", "-"]
-"""Whether an option takes a value: always, if one is given, never."""
+"""Whether an option takes a value: always, optionally, never."""
 
 _MARKS: Final[Mapping[str, str]] = {
     "size": "says how large a job is: it may be part of a stage's request (`asa.requests.sizes`)",
@@ -220,9 +220,9 @@ ALIASES: Final[Mapping[str, str]] = {
     "tasks-per-node": "ntasks-per-node",
     "workdir": "chdir",
 }
-"""Older names, with those of today."""
+"""Former names of options, with the present ones."""
 KNOWN: Final[Mapping[str, SbatchOption]] = {**OPTIONS, **{alias: OPTIONS[name] for alias, name in ALIASES.items()}}
-"""All options, by either name."""
+"""All options, by present and former name."""
 
 
 @cache

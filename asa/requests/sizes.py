@@ -21,13 +21,13 @@ from .values import memory_bytes, node_count
 
 _Value = TypeVar("_Value")
 Remark = Callable[[str, str], None]
-"""Takes a sentence that a user should read, and where it is true."""
+"""Receives a sentence for the user, and the place that it is about."""
 
 SIZES: Final = marked("size")
-"""Options of sbatch that say how large a job is, and are read here."""
+"""Options of sbatch that give a job's size, and are read here."""
 
 COUNTED: Final = frozenset({"cores", "cpus_per_task", "memory_bytes", "gpus"})
-"""Fields of a stage that they come to."""
+"""Fields of a stage that these options amount to."""
 
 _FROM_TO: Final = re.compile(r"(\d+)-(\d+)")
 

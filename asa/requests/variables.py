@@ -9,13 +9,13 @@ from .directives import Directive, by_name
 from .options import OPTIONS, marked
 
 VARIABLES: Final[Mapping[str, str]] = {option.name: option.variable for option in OPTIONS.values() if option.variable}
-"""The variable of each option that has one."""
+"""The variable that sets an option, by option."""
 
 FLAG_VARIABLES: Final = marked("switch")
-"""Options that a variable sets or does not, by its value."""
+"""Switches: options that a variable sets or does not set, depending on its value."""
 
 MEMORY: Final = marked("memory")
-"""Options of which sbatch takes one."""
+"""Options that give memory, of which sbatch accepts only one."""
 
 _MAY_BE_EMPTY: Final = frozenset({"exclusive", "no-kill"})
 _ON: Final = frozenset({"", "yes", "set"})

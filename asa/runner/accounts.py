@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asa.runner.kinds import UnitsOfRun
 
 NOTICE_S = 120.0
-"""A client looks at least once a minute, and a local stage begins and ends."""
+"""Time until the client notices an event, with a local stage's start and end: a client looks at least once a minute."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def in_turn(ends: Mapping[str, tuple[int, JobOutcome | None]]) -> ElementsStatus
 
 
 def how_they_ended(ends: Iterable[ElementEnd]) -> str:
-    """Describe how elements ended, grouped by the way.
+    """Describe how elements ended, grouped by how they ended.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class Attempts:
     def times(
         self, jobs: Sequence[PlannedJob], times: Sequence[float], now_s: float, choices: Mapping[str, Choice]
     ) -> list[float]:
-        """Return when a plan's jobs may be submitted; infinity for those after a deferred one."""
+        """Return when a plan's jobs may be submitted; infinity for jobs that follow a deferred job."""
         blocked, found = set[str](), list[float]()
         for job, time_s in zip(jobs, times, strict=True):
             again_s = self.again_s(job, now_s, choices)
@@ -102,7 +102,7 @@ class Attempts:
         return next((job for job in may if self.state.deferrals.tried_s(job) == -math.inf), None)
 
     def _is_behind(self, job: PlannedJob, blocked: set[str]) -> bool:
-        """Whether a job must wait for a deferred one."""
+        """Whether a job must wait for a deferred job."""
         return bool(blocked) and job.has_payload and not blocked.isdisjoint(before(self.state, job.stages))
 
     def _untried_first(self, jobs: Sequence[PlannedJob]) -> list[PlannedJob]:

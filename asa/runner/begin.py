@@ -45,7 +45,7 @@ _DEFAULT = Chosen(BLIND)
 
 
 def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -> Chosen:
-    """Choose the wanted estimator, or else the best one for the visible part of the queue, which is read for that.
+    """Choose the wanted estimator; if none is wanted, read the queue, and choose the best for what is visible.
 
     Raises `InputError`: there is no such estimator or strategy.
     """
@@ -79,7 +79,7 @@ def plan_run(
     only_look: bool = False,
     fail_fast: bool = False,
 ) -> RunPlan:
-    """Make the plan of a run, and refuse one that cannot succeed.
+    """Make the plan of a run, and refuse a plan that cannot succeed.
 
     `bank`: folder of the bank, made if missing; None for none.
     `source`, `parameters`, `width`: the workflow's file, its parameters, and the one width for stages of several
@@ -158,7 +158,7 @@ def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str]
 
 
 def _patient(stage: Stage, patience_s: float | None) -> Stage:
-    """Let a stage wait for its inputs as long as its site says, unless the stage itself says how long."""
+    """Set the time that a stage waits for its inputs to that of its site, unless the stage has a time of its own."""
     return stage if stage.input_patience_s is not None else replace(stage, input_patience_s=patience_s)
 
 

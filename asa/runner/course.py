@@ -73,11 +73,11 @@ class RunCourse:
 
     @property
     def reason(self) -> str:
-        """Reason for such an end; empty if the run completed, or has not ended."""
+        """Reason for the end of the run; empty if the run completed, or has not ended."""
         return self.ending.reason
 
     def mark(self, stage: str) -> str:
-        """Return the name for a stage's files, a new one each time that the completed stage runs again."""
+        """Return the name for a stage's files; it is new each time that the completed stage runs again."""
         generation = self.generations.get(stage, 0)
         return f"{stage}@{generation}" if generation else stage
 
@@ -90,7 +90,7 @@ class RunCourse:
         return f"{self.folder}/tasks/{self.mark(stage)}" if self.folder else ""
 
     def token_of(self, stages: Sequence[str]) -> str:
-        """Return the token of the n-th job of some stages, or of the round if several jobs run a stage."""
+        """Return the token of the n-th job of the given stages, or of the round if several jobs run a stage."""
         group = f"x{len(stages)}" if len(stages) > 1 else ""
         position, number = self.stages.position(stages[0]), self.stages[stages[0]].resubmissions
         return f"{self.unique[:12]}-{position}{group}-{number}"
@@ -110,7 +110,7 @@ class RunCourse:
         return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
 
     def waves(self, names: Sequence[str], widths: Sequence[int] = ()) -> Waves:
-        """Return which stages of a job run at the same time; in chosen shapes or a growing job, one after the other."""
+        """Return which stages of a job run at the same time. In chosen shapes, or if the job grows, all run in turn."""
         stages = [self.stages[name].stage for name in self.workflow.in_order(names)]
         if widths or not self.choices.keys().isdisjoint(names):
             return tuple((stage,) for stage in stages)
@@ -204,7 +204,7 @@ class RunCourse:
             self.stages.put(name, again.with_past(view))
 
     def retrying(self, names: Sequence[str], reason: str, at_s: float, job_id: str = "") -> Record:
-        """Return the record that uncompleted stages are asked for again, and why."""
+        """Return the record which says that uncompleted stages are asked for again, and why."""
         return Retrying(time_s=at_s, run=self.name, stages=tuple(names), job_id=job_id, reason=reason)
 
     def try_again(self, name: str, ended: Sequence[End], end_s: float) -> str:

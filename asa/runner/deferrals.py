@@ -118,5 +118,5 @@ class Deferrals:
         return len(set(self._refused_in_row.get(target, {}).values())) > 1
 
     def refusal_of(self, token: str, target: Target) -> str:
-        """Return a job's unknown answer if it has lasted so long that it counts as a refusal; else empty."""
+        """Return a job's unknown answer if it has lasted long enough to count as a refusal; else empty."""
         return self._answers.refusal_of(token, self._refused_in_row.get(target, ()))

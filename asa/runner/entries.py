@@ -185,7 +185,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An ended run continues: uncompleted stages are asked for again, and the given ones with their successors."""
+    """An ended run continues: uncompleted stages are asked for again, as are the given stages with their successors."""
 
     at_s: float
     # stages to run again, even if completed; so are those that follow them

@@ -41,7 +41,7 @@ _PLAN, _JOURNAL, _LEASE, _PULSE, _REQUESTS = "run.json", "journal.jsonl", "lease
 _METRICS = "metrics.json"
 _TASKS = "tasks"
 GROUP = "group"
-"""Who may look at a run that its user shares."""
+"""Value of `share` for runs that the user's group may look at."""
 _CLIENTS = "client.log"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
@@ -195,7 +195,7 @@ def default_runs_folder(*, begins: bool = False) -> Path:
 
 
 def own_runs(runs: Path, *, begins: bool = True) -> Path:
-    """Return a folder of runs; if another user owns it, the user's own one next to it, with the user's name.
+    """Return a folder of runs; if another user owns it, the user's own folder next to it, with the user's name.
 
     `runs`: the folder.
     `begins`: whether a run is to begin there; if not, the user's own folder is returned only if it exists.
@@ -698,7 +698,7 @@ class _ListedRun:
 
 
 def _known_in(runs: Path, *, of_others: bool) -> tuple[list[_ListedRun], list[Path]]:
-    """Return the user's own runs in a folder, or other users' runs, the latest last; and the unreadable ones."""
+    """Return the user's own runs in a folder, or other users' runs, the latest last; and the unreadable runs."""
     found: list[_ListedRun] = []
     damaged: list[Path] = []
     for path in run_paths(runs):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ROUND = re.compile(r".*-\d+")  # the rest of the token numbers the job in its round
 
 PAYLOAD_COMPLETED = "EndedWell"
-"""Reason of a completed job whose payload completed, though the batch system has it down as ended otherwise."""
+"""Reason of a job whose payload completed, although the batch system reports another end."""
 
 
 def round_of(spec: JobSpec) -> str:

@@ -138,7 +138,7 @@ class BackendWithLocalStages:
         return backend.preview(spec) if isinstance(backend, Previewing) else {}
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Find jobs by their tokens, first among local ones; the batch system is asked only for the rest."""
+        """Find jobs by their tokens, first among local jobs; the batch system is asked only for the rest."""
         wanted = list(tokens)
         found = {token: [self._adopt(s) for s in statuses] for token, statuses in self.near.find(wanted).items()}
         elsewhere = [token for token in wanted if not found.get(token)]
@@ -287,7 +287,7 @@ def _unchangeable(job_id: str) -> BackendError:
 
 
 def _advice(reason: str, *ports: object) -> Advice:
-    """Ask each backend until one knows the reason; if none does, return the first one's answer.
+    """Ask each backend until one of them knows the reason; if none does, return the first answer.
 
     The batch system is asked first: if both know a reason, it is the batch system's, since local stages have no queue.
     """

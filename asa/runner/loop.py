@@ -115,7 +115,7 @@ class RunResult:
         return load(Path(self.run.place, "tasks"), name)
 
     def raised(self) -> BaseException | None:
-        """Return the exception that a stage's function raised, of the first such stage in the workflow; else None."""
+        """Return the exception that a stage's function raised, of the first such stage; None if no function raised."""
         for name in self.run.workflow.order if self.run.place else ():
             try:
                 load(Path(self.run.place, "tasks"), name)
@@ -438,7 +438,7 @@ def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: floa
 
 
 def _with_followers(one: Active, view: RunView, plan: Plan) -> Plan:
-    """Add the jobs that continue running ones to a plan; not if the plan cancels jobs, which comes first."""
+    """Add the jobs that continue running ones to a plan; but if the plan cancels jobs, that comes first."""
     if plan.cancellations:
         return plan
     kinds, strategy = one.state.units.kinds, one.run.strategy

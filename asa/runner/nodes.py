@@ -35,10 +35,10 @@ from asa.runner.retries import avoidable, has_run_out_of_memory
 from asa.workflow import Stage
 
 TRIED_AGAIN_S = 3600.0
-"""How long a bad node is avoided."""
+"""Seconds for which a bad node is avoided."""
 
 _MAX_MOVES = 3  # moves of a stage to another node that count as no retry
-_MAX_REFUTED = 3  # stages moved in vain; after so many, further stages are moved only off proven nodes
+_MAX_REFUTED = 3  # after this number of stages moved in vain, further stages are moved only off proven nodes
 _SOON_S = 180.0  # a stage that fails within this time fails early
 _TOGETHER_S = 900.0  # early failures of two stages that are further apart count as unrelated
 _UNBEGUN = frozenset({JobOutcome.UNABLE, JobOutcome.FOLDER_MISSING})
@@ -128,7 +128,7 @@ class Nodes:
         return bad.until_s
 
     def _is_for_all(self, node: BadNode) -> bool:
-        """Whether all stages avoid a node; a node that is only suspected is avoided by some."""
+        """Whether all stages avoid a node, and not only the stages that failed there."""
         return not node.suspected or node.name in self._proven
 
     def anew(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 STUCK_S = 86_400.0
-"""Nothing moves if nothing was heard of a run's jobs for so long."""
+"""Seconds without news of a run's jobs after which nothing seems to move."""
 
 _ADDRESS = re.compile(r"[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+(,\s*[A-Za-z0-9][^\s@/,;|&]*@[^\s@/,;|&]+)*")
 _TIMEOUT_S = 30.0

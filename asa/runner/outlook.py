@@ -39,7 +39,7 @@ from asa.waits import LEVELS, QueuedJob, QueueEvent, WaitForecast
 from asa.workflow import Stage
 
 MADE_UP = "JOB-OF-"
-"""What ids begin with of jobs that are not there yet; the first stage's name follows."""
+"""Prefix of the ids of jobs that do not exist yet; the name of the first stage follows."""
 
 
 _REMEDIES = {

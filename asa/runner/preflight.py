@@ -13,13 +13,13 @@ from asa.runner.outlook import CHECKED_WITH_OPTIONS, PlannedSpec, jobs_at_first
 from asa.strategies.base import Strategy
 
 MAX_QUESTIONS = 20
-"""Jobs that are asked about; those that ask for the same are one question."""
+"""Upper bound of the jobs that are asked about; equal requests count as one."""
 
 QUESTION_S = 1.0
-"""For so long an answer is waited for."""
+"""Seconds to wait for an answer."""
 
 MAX_S = 15.0
-"""For so long all questions together may take; what is not asked by then is not."""
+"""Seconds for all questions together; after that no more are asked."""
 
 
 @dataclass(slots=True)

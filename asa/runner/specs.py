@@ -22,7 +22,7 @@ from asa.waves import Waves, asked_by, cores_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0
-"""Walltime of jobs of an open run beyond their stages' own, for their host to hand these over in."""
+"""Additional walltime of jobs of an open run, in which the host hands their stages over."""
 _MIN_HANDOVER_S = 20.0  # lower bound of that time where the partition allows no more walltime
 
 
@@ -81,7 +81,7 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
 
 
 def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> JobSpec:
-    """Return the request of a job of some stages that may run at once; `spec_of` adds the payload."""
+    """Return the request of a job of the given stages that may run at once; `spec_of` adds the payload."""
     stages = _asked(state, names)
     per_node = state.capabilities.cores_per_node
     widest = stages[:1] if widths else stages
@@ -149,7 +149,7 @@ def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
 def _max_await_s(
     state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float, handover_s: float
 ) -> float | None:
-    """Return how long a job may idle in its allocation until it may begin: its walltime without its stages' own.
+    """Return how long a job may idle before its payload begins: its walltime less the walltime of its stages.
 
     `handover_s`: additional time for the host to hand its stages over.
     """
@@ -171,7 +171,7 @@ def releases_of(state: RunState, planned: PlannedJob) -> dict[str, str]:
 
 
 def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
-    """Return the tokens of earlier jobs of some stages, also of those that may yet turn up."""
+    """Return the tokens of earlier jobs of the given stages, also of those that may yet turn up."""
     former = {
         token: (state.jobs.intents[token].planned, state.jobs.intents[token].spec) for token in state.jobs.doubtful
     }
@@ -244,7 +244,7 @@ def _payload(state: RunState, stage: Stage, planned: PlannedJob, own: Mapping[st
 
 
 def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
-    """Return the ids of the jobs that must complete before some stages have.
+    """Return the ids of the jobs that must complete before the given stages have.
 
     A local stage has no job in the queue: the jobs of its predecessors count instead, and the payload itself waits for
     the local stage.
@@ -301,7 +301,7 @@ def local_before(state: RunState, before: Iterable[str]) -> float:
 
 
 def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
-    """Name the local stages that must run first, in order: the given ones, and local stages directly before them."""
+    """Name the local stages that must run first, in order: the given stages, and local stages directly before them."""
     found, to_see = set[str](), list(before)
     while to_see:
         name = to_see.pop()

@@ -71,7 +71,7 @@ class Stages(Mapping[str, StageView]):
         return len(self._views)
 
     def showing(self, views: Iterable[tuple[str, StageView]]) -> Stages:
-        """Return a copy for reading, with other views of some stages."""
+        """Return a copy for reading, with other views of the given stages."""
         shown = copy(self)
         shown._views = {**self._views, **dict(views)}  # noqa: SLF001
         return shown
@@ -188,7 +188,7 @@ class Stages(Mapping[str, StageView]):
             self._decide(name)
 
     def note_release(self, name: str) -> None:
-        """Decide on the stages whose elements wait for elements of a stage, since more of these have completed."""
+        """Decide on the stages whose elements wait for elements of the given stage, more of which have completed."""
         followers = [one for one in self._after[name] if name in self._views[one].stage.after_matching]
         self._count_early(followers)
         for follower in followers:

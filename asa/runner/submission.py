@@ -283,7 +283,7 @@ def _submitted_somewhere(one: Active, spec: JobSpec) -> str:
 
 
 def _came_to_nothing(one: Active, spec: JobSpec) -> bool:
-    """Whether a refusal follows from a job that this one depends on: that job failed, or was replaced, meanwhile."""
+    """Whether a refusal is due to another job, on which the refused job depends and which failed or was replaced."""
     needed = [d.job_id for d in spec.dependencies if d.job_id in one.state.jobs]
     one.ask(needed)
     ended = (one.state.jobs[job_id].status.state for job_id in needed)

@@ -125,7 +125,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
 
 
 def _last_s(asked_s: Mapping[str, float], names: Iterable[str]) -> float:
-    """Return when the last of some stages is submitted, as far as known."""
+    """Return when the last of the given stages is submitted, as far as known."""
     return max((asked_s[name] for name in names if name in asked_s), default=-math.inf)
 
 
@@ -167,13 +167,13 @@ def _idle_left_behind_local(state: RunState) -> float:
 
 
 def before(state: RunState, stages: Sequence[str]) -> list[str]:
-    """Name the predecessors of some stages, without these stages themselves."""
+    """Name the predecessors of the given stages, without these stages themselves."""
     inside = set(stages)
     return [name for stage in stages for name in state.stages[stage].stage.after if name not in inside]
 
 
 def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
-    """Whether some stages follow a stage whose last job is not known yet."""
+    """Whether the given stages follow a stage whose last job is not known yet."""
     return any(state.has_unknown_end(name) for name in before(state, stages))
 
 

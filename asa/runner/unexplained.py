@@ -1,4 +1,4 @@
-"""Unknown answers to submissions: such answers count as passing faults until they have lasted long.
+"""Unknown answers to submissions, which count as passing faults until they have lasted long.
 
 An unknown answer may be a refusal in the words of a new release, or a passing fault, which must not end the job. So the
 job is submitted again, with growing pauses, and counts as refused only once the same answer has come for a quarter of
@@ -16,7 +16,7 @@ from datetime import datetime
 from asa.runner.entries import Unexplained, Unsent
 
 UNEXPLAINED_S = 900.0
-"""For so long the same unknown answer is taken for a fault that passes."""
+"""Seconds for which the same unknown answer counts as a passing fault."""
 
 _NUMBERS = re.compile(r"\d+")  # times, ids, attempts: they differ between equal answers
 
@@ -68,7 +68,7 @@ class UnknownAnswers:
         self._answers.clear()
 
     def refusal_of(self, token: str, others: Iterable[str] = ()) -> str:
-        """Return a job's answer if it has been the same for so long that it counts as a refusal; else empty.
+        """Return a job's answer if it has lasted long enough to count as a refusal; else empty.
 
         `others`: tokens of further jobs to the same target, none of which was accepted since; the time counts from the
         first of these equal answers.

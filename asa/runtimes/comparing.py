@@ -14,7 +14,7 @@ from asa.strategies.planning import WORTH_OF_SHAPES
 from asa.units import core_hours
 
 SURE = 0.6
-"""How probable it has to be that another shape is better than the one that is asked for now."""
+"""How probable it must be that another shape is better than the present one."""
 
 _NO_HOURS = 1e-6
 _SPREAD = (0, 4, 8)  # indices of p10, p50 and p90
@@ -51,7 +51,7 @@ class Toll:
         return replace(ends, waits_s=ends.waits_s * factors + added_s, usual_s=usual_s)
 
     def costs(self, wait: JointForecast, cores: int, runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the cost of one request at each of some run times, as a logarithm."""
+        """Return the cost of one request at each of the given run times, as a logarithm."""
         factors, added_s = self._terms(core_hours(cores, 1.0) * runs_s)
         ends = wait.only([0] * len(runs_s)).costs((runs_s + added_s).tolist())
         costs: NDArray[np.float64] = ends + np.log(factors)

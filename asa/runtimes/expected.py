@@ -180,7 +180,7 @@ class _Telling:
         return self._workflow.stages[name].cores_on(self._capabilities.cores_per_node)
 
     def _has_own_times(self, name: str, job_id: str) -> bool:
-        """Whether a stage's own times are known: in a shared job they may be the expected ones."""
+        """Whether a stage's own times are known; in a shared job, the reported times may be the expected ones."""
         status = self._jobs.get(job_id)
         return job_id in self._cores or any(step.name == name for step in (status.steps if status is not None else ()))
 

@@ -39,7 +39,7 @@ LEVELS = (0.1, 0.5, 0.9, 0.99)
 """Probabilities whose quantiles a forecast states."""
 
 USUAL_SPREAD = 0.25
-"""How far run times of a stage mostly stray: the standard deviation of the logarithm."""
+"""Usual spread of a stage's run times: the standard deviation of the logarithm."""
 
 _LATEST = 200
 _HALF_LIFE, _HALF_LIFE_OF_P50 = 50.0, 4.0  # runs
@@ -314,7 +314,7 @@ def _middle(values: _Floats, weights: _Floats) -> tuple[float, float, float]:
 
 
 def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -> tuple[_Floats, _Floats]:
-    """Return sorted run times with their weights; the weight of a run that was cut off goes to longer ones."""
+    """Return sorted run times with their weights; the weight of a run that was cut off is given to longer runs."""
     order = np.lexsort((is_cut, runs))  # among equal times, a run that was cut off counts as longer
     rests = np.cumsum(weights[order][::-1])[::-1]
     values, shares = [], []

@@ -249,7 +249,7 @@ class RunTimes:
                 self._merge(lock)
 
     def _merge(self, lock: FileLock, matching: Callable[[RunTime], bool] | None = None) -> int:
-        """Write the records of all files, except matching ones, into one file; return how many were left out."""
+        """Write the records of all files, except matching records, into one file; return how many were left out."""
         known = self._known()
         gone = {run.id for run in known.values() if matching is not None and matching(run)}
         if matching is not None and not gone:

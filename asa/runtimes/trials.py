@@ -1,4 +1,4 @@
-"""Chooses an untried width that is worth one run: knowing its run time is expected to let the stage end sooner."""
+"""Chooses an untried width that is worth one run: once its run time is known, the stage is expected to end sooner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asa.shapes import RunAt, Scaling, run_time_at
 from asa.units import core_hours
 
 MIN_GAIN = 0.05
-"""Share of the time to the end that knowing a run time must be expected to gain, for a trial to be worth it."""
+"""A trial is worth it if knowing the run time is expected to save at least this share of the time to the end."""
 
 _SAMPLES = 64
 _MIDDLES = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
@@ -54,7 +54,7 @@ class Untried:
 def untried(
     points: Sequence[RunAt], scaling: Scaling, listed: Collection[int] = (), unit: int = 1
 ) -> Iterator[Untried]:
-    """Return widths that may be worth a trial: twice the widest known, half the narrowest, some between, and listed.
+    """Return widths that may be worth a trial: twice the widest known, half the narrowest, between, and listed ones.
 
     `points`: known run times.
     `unit`: widths must be multiples of this.

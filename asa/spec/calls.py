@@ -22,7 +22,7 @@ class Scripts(Generic[T]):
             self._at.setdefault(path.resolve(), {})[key] = index
 
     def among(self, paths: Iterable[Path], but: Path) -> list[T]:
-        """Return the scripts at some paths, in the order of all scripts, except those at `but`."""
+        """Return the scripts at the given paths, in the order of all scripts, except those at `but`."""
         found = {key: number for path in paths for key, number in self._at.get(path, {}).items()}
         return [key for key in sorted(found, key=found.__getitem__) if self.paths[key] != but]
 

@@ -128,4 +128,4 @@ _KINDS: Final[Mapping[str, Callable[[Path, str], object]]] = {
     "a batch script": lambda file, text: _BATCH.search(text) and file.suffix != ".py",
     _SCRIPT: lambda file, text: text.startswith("#!") or file.suffix == ".py",
 }
-"""What each kind is known by; the first counts."""
+"""By kind: how it is recognized; the first kind that matches counts."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from asa.core.documents import read_toml
 
 Location = tuple[str | int, ...]
-"""The way to a value: names of keys, and numbers of elements from 0."""
+"""The path to a value: names of keys, and indices of elements from 0."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _KEY_PART = re.compile(r"[ \t]*(?:(\"(?:[^\"\\\n]|\\.)*\")|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")

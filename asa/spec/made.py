@@ -99,7 +99,7 @@ class _Paths:
         return self._makers({*self._alike(path), *self._inside(path), *_folders(path)})
 
     def _makers(self, paths: Iterable[str]) -> _Makers:
-        """Return the stages of some paths."""
+        """Return the stages of the given paths."""
         numbers = {number for path in paths for number in self._of.get(path, ())}
         first = tuple(sorted(numbers)[:2])
         bits = 0

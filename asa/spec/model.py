@@ -49,7 +49,7 @@ from asa.workflow import (
 )
 
 LOCAL_WALLTIME_S = 600.0
-"""Walltime of a stage that runs where the client is and says none."""
+"""Default walltime of a local stage."""
 
 _UNITS = (
     r"(?:[sS](?:[eE][cC](?:[oO][nN][dD])?[sS]?)?|[mM](?:[iI][nN](?:[uU][tT][eE])?[sS]?)?"
@@ -197,7 +197,7 @@ def _as_durations(value: object) -> float | dict[int, float]:
 
 
 Durations = Annotated[float | dict[int, float], PlainValidator(_as_durations), _any_of(_DURATION, _BY_WIDTH)]
-"""One, or some by width."""
+"""One duration, or durations by width."""
 ScalingLaw = Annotated[
     Scaling,
     PlainValidator(_checked(read_scaling)),
@@ -416,7 +416,7 @@ _TYPES: Mapping[str, Any] = {
 if TYPE_CHECKING:
 
     class _PlainKeys(_Model):
-        """The keys that are one value each, with the types and descriptions that they have in `asa.keys` or there."""
+        """The keys with a single value each, whose types and descriptions are in `asa.keys` or with their fields."""
 
         local: bool | None = None
         cpus_per_task: int | None = None
@@ -543,7 +543,7 @@ class StageSpec(StageSettings):
     )
 
     def given(self, script: str) -> dict[str, Any]:
-        """Return the values of the keys that are given, for `asa.spec.stages.fields_of`; `script`: its text."""
+        """Return the values of the given keys, for `asa.spec.stages.fields_of`; `script`: the script's text."""
         given = {key: value for key, value in self if value is not None} | {"script": script}
         for key in {"expected", "total"} & given.keys():
             given[key] = Expectation(given[key].learn, given[key].until)

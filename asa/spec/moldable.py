@@ -18,7 +18,7 @@ from asa.workflow import MAX_CORES
 T = TypeVar("T")
 
 MAX_WIDTHS = 100
-"""Widths of a stage at most: each is weighed against the others."""
+"""Upper bound of a stage's widths, since each is weighed against the others."""
 
 RANGE_PATTERN = r"^\s*[0-9]{1,18}\s*\.\.\s*[0-9]{1,18}\s*$"
 

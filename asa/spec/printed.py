@@ -12,10 +12,10 @@ from typing import Final
 from asa.workflow import Stage
 
 PRINTED: Final = ("stdout", "stderr")
-"""The keys for it."""
+"""The keys for output files."""
 _PATTERN = re.compile(r"%\d*([A-Za-z%])")
 OF_EACH_JOB: Final = "jJA"
-"""Patterns that each job has another value of."""
+"""Patterns whose value differs between jobs."""
 
 
 class Prints:

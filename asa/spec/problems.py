@@ -158,7 +158,7 @@ def meant(written: str, known: Iterable[str]) -> str:
 
 
 def means(written: str, key: str) -> bool:
-    """Whether an unknown key was probably meant as this one.
+    """Whether this key was probably meant by an unknown key.
 
     Examples
     --------

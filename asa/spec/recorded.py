@@ -19,7 +19,7 @@ from asa.errors import AsaError
 
 _RECORD: Final = "record.json"
 _MAX_BYTES_READ: Final = 64 << 20
-"""Larger files are known by size and time of change."""
+"""Larger files are compared by size and time of change, not by content."""
 
 
 def recorded_folder(file: Path) -> Path:

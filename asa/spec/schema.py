@@ -9,7 +9,7 @@ from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
 from asa.spec.stages import in_order
 
 SCHEMA_LINE = "#:schema"
-"""How the first line of a TOML file begins by which editors find its schema."""
+"""Beginning of the first line of a TOML file that tells editors its schema."""
 
 _WAYS = ("command", "script", "tasks", "tasks_file")
 _SIZES = ("cores", "ntasks", "nodes")
@@ -67,7 +67,7 @@ def _conflicts() -> list[dict[str, Any]]:
 
 
 def _unless_default(keys: tuple[str, ...]) -> dict[str, Any]:
-    """Require one of these keys in each stage that is not local, unless the defaults have one."""
+    """Require one of the given keys in each stage that is not local, unless the defaults have one of them."""
     one_of_them = [{"required": [key]} for key in keys]
     return {
         "if": {"not": {"required": ["defaults"], "properties": {"defaults": {"anyOf": [*one_of_them, _IS_LOCAL]}}}},

@@ -22,7 +22,7 @@ BUILTINS = frozenset((
     "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias",
     "unset", "wait",
 ))  # fmt: skip
-"""What shells have built in."""
+"""Built-in commands of shells."""
 
 LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "aprun", "ibrun", "prterun"})
 """Programs that start the processes of MPI."""
@@ -38,7 +38,7 @@ FORMS = {
     "pipefail": "set -o pipefail",
     **{form: f"x=a; : {form}" for form in _EXPANSIONS.values()},
 }
-"""What some shells do not know, or take for something else: each with a command that fails in them."""
+"""Syntax that some shells do not know or read differently; for each, a command that fails in such a shell."""
 
 _HIDE = frozenset({".", "source", "module", "ml", "conda", "mamba", "micromamba", "spack", "eval", "alias"})
 _THEN_A_COMMAND = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time", "coproc"})

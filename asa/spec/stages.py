@@ -18,7 +18,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "retry_max_memory": "retry_max_memory_bytes",
     **{key.name: key.field for key in keys_of(Stage)},
 }
-"""Keys that say one field each, with that field."""
+"""Keys that set exactly one field, with that field."""
 
 _ORDER: Final = (
     "name", "after", "after_any", "after_start", "start_delay", "after_matching", "when", "command", "script", "tasks",

@@ -295,4 +295,4 @@ _WRITTEN: Mapping[str, Callable[[Any], str]] = {
     "pairs": _pairs,
     "patience": lambda patience_s: _duration_of(patience_s) if patience_s else _text("0s"),
 }
-"""How values are written, by kind of key."""
+"""Functions that write values, by kind of key."""

@@ -112,7 +112,7 @@ class Naive(Strategy):
         paper cancels every early allocation; for a minute of idling that costs more than it saves, so the default is a
         minute. Each time that a stage's allocation is given back, its lead is halved.
     max_resubmissions
-        After so many resubmissions, a stage is submitted only when its predecessors have ended.
+        After this number of resubmissions, a stage is submitted only when its predecessors have ended.
     max_idle
         Upper bound of all idle core-hours, as a share of the workflow's own. If an allocation could idle longer than
         the budget allows, it is kept for a shorter time; if next to nothing is left, no stage is submitted ahead.
@@ -260,7 +260,7 @@ def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
 
 
 def _present_start(view: RunView, stage: StageView, needed_s: float) -> float:
-    """Return when a stage that has a job started, or is expected to."""
+    """Return when a stage with a job started, or is expected to start."""
     if stage.started_s is not None:
         return stage.started_s
     if stage.phase is Phase.QUEUED and stage.submit_s is not None and stage.predicted_wait_s is not None:

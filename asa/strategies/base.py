@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from asa.strategies.legs import NextLeg
 
 MIN_IDLE_S = 10.0
-"""An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
+"""No allocation is requested ahead if it may idle for less than this: the client would hardly notice its start."""
 
 
 class Phase(StrEnum):
     """The phase of a stage."""
 
     WAITING = "waiting"
-    """No job of it is submitted."""
+    """No job is submitted for the stage."""
     QUEUED = "queued"
-    """Its job is pending."""
+    """The stage's job is pending."""
     ALLOCATED = "allocated"
-    """Its job holds resources, but its predecessors have not ended."""
+    """The stage's job holds resources, but the stage's predecessors have not ended."""
     RUNNING = "running"
     DONE = "done"
     CONDITIONAL = "conditional"
-    """Whether it is to run is known only when the stages that it follows have ended: it cannot be asked for ahead."""
+    """Whether the stage runs is known only when its predecessors have ended, so it cannot be requested ahead."""
     FAILED = "failed"
-    """It failed for good, or was cancelled."""
+    """The stage failed for good, or was cancelled."""
     BLOCKED = "blocked"
-    """It does not run, since a stage failed that it follows."""
+    """The stage will not run, since a stage that it follows failed."""
     SKIPPED = "skipped"
-    """It does not run, since no stage failed that it is there for."""
+    """The stage will not run, since none of the stages failed whose failure it waits for."""
     NOT_WANTED = "dropped"
-    """It does not run, since the program that hosts its run wants it no more."""
+    """The stage will not run, since the program that hosts the run no longer wants it."""
 
     @property
     def is_settled(self) -> bool:
@@ -64,11 +64,11 @@ class Keep(StrEnum):
     """The mechanism that keeps a stage's job from running before its predecessors have ended."""
 
     NOTHING = "nothing"
-    """They have ended."""
+    """Nothing: the predecessors have ended."""
     DEPENDENCY = "dependency"
     """The batch system: the allocation cannot begin early."""
     AWAIT = "await"
-    """The payload: the allocation may begin early, and idles until they have ended."""
+    """The payload: the allocation may begin early, and idles until the predecessors have ended."""
 
 
 class ForecastKind(StrEnum):
@@ -77,7 +77,7 @@ class ForecastKind(StrEnum):
     NONE = "none"
     LEARNED = "learned"
     PLANNED = "planned"
-    """The batch system's own plan, which is asked."""
+    """The batch system's own plan, for which it is asked."""
     KNOWN = "known"
     """The future itself, which only a simulator knows."""
 
@@ -328,7 +328,7 @@ class IdleAllowance:
         return cls(allowed, max(allowed - view.idle_core_hours, 0.0))
 
     def lasts_s(self, cores: int) -> float:
-        """Return how long so many cores may idle."""
+        """Return how long this number of cores may idle."""
         return self.left / max(cores, 1) * 3600
 
     def take(self, cores: int, idle_s: float) -> None:
@@ -395,7 +395,7 @@ class Comparing(Protocol):
     """A forecast that compares alternative requests; only one of them will be submitted."""
 
     def predict_each(self, stages: tuple[str, ...], requests: Sequence[JobRequest]) -> Sequence[WaitForecast]:
-        """Predict the wait of a job of some stages for each of several requests, comparable with each other."""
+        """Predict the wait of a job of the given stages for each of several requests, comparable with each other."""
         ...
 
 
@@ -459,7 +459,7 @@ class Replacing(Protocol):
         ...
 
     def instead_of(self, job_id: str, stages: tuple[str, ...]) -> AbstractContextManager[Sampled | None]:
-        """Predict, inside this context, as if a queued job of some stages were withdrawn.
+        """Predict, inside this context, as if a queued job of the given stages were withdrawn.
 
         Yields a function that compares that job's request with another one; None if the job's position is not known.
         """
@@ -578,7 +578,7 @@ class PlannedJob:
 
     @property
     def is_addition(self) -> bool:
-        """Whether its stages have a job already: it is an additional one, a racer, a next leg, or more cores."""
+        """Whether its stages have a job already: this job is an additional one, a racer, a next leg, or more cores."""
         return bool(self.joins or self.mate or self.leg or self.racer > 1)
 
 

@@ -67,7 +67,7 @@ class Elastic(Strategy):
         Seconds for which cores that came early may idle. If they are needed later than that, or the job itself would
         give them back before they are needed, they are given back at once and requested again, with half the lead.
     max_resubmissions
-        After so many requests, cores are requested only when they are needed.
+        After this number of requests, cores are requested only when they are needed.
     forecast
         The source of its forecasts.
     """

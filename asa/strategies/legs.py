@@ -114,7 +114,7 @@ class Running:
 
     @property
     def ready_s(self) -> float:
-        """Time from which it may be signalled: a leg that has just begun has no new state to save."""
+        """Time from which the leg may be signalled; a leg that has just begun has no new state to save."""
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 
@@ -138,7 +138,7 @@ class Running:
 
 
 NextLeg = Callable[[Running], PlannedJob | None]
-"""How the next leg is asked for while one runs; None for not at all."""
+"""Plans the next leg while a leg runs; None if no leg is to be submitted."""
 
 
 def ahead(leg: Running) -> PlannedJob | None:

@@ -55,7 +55,7 @@ class Planned(Strategy):
         Upper bound of jobs submitted ahead; further jobs are submitted when they are ready to run. By default all
         planned jobs, or 20 if only a part of the remaining stages is planned.
     max_resubmissions
-        After so many resubmissions, a stage's job is submitted ahead only with a dependency.
+        After this number of resubmissions, a stage's job is submitted ahead only with a dependency.
     max_replacements
         How often a queued job may be replaced by one of another shape; `asa.strategies.replacing` has the rule.
     max_idle, max_idle_core_hours
@@ -277,7 +277,7 @@ def without_rivals(strategy: str) -> str:
 
 
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:
-    """Yield jobs in the order of submission: of parallel jobs, first the one that is followed by most work.
+    """Yield jobs in the order of submission; of parallel jobs, the job that is followed by most work comes first.
 
     A job comes after those that it depends on. In another order, a job off the critical path might take the cores of a
     job on it.

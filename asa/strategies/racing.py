@@ -105,7 +105,7 @@ class Races:
         return [*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:]]
 
     def _ladder(self, stages: Sequence[Stage], site: Capabilities) -> Iterator[RaceRequest]:
-        """Return the worthwhile requests for some stages in one job, the widest first."""
+        """Return the worthwhile requests for the given stages in one job, the widest first."""
         names = tuple(stage.name for stage in stages)
         lines = lines_of({stage.name: forms_of(stage, site) for stage in stages})
         kept: dict[str, list[RaceRequest]] = {}
@@ -120,7 +120,7 @@ class Races:
 
 
 def rival_of(view: RunView, cancellation: Cancellation) -> PlannedJob | None:
-    """Return the job that replaces a queued one, to be submitted while that is queued; None if that cannot be.
+    """Return the job that is submitted while another is queued, in order to replace it; None if that is impossible.
 
     The queued job must be the first of a race, as `asa-plan` submits jobs that may be replaced one day, and the site's
     limit of queued jobs must leave room for both.
@@ -157,7 +157,7 @@ def _shape(stage: Stage) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class RaceRequest:
-    """A request for some stages in one job."""
+    """A request for the given stages in one job."""
 
     stages: tuple[str, ...]
     shapes: tuple[Shape, ...]

@@ -162,7 +162,7 @@ def _request(view: RunView, block: Block) -> JobRequest:
 
 
 def _without(view: RunView, stages: tuple[str, ...]) -> RunView:
-    """Return the view as if the job of some stages had been withdrawn."""
+    """Return the view as if the job of the given stages had been withdrawn."""
     left = {
         name: StageView(one.stage, resubmissions=one.resubmissions + 1)
         for name, one in view.stages.items()

@@ -146,7 +146,7 @@ def workers(cells: int, *, jobs: int | None = None, elsewhere: Workers | None = 
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Return a digest of the content of some files."""
+    """Return a digest of the content of the given files."""
     hasher = hashlib.sha256()
     for file in files:
         with in_words("cannot be read", file, "Check the path, its owner, and its permissions."):
@@ -194,7 +194,7 @@ def _plug_in_digest(group: str, name: str) -> str:
 
 
 def _files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files of some folders, and given files, without compiled and hidden ones."""
+    """Return the given files, and the files of the given folders, without compiled and hidden files."""
     found: set[Path] = set()
     for place in places:
         if not place.is_dir():

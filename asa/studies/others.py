@@ -54,7 +54,7 @@ class Others:
 
 
 def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = None) -> Lot:
-    """Let a world go on until the other jobs were followed long enough, and return their waits and slowdowns.
+    """Run a world until the other jobs were followed long enough, and return their waits and slowdowns.
 
     `world`: a simulated one. Its time may already be later, if the client took so long.
     `like`: the jobs of the same world without a client; by default those of this world are chosen. With a client a job

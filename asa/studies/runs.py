@@ -114,7 +114,7 @@ def measured(
 
 
 def typical(makespans_s: Mapping[_K, float]) -> _K:
-    """Return the key with the median makespan: of two the quicker, of equal ones the first.
+    """Return the key with the median makespan: of two, the quicker one; of equal makespans, the first.
 
     `makespans_s`: makespans in seconds, or sums of several; at least one.
 

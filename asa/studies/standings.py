@@ -163,7 +163,7 @@ def _over(cells: _RunsByCell[_R], what: str, name: str, base: str) -> Interval:
 
 
 def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
-    """Return the quickest of some strategies, and all that are not significantly slower."""
+    """Return the quickest of the given strategies, and all that are not significantly slower."""
     quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
     others = [name for name in names if name != quickest]
     apart = beyond_chance([_over(cells, "makespan_s", name, quickest) for name in others], ratios=True)

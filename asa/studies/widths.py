@@ -72,7 +72,7 @@ def _in_widths(stage: Stage, law: Scaling, widths: Sequence[int], is_possible: C
 
 
 def usual_laws(workflow: Workflow) -> tuple[Scaling, ...]:
-    """Return the laws that are assumed if none is known, the most cautious one first.
+    """Return the laws that are assumed if no law is known, the most cautious law first.
 
     For narrower jobs the cautious law says that run time grows by the factor by which they are narrower. By the other
     law, the widest stage runs half as fast as with perfect scaling.

@@ -39,7 +39,7 @@ _WHY_NEXT = "What decides it is how long each next leg waits, which the times ab
 
 @dataclass(frozen=True, slots=True)
 class ComparedWay:
-    """A strategy compared with another one, as relative differences: below 0 it is sooner, or costs less.
+    """A strategy compared with another strategy, as relative differences: below 0 it is sooner, or costs less.
 
     They are geometric means over replications, each with its own queue, so that a few long waits do not dominate.
     """
@@ -54,7 +54,7 @@ class ComparedWay:
 
 @dataclass(frozen=True, slots=True)
 class WidthsVerdict:
-    """The effect of allowing several widths for stages that have one."""
+    """The effect of allowing several widths for stages that have a single width."""
 
     would_decide: bool  # whether the plan is then clearly better than the best strategy without, and than asa's best
     law: Mapping[str, Any]  # in the form of `scaling` in a workflow file

@@ -105,7 +105,7 @@ def _sites() -> Iterator[Capabilities]:
 
 @dataclass(frozen=True, slots=True)
 class _Forecaster:
-    """Predicts one wait for all jobs, or knows nothing if it is None."""
+    """Predicts one wait for all jobs, or knows nothing if that wait is None."""
 
     wait_s: float | None
 
@@ -308,7 +308,7 @@ class _ModelRun:
                 yield max(start_s, self.now_s + 1.0)
 
     def _pass(self) -> None:
-        """Let all events happen that are due by now."""
+        """Let all events happen that are due now."""
         for job in list(self.jobs.values()):
             for name, end_s in job.ends_s.items():
                 if end_s <= self.now_s and self.views[name].phase is not Phase.DONE:
@@ -329,7 +329,7 @@ class _ModelRun:
                 self._begin_or_give_up(job, job.start_s)
 
     def _begin_or_give_up(self, job: _ModelJob, start_s: float) -> None:
-        """Begin a job that has its cores, once nothing keeps it back; give it up if it has idled for too long."""
+        """Begin a job that has its cores, once nothing holds it back; give the job up if it has idled for too long."""
         if all(view.phase.is_settled for view in self._before(job)):
             job.began_s = at_s = self.now_s
             self.idle_core_hours += core_hours(job.cores, self.now_s - start_s)

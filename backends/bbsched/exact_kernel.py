@@ -57,7 +57,7 @@ def attain(uses: Any, width: int, jobs: int, part: int, limit: int, room: int, s
 
 @kernel
 def _most(sums: Any, base: int, count: int, limit: int) -> int:
-    """Return the largest of some sums that is at most a limit, which is not negative."""
+    """Return the largest of the given sums that is not above a limit; the limit is not negative."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) >> 1
@@ -288,7 +288,7 @@ def wasted(least: Any, most: Any, kinds: int, free: Any, steps: Any, base: int) 
 
 @kernel
 def _beaten(points: Any, sets: Any, count: int, goals: int, values: Any, shift: int, chosen: int) -> int:
-    """Find a point of the front that dominates some values, and move it forward; -1 if there is none.
+    """Find a point of the front that dominates the given values, and move it forward; -1 if there is none.
 
     An equal point does not count if its set begins like a given set: an earlier set may have the same values.
     """

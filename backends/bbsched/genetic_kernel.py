@@ -130,7 +130,7 @@ def select(
     genes: Any, jobs: int, values: Any, goals: int, ages: Any, count: int, population: int,
     old_genes: Any, old_values: Any, old_ages: Any, order: Any,
 ) -> int:  # fmt: skip
-    """Keep Pareto solutions (Set 1), then others (Set 2), newer ones first in each; return the size of Set 1."""
+    """Keep Pareto solutions (Set 1), then others (Set 2), newer solutions first in each; return the size of Set 1."""
     for i in range(count * jobs):
         old_genes[i] = genes[i]
     for i in range(count * goals):

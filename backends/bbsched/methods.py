@@ -56,7 +56,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class BinPacking:
-    """Takes, while any job fits, the one best aligned with the free resources.
+    """While any job fits, takes the job whose request is best aligned with the free resources.
 
     That is the one with the largest dot product of its request and the free resources, both as shares of the machine
     (Grandl et al., SIGCOMM 2014); the first of several.

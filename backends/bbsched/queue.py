@@ -20,7 +20,7 @@ _SPREAD = 8
 
 @dataclass(frozen=True, slots=True)
 class WindowedQueue:
-    """Makes such a machine; a `asa.backends.simulated.policies.CoreMaker`.
+    """Makes machines with BBSched as their scheduler; an `asa.backends.simulated.policies.CoreMaker`.
 
     Nodes are counted as cores. Some background jobs ask for burst buffer: per core from an eighth to eight times as
     much as the machine has per core, log-uniform. The mean is twice their share: if every second job asks for it, burst

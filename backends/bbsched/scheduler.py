@@ -164,7 +164,7 @@ class _Pass:
         return head
 
     def select(self, eligible: NDArray[np.bool_], spare: Integers | None = None) -> None:
-        """Start jobs selected by the method among eligible ones, within the free, or the spare, resources."""
+        """Start jobs that the method selects among eligible jobs, within the free resources or the spare ones."""
         places = np.flatnonzero(eligible)
         needs = self._view.demand[self._front[places]]
         may = self.free if spare is None else np.minimum(self.free, spare)
@@ -178,7 +178,7 @@ class _Pass:
         self._start(places[list(selection.jobs)].tolist(), spare)
 
     def _start(self, places: list[int], spare: Integers | None = None) -> None:
-        """Start jobs of the window, on the lowest kinds of free nodes, or of spare ones."""
+        """Start jobs of the window, on the lowest kinds of free nodes or of spare nodes."""
         if not places:
             return
         amounts: Integers = self._view.demand[self._front[places]]
@@ -196,7 +196,7 @@ class _Pass:
         self.free -= taken
 
     def reserve(self, head: int) -> tuple[int, Integers]:
-        """Return the start of a job, and the resources that are spare at that time."""
+        """Return the start of a job, and the resources that will be spare at that time."""
         view = self._view
         then, needs, running = self.free.copy(), np.ascontiguousarray(view.demand[head]), view.running
         begin = k.shadow(
@@ -206,7 +206,7 @@ class _Pass:
         return (int(begin), then - needs) if begin >= 0 else (LATEST_S, then)
 
     def backfill(self, rest: Integers, head: int) -> None:
-        """Start jobs that do not delay the one with the reservation: by default the first that does not fit."""
+        """Start jobs that do not delay the job with the reservation: by default, the first job that does not fit."""
         view, demand, limited = self._view, self._view.demand, self._limited
         if head < 0:
             whole = list(self._scheduler.system.pools.values())

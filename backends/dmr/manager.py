@@ -317,7 +317,7 @@ class LocalManager:
     # ------------------------------------------------------------------ jobs
 
     def _schedule(self) -> None:
-        """Start and expand all jobs that may, in order."""
+        """Start and expand all jobs that are allowed to, in order."""
         for number, resizer in list(self._resizers.items()):
             if resizer.nodes > self._ledger.free:
                 break

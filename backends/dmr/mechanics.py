@@ -88,7 +88,7 @@ class Ledger:
         self.allocated[job] = 0
 
     def attach(self, job: int, nodes: int) -> None:
-        """Increase a job's nodes by detached ones."""
+        """Increase a job's nodes by nodes that were detached from another."""
         assert nodes <= self.detached, f"job {job} gets {nodes} nodes of {self.detached}"
         self.detached -= nodes
         self.allocated[job] += nodes
@@ -104,7 +104,7 @@ class Ledger:
         self.free += self.allocated.pop(job)
 
     def expand(self, resizer: Resizer, number: int) -> None:
-        """Do all steps of section 3 for a resizer job that can run, under its own number."""
+        """Do all steps of section 3 for a resizer job that can run, under that job's own number."""
         self.allocate(number, resizer.nodes)
         self.detach(number)
         self.end(number)

@@ -27,7 +27,7 @@ size. ``queue``: likewise, but in between it waits in the queue.
 
 @dataclass(frozen=True, slots=True)
 class Dmr:
-    """A maker of such machines."""
+    """Makes machines on which some jobs can be resized while they run."""
 
     population: Population = field(default_factory=Population)  # the resizable jobs
     mode: Mode = "sync"

@@ -1,4 +1,4 @@
-"""An actor with a trained network that does not learn; learning ones are in `asa.studies.dras.learners`."""
+"""An actor with a trained network that does not learn; learning actors are in `asa.studies.dras.learners`."""
 
 from __future__ import annotations
 

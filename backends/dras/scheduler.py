@@ -93,7 +93,7 @@ class Selecting(ABC):
     def _pass(self, view: QueueView) -> None: ...
 
     def _choose(self, view: QueueView, jobs: Integers) -> int:
-        """Let the chooser choose among the oldest of some jobs."""
+        """Let the chooser choose among the oldest of the given jobs."""
         offered = jobs[: self.window]
         return int(offered[self.chooser.choose(view, offered)])
 
@@ -172,7 +172,7 @@ class TwoLevels(Selecting):
             self._backfill(view, self.reserved, waiting)
 
     def _pick(self, view: QueueView, jobs: Integers, hole: Hole | None) -> int:
-        """Let one of some jobs be chosen: to start next, or to fill the hole before the reserved job."""
+        """Let one of the given jobs be chosen: to start next, or to fill the hole before the reserved job."""
         del hole
         return self._choose(view, jobs)
 

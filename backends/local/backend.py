@@ -48,7 +48,7 @@ _MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
 _MARKS_S = 0.5  # interval between checks of a running job's markers
 _ALL_S = 10.0  # interval between checks of all files, in case a change was not announced
 _ELSEWHERE_S = 5.0  # interval between checks of jobs of another host
-# a job of a container that is gone counts as lost so long after its last sign of life, or its latest possible end
+# a job of a container that is gone counts as lost this long after its last sign of life, or its latest possible end
 _OVERDUE_S = 120.0
 _SERVER_S = 1.0  # interval between checks whether a server runs
 _MAX_SERVER_S = 60.0
@@ -101,9 +101,9 @@ class LocalBackend:
     has the same information. It starts the queue's server if none runs.
 
     `spool`: folder of all queues of the user, one for each host.
-    `sleep`: sleeps up to so many seconds; returns True if `wait` is to return early.
+    `sleep`: sleeps up to the given number of seconds; returns True if `wait` is to return early.
     `slurm`: what jobs find of Slurm; a word of `.settings.SLURM`.
-    `linger_s`: a server started by this client ends after so many seconds without jobs.
+    `linger_s`: seconds without jobs after which a server that this client started ends.
     """
 
     def __init__(

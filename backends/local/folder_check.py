@@ -1,4 +1,4 @@
-"""Checks that only its user controls a queue's folder, by each folder and link on the path to it.
+"""Checks that only its user controls a queue's folder, by examining each folder and link on the path to it.
 
 The server runs the scripts in it. So no other user may own the folder or a link that leads to it, change its content,
 or replace it. Folders above the home folder are the administrator's responsibility. Only the standard library is needed
@@ -28,7 +28,7 @@ _ALL_USERS = [b"0", b"0", b"4294967295"]  # the map of a user namespace that kno
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only the user can enter, and missing ones above it in the same way.
+    """Make a folder that only the user can enter, and missing folders above it in the same way.
 
     Raises the errors of `check_folder` for the folder in which they would be made.
     """

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[\w.,-]+", re.ASCII)  # of a partition, as one word of a sh
 
 
 def as_in_slurm(spec: JobSpec, name: str) -> Sequence[Sequence[str]]:
-    """Write for each step of a job, or for its one command, the line of shell that shows it Slurm's variables.
+    """Write for each step of a job, or for its one command, the line of shell text that sets Slurm's variables.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class ServedJob:
 
 @dataclass(slots=True)
 class Server:
-    """Serves one spool. Only one server at a time may."""
+    """Serves one spool. At most one server may run at a time."""
 
     spool: Spool
     linger_s: float = LINGER_S  # seconds without jobs after which the server ends
@@ -141,7 +141,7 @@ class Server:
                     os.close(descriptor)
 
     def leave(self) -> None:
-        """End soon; jobs go on."""
+        """End soon; running jobs continue."""
         self._is_leaving = True
         with suppress(OSError):
             os.write(self._bell, b"\n")
@@ -502,7 +502,7 @@ class Server:
             self._conclude(job, code, self._written_s(job))
 
     def _keep_time(self, job: ServedJob) -> None:
-        """Signal a job that has reached its walltime; kill one that was signalled and goes on."""
+        """Signal a job that has reached its walltime; kill a job that was signalled and still runs."""
         now = self.clock()
         if now < job.due_s:
             return
@@ -578,7 +578,7 @@ class Server:
             job.watched = None
 
     def _put_away(self, number: int, standing: SpooledStanding) -> None:
-        """Move an ended job to the folder of ended ones, where it costs no time."""
+        """Move an ended job to the folder of ended jobs, where it costs no time."""
         self._over[number] = standing
         with suppress(OSError, ValueError):
             self.spool.forget_environment(number)

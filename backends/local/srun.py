@@ -204,7 +204,7 @@ def _file(name: str, task: int) -> str:
 
 
 def _is_of_mpi(program: str) -> bool:
-    """Whether a program is linked with an MPI library; a script is not, although it may start one that is."""
+    """Whether a program is linked with an MPI library; a script is not, although it may start such a program."""
     try:
         done = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=_LOOK_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

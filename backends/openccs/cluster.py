@@ -124,7 +124,7 @@ class PlannedCluster:
     def prepare(self, request: ResourceRequest, lasts_s: int | None = None) -> Ask:
         """Prepare a request for planning.
 
-        Raises `TooMuchError`: even the empty system does not have so much of something.
+        Raises `TooMuchError`: even the empty system lacks some of what is requested.
         """
         lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
         key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s

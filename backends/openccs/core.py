@@ -197,7 +197,7 @@ class OpenCcsCore(InPython):
 
 @dataclass(frozen=True, slots=True)
 class OpenCcs:
-    """A maker of such machines."""
+    """Makes the machine of a simulated site with OpenCCS as its scheduler."""
 
     most: int = 0  # number of waiting jobs considered at an early end; 0 for all
 

@@ -104,7 +104,7 @@ class World:
 
     @contextmanager
     def changed(self, freed: Collection[str], *, is_up: bool = False) -> Iterator[PlannedCluster]:
-        """Yield the cluster without holders of some resources (all resources for an empty name), and with nodes up."""
+        """Yield the cluster without holders of the given resources (of all, for an empty name), and with nodes up."""
         is_empty = "" in freed
         for cluster in (self.cluster, self.empty):
             for name in self.down:

@@ -122,7 +122,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Conditions of access to the items kept by a pool: a request must meet all given ones."""
+    """Conditions of access to the items that a pool keeps; a request must meet all given conditions."""
 
     users: tuple[str, ...] = ()  # required users, or required groups
     groups: tuple[str, ...] = ()

@@ -130,7 +130,7 @@ def within(times: Any, items: Any, count: int, start: int, end: int, sign: int) 
 
 @kernel
 def earliest(times: Any, items: Any, count: int, sign: int, limit: int, lasts: int, since: int, until: int) -> int:
-    """Find when ``sign * items`` is first at most a limit for so long in ``[since, until)``; else `FOREVER`. O(n)."""
+    """Find when ``sign * items`` first stays at most a limit for a duration in ``[since, until)``; else `FOREVER`."""
     i = last_at(times, count, since)
     begin: int = since
     while True:

@@ -223,7 +223,7 @@ class _Alternatives(World):
             )
 
     def fewest_together(self, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-        """Find few constraints without which together the job would start sooner, such that all of them are needed."""
+        """Find few constraints without which the job would start sooner, and none of which can be left out."""
         whole = Constraint(LackCause.JOBS, "", "all that other jobs hold")
         kept = [*(constraint for constraint in constraints if constraint.cause is not LackCause.JOBS), whole]
         for one in list(kept):
@@ -236,7 +236,7 @@ class _Alternatives(World):
     # ------------------------------------------------------------------ starts without some constraints
 
     def start_without(self, gone: Collection[Constraint]) -> int | None:
-        """Return the start of the job without some constraints; None if that is not earlier."""
+        """Return the start of the job without the given constraints; None if that is not earlier."""
         job, causes = self.job, {one.cause for one in gone}
         request = self._request_without(gone)
         ask = self._ask_without(gone, request)

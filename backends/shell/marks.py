@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class StepMarks:
-    """Markers of a step that began: how it ended, or that it failed while other steps went on."""
+    """Markers of a step that began: how it ended, or that it failed while other steps continued."""
 
     index: int  # among the job's steps, from 0
     began: Mark
@@ -177,7 +177,7 @@ class MarksFolder:
                 raise _unwritable(path, error, "What it represents has not completed") from error
 
     def supersede(self, tokens: Iterable[str]) -> None:
-        """Ensure that jobs of some tokens run nothing more, even if the batch system starts them again."""
+        """Ensure that jobs of the given tokens run nothing more, even if the batch system starts them again."""
         for token in tokens:
             path = self.marks / token / "superseded"
             try:

@@ -66,7 +66,7 @@ def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class FittedSpread:
-    """A distribution of whole numbers: some popular ones, each with its share, and quantiles of the others."""
+    """A distribution of whole numbers: popular numbers, each with its share, and quantiles of all other numbers."""
 
     popular: tuple[tuple[int, float], ...]  # pairs of a value and its share
     # quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of 1 +

@@ -57,7 +57,7 @@ class PlanInQueue(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space for all jobs: running ones by requested end, and those still waiting."""
+    """Space for all jobs: running jobs by requested end, and jobs that still wait."""
 
     cores: Any
     due: Any
@@ -67,7 +67,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def _begin(w: Any, count: int, cores: int, due: float, end: float) -> None:
-    """Insert a job into the first `count` running ones."""
+    """Insert a job into the first `count` running jobs."""
     place = count
     while place > 0 and w.due[At(place - 1)] > due:
         before = place - 1

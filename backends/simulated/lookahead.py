@@ -192,7 +192,7 @@ class QueueSimulation:
         return self._advice.forecast(self._class, _in_decades(self._opinions))
 
     def futures(self, jobs: Sequence[QueuedJob], samples: int, ahead: int | None = None) -> NDArray[np.float64]:
-        """Sample the waits of some requests; a row is one future, the same for all of them.
+        """Sample the waits of the given requests; a row is one future, the same for all of them.
 
         Jobs start in order of submission, with EASY backfilling, and no jobs come later; each runs as long as similar
         jobs did recently. Jobs that are kept back are left out.
@@ -328,7 +328,7 @@ class QueueSimulation:
         return self._run_times.draw(kind, share * rows[k.ASKED], rows[k.ASKED], elapsed, samples)
 
     def _expected(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Return the share of its request that each job is expected to use, and the source of that expectation."""
+        """Return the share of its request that each job is expected to use, and where that expectation comes from."""
         alike, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
         kind = np.where(alike >= 0, OF_ALIKE, np.where(user >= 0, OF_USER, OF_SITE))
         return kind, np.choose(kind, [alike, user, np.full(len(alike), self._site_share)])
@@ -526,7 +526,7 @@ class QueueSimulation:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QueueSimulation:
-        """Make an estimator that continues exactly where the one that gave `state` stood."""
+        """Make an estimator that continues exactly from another's `state`."""
         try:
             if state["format"] != _FORMAT:
                 raise StateError(f"a state of format {state['format']!r}", hint="Another version of asa wrote it.")

@@ -280,7 +280,7 @@ class CustomOrder(Protocol):
 
 @runtime_checkable
 class PassScheduler(Protocol):
-    """A custom scheduler in place of a `Policy`: anything that can decide what to start now.
+    """A custom scheduler in place of a `Policy`: any object that can decide what to start now.
 
     One object serves one simulation at a time, and may keep state between passes.
     """
@@ -292,7 +292,7 @@ class PassScheduler(Protocol):
 
 @runtime_checkable
 class CoreMaker(Protocol):
-    """A scheduler with a machine of its own, such as a planning one: it makes the engine's core."""
+    """A scheduler with a machine of its own, as a planning scheduler has: it makes the engine's core."""
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> Core:
         """Make a machine with this number of cores and a background load, with its clock at `now`."""
@@ -434,7 +434,7 @@ def wfp(*, backfill: str = "easy") -> Policy:
 
 
 def f1(*, number: int = 1, backfill: str = "easy") -> Policy:
-    """First by a function of request, width and time of submission that was learned from simulations (F1 to F4).
+    """First by a function of request, width and submission time that was learned from simulations (F1 to F4).
 
     Parameters
     ----------

@@ -75,7 +75,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The known facts about such a job. Times are Slurm's; those of absence and cancellation are the client's."""
+    """The known facts about a job that the controller does not show. Job times are Slurm's, others the client's.
+
+    Times are Slurm's; those of absence and cancellation are the client's.
+    """
 
     job_id: str
     name: str  # unique to jobs of its token; empty without a token
@@ -172,7 +175,7 @@ def _may_run(known: Evidence, latest_s: float, limit_s: float) -> bool:
 
 
 def _is_of_this_job(past: SlurmRecord, submit_s: float) -> bool:
-    """Whether accounting's record is of this job, not of an earlier one with its number."""
+    """Whether accounting's record is of this job, not of an earlier job with its number."""
     return not past.submit_s or past.submit_s >= submit_s - CLOCKS_S
 
 

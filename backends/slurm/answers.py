@@ -67,7 +67,7 @@ class AnswerRow:
 
 
 def _is_in_order(parts: Sequence[str], line: str) -> bool:
-    """Whether a line contains some parts, in their order."""
+    """Whether a line contains the given parts, in their order."""
     at = 0
     for part in parts:
         if (found := line.find(part, at)) < 0:

@@ -336,12 +336,12 @@ def by_array(records: Iterable[SlurmRecord]) -> tuple[list[SlurmRecord], dict[st
 
 
 def known_of(link: SlurmLink, array_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-    """Ask the controller for the elements of some arrays, by array; unknown ones are missing."""
+    """Ask the controller for the elements of the given arrays, by array; unknown ones are missing."""
     return _of(array_ids, link.holders(array_ids)) if array_ids else {}
 
 
 def past_of(link: SlurmLink, array_ids: Collection[str]) -> dict[str, list[SlurmRecord]]:
-    """Ask accounting for the elements of some arrays, the latest of each number, by array."""
+    """Ask accounting for the elements of the given arrays, the latest of each number, by array."""
     return _of(array_ids, link.past_holders(array_ids)) if array_ids else {}
 
 
@@ -355,7 +355,7 @@ def has_ended(records: Iterable[SlurmRecord]) -> bool:
 
 
 def _together(absences: Mapping[int, Absence]) -> tuple[tuple[str, int, float], ...]:
-    """Return the absences of an array's elements, grouping equal ones.
+    """Return the absences of an array's elements; elements with equal absences are grouped.
 
     Examples
     --------

@@ -60,9 +60,9 @@ class SlurmBackend:
 
     `poll_s`: lower bound of the seconds between two looks, except before a job with dependencies is submitted.
     `max_poll_s`: upper bound while nothing happens, plus or minus a tenth.
-    `settle_s`: an accepted job may be missing from Slurm's answers for so many seconds.
+    `settle_s`: seconds for which an accepted job may be missing from Slurm's answers.
     `queue_poll_s`: lower bound of the seconds between queries of the whole queue.
-    `sleep`: sleeps up to so many seconds. If it returns True, `wait` returns early.
+    `sleep`: sleeps up to the given number of seconds. If it returns True, `wait` returns early.
     `survey`: reads the site's abilities again, before a job that exceeds them is refused.
     """
 
@@ -184,7 +184,7 @@ class SlurmBackend:
         return job_id
 
     def _check_number(self, job_id: str, name: str) -> None:
-        """Check a new job's number if it is not above all earlier ones: it may be cut off, or another job's.
+        """Check a new job's number if it is not above all earlier numbers: it may be cut off, or another job's.
 
         It may also be right: numbers begin again after the highest possible one, and after a controller has lost its
         state.
@@ -474,7 +474,7 @@ class SlurmBackend:
         yield job
 
     def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
-        """Ask for the jobs of some tokens, the latest of each id.
+        """Ask for the jobs of the given tokens, the latest of each id.
 
         Their full names are known, or found in the queue, where names end with the token.
         """
@@ -623,7 +623,7 @@ class SlurmBackend:
         return not live or is_shown or self._is_reported({job_id: job.kept for job_id, job in live.items()})
 
     def _is_reported(self, jobs: Mapping[str, KeptSubmission]) -> bool:
-        """Whether accounting has one of some jobs, or a marker shows that one has ended."""
+        """Whether accounting has one of the given jobs, or a marker shows that one of them has ended."""
         with suppress(BackendError):
             if any(self._folder.ended(job_id, kept.token) is not None for job_id, kept in jobs.items()):
                 return True
@@ -632,7 +632,7 @@ class SlurmBackend:
         return True  # no evidence speaks against it
 
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
-        """Process Slurm's reports on some arrays."""
+        """Process Slurm's reports on the given arrays."""
         for job in arrays:
             self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
 
@@ -736,7 +736,7 @@ class SlurmBackend:
                     self._pacer.changed(self._clock())
 
     def _is_misnumbered(self, job: TrackedJob) -> bool:
-        """Whether a job's number differs from the answer to its submission; the job of that number then stays."""
+        """Whether a job's number differs from the answer to its submission; if so, the job has failed in our record."""
         if job.record is not None or not job.kept.token or not self._is_anothers(job):
             return False
         with suppress(BackendError):
@@ -820,7 +820,7 @@ class SlurmBackend:
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:
-        """Return the record of a job as made at its submission; without one, make it from Slurm's record."""
+        """Return the record of a job that was made at its submission; if there is none, make it from Slurm's record."""
         kept = self._folder.kept_job(record.job_id)
         if kept is not None and kept.name == record.name:
             return kept
@@ -874,7 +874,7 @@ class SlurmBackend:
                 job.condemn(self.now())
 
     def _ask_again(self, job_ids: Collection[str]) -> None:
-        """Ask for some jobs; those that Slurm does not show may have ended already, even if submitted recently."""
+        """Ask for the given jobs; those that Slurm does not show may have ended already, even if submitted recently."""
         live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
         arrays = [job for job in live if isinstance(job, TrackedArray)]
         self._hear_arrays(arrays, known_of(self._link, [job.job_id for job in arrays]))
@@ -901,7 +901,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ jobs of all users
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
-        """Report what the jobs of all users did since the last call; nothing if that was a short time ago.
+        """Report what the jobs of all users did since the last call; report nothing if that was a short time ago.
 
         See `asa.backend.Backend.queue_events`.
         """

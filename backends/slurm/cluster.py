@@ -81,7 +81,9 @@ class HomeCluster:
         return job_id in self._unsure
 
     def check(self) -> None:
-        """Compare at the beginning. For a run without a recorded cluster, as of earlier versions, record this one.
+        """Compare at the beginning.
+
+        For a run without a recorded cluster, as from earlier versions, record this cluster.
 
         Raises `OtherClusterError`: the run is elsewhere. Raises `UnavailableError`: Slurm does not answer.
         """
@@ -218,7 +220,7 @@ class HomeCluster:
         return shlex.join(["asa", "resume", str(run), _ACCEPT])
 
     def _touched(self) -> str:
-        """Return a sentence on actions that the other cluster may have got before this was noticed."""
+        """Return a sentence on actions that may have reached the other cluster before this was noticed."""
         if not self._unsure:
             return "Nothing was touched."
         jobs = ", ".join(self._unsure)

@@ -12,7 +12,7 @@ from asa.errors import SubmitRejectedError
 from .link import SlurmRecord
 from .states import ended_as
 
-_LONG_S = 300.0  # if so much of a delay is left, a minute of lateness matters little
+_LONG_S = 300.0  # if this much of a delay is left, a minute of lateness matters little
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class SlurmFacility:
         return replace(history, system=name, source=f"the accounting of {name}")
 
     def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
-        """Read this user's jobs of some names that ran, from Slurm's accounting; see `asa.backend.RemembersRuns`."""
+        """Read this user's past jobs of the given names from Slurm's accounting; see `asa.backend.RemembersRuns`."""
         if self.settings.accounting is False:
             return []
         with closing(self._open_link()) as link:

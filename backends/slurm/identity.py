@@ -54,7 +54,7 @@ class OwnJobs:
     def cancel(
         self, job_ids: Collection[str], others: Mapping[str, KeptSubmission] | None = None
     ) -> dict[str, BackendError]:
-        """Cancel some jobs; return those that were not cancelled, each with the reason.
+        """Cancel the given jobs; return those that were not cancelled, each with the reason.
 
         `others`: jobs that `expected` does not know by their numbers, such as elements of arrays.
         Raises `UnavailableError`: Slurm cannot be asked; nothing was cancelled.
@@ -78,7 +78,7 @@ class OwnJobs:
     def _own_and_others(
         self, job_ids: Collection[str], others: Mapping[str, KeptSubmission], *, by_name: bool
     ) -> tuple[list[IdentifiedJob], dict[str, BackendError]]:
-        """Return the numbers that are of this client's jobs; and the other numbers, each with the reason why it is not.
+        """Return the numbers of this client's jobs; and the other numbers, each with why it is none of them.
 
         `by_name`: whether the link also passes the name; then a job that was just accepted counts as ours before it is
         shown.

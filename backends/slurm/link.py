@@ -63,7 +63,7 @@ class SlurmJob(JobKeys):
 
     @property
     def further_options(self) -> tuple[str, ...]:
-        """Options that influence its size without giving it, and whether it is an array."""
+        """Options that influence the job's size without giving it, and whether the job is an array."""
         return (*without_size(self.options), *(("--array",) if self.array else ()))
 
     @property
@@ -291,7 +291,7 @@ class SlurmLink(Protocol):
         ...
 
     def settings(self) -> Mapping[str, str]:
-        """Return the cluster's configuration by Slurm's names, such as ``PriorityFlags``; empty if it is hidden."""
+        """Return the cluster's configuration by Slurm's names, such as ``PriorityFlags``; empty if Slurm hides it."""
         ...
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
@@ -331,11 +331,11 @@ class SlurmLink(Protocol):
         ...
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask the controller for some jobs, in one call; those that it does not know are missing."""
+        """Ask the controller for the given jobs, in one call; those that it does not know are missing."""
         ...
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller which jobs, arrays and elements (by their own numbers) have some numbers now."""
+        """Ask the controller which jobs, arrays and elements (by their own numbers) have the given numbers now."""
         ...
 
     def of_anybody(self, job_id: str) -> list[SlurmRecord]:
@@ -343,7 +343,7 @@ class SlurmLink(Protocol):
         ...
 
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting which jobs had some numbers, in the order of submission."""
+        """Ask accounting which jobs had the given numbers, in the order of submission."""
         ...
 
     def denies(self, job_id: str) -> bool:
@@ -358,15 +358,15 @@ class SlurmLink(Protocol):
         ...
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs with some names: the controller's and, if there is accounting, its jobs."""
+        """Ask for this user's jobs with the given names: the controller's and, if there is accounting, its jobs."""
         ...
 
     def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
-        """Ask accounting for this user's jobs with some names, since a time; none if there is no accounting."""
+        """Ask accounting for this user's jobs with the given names, since a time; none if there is no accounting."""
         ...
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask accounting for some jobs, the latest of each number; unknown ones are missing.
+        """Ask accounting for the given jobs, the latest of each number; unknown jobs are missing.
 
         Without accounting all are missing.
         """
@@ -377,7 +377,7 @@ class SlurmLink(Protocol):
         ...
 
     def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
-        """Cancel some jobs, in as few calls as possible; those that have ended are ignored.
+        """Cancel the given jobs, in as few calls as possible; those that have ended are ignored.
 
         Returns the jobs that were not cancelled, each with the reason; nothing is raised. If Slurm can, it compares
         their names when it cancels them.

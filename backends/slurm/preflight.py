@@ -125,7 +125,7 @@ def _or_nothing(ask: Callable[[], Sequence[_T]]) -> Sequence[_T]:
 
 
 def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], job: SlurmJob) -> bool:
-    """Whether nodes that are down now make no difference for a job, since enough others of their kind are up."""
+    """Whether nodes that are down now make no difference for a job, since enough similar nodes are up."""
     names = (
         set(job.partition.split(","))
         if job.partition

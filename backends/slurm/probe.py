@@ -78,7 +78,7 @@ class Prober:
 
     @contextmanager
     def _held_job(self) -> Iterator[tuple[str, float, float]]:
-        """Submit the job and in any case cancel it; yield its id and the times around its submission."""
+        """Submit the job, and cancel it even after an error; yield its id and the times around its submission."""
         before_s = self._clock()
         job = self._job(f"asa-probe.{uuid.uuid4().hex[:8]}", int(before_s) + _BEGINS_S)
         job_id = ""

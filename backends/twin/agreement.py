@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Recorded and simulated waits of some jobs, in seconds.
+    """Recorded and simulated waits of the given jobs, in seconds.
 
     `of`: description of the jobs.
     `jobs`: their number.

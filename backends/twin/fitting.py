@@ -174,7 +174,7 @@ class _Trials:
         self._best.pop(rules.words, None)
 
     def look_closely(self, rules: RankingRules) -> Iterator[None]:
-        """Try rules with many shares, and with ever smaller ones as long as this improves any pool."""
+        """Try rules with many shares, and with ever smaller shares as long as this improves any pool."""
         yield from self.look(rules, _SHARES)
         found = self._found[rules.words]
         for share in (*_SMALLER, *(_SMALLEST if len(self._pools) > 1 else ())):
@@ -183,7 +183,7 @@ class _Trials:
             yield from self.look(rules, (share,))
 
     def _shares(self, rules: RankingRules) -> Shares:
-        """Return for each pool the share with the smallest misfit of its jobs; of equal ones the largest."""
+        """Return for each pool the share with the smallest misfit of its jobs; of several, the largest."""
         found = self._found[rules.words]
         if len(self._pools) == 1:
             return {self._pools[0]: -min((one.whole, -share) for share, one in found.items())[1]}

@@ -99,7 +99,7 @@ def _completed(
 
 
 def _is_part(twin: Twin) -> bool:
-    """Whether other users' jobs seem hidden: jobs waited long although all visible ones leave the machine idle."""
+    """Whether other users' jobs seem to be hidden: jobs waited long, though the visible jobs leave cores idle."""
     waited = twin.jobs.wait_s >= 0
     if not waited.any():
         return False
@@ -162,7 +162,7 @@ def _jobs(
 
 
 def _queues(of: NDArray[np.int32], names: Sequence[str], table: JobTable) -> Queues | None:
-    """Return the queues, sorted by the work done in them, with small ones merged; None if there is only one."""
+    """Return the queues, sorted by the work done in them, with small queues merged; None if there is only one."""
     work = np.bincount(of + 1, weights=(table.run * table.cores).astype(np.float64), minlength=len(names) + 1)
     jobs = np.bincount(of + 1, minlength=len(names) + 1)
     alone = np.flatnonzero((jobs >= max(_FEWEST, _LEAST_OF_A_QUEUE * len(of))) & (np.arange(len(jobs)) > 0))

@@ -111,7 +111,7 @@ class TwinSite(SimulatedSite):
         return replace(super().capabilities, max_cores=self._most, partition=next(iter(named), ""), partitions=named)
 
     def _known_user(self, user: str | int) -> int | None:
-        """Return the index of the user among the users of the load; None for a typical user, -1 for a new one."""
+        """Return the user's index among the users of the load; None for a typical user, -1 for a new user."""
         about, users = self.twin.about, np.unique(self.twin.jobs.users)
         if user == "":
             user = _TYPICAL if about.you is None else about.you

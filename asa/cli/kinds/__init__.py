@@ -56,7 +56,7 @@ def unit_standing(state: RunState, name: str, job: Job | None, now_s: float, pla
 def output_files(
     folder: RunFolder, state: RunState, job: Job, kind: str, file_of: Callable[[Job], Path | None], unit: int | None
 ) -> list[tuple[str, Path]]:
-    """Find the output files of all jobs that do a job's work, with their job numbers; `unit`: only this one's."""
+    """Find the output files of all jobs that do a job's work, with job numbers; `unit`: only those of this unit."""
     if job.spec.array is not None:
         return element_files(folder, state, job, kind, unit)
     jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag] if job.spec.shares else [job]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 Reason: TypeAlias = "Callable[[StageStanding], Iterator[str]]"
-"""Says what the reason of a stage's state means."""
+"""Returns the meaning of the reason for a stage's state."""
 
 
 @dataclass(frozen=True, slots=True)

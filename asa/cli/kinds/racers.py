@@ -46,7 +46,7 @@ class RaceStanding(UnitStanding):
         return {"racers": [asdict(one) for one in self.racers]}
 
     def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
-        """List the jobs that may run the stage; once one has started, list it and those still pending."""
+        """List the jobs that may run the stage; once one of them has started, list it and the jobs still pending."""
         if not self.is_next:
             return ""
         pending = [one.called for one in self.racers if one.state == "pending"]

@@ -1,4 +1,4 @@
-"""Imports drivers in any language: runs one once with stand-ins for Slurm's programs, and records its submissions."""
+"""Imports drivers in any language: runs a driver with stand-ins for Slurm's programs, and records its submissions."""
 
 from .kept import keep
 from .parameters import with_parameters

@@ -179,7 +179,7 @@ class PrivateView:
             self._make_ready_below(where, upper)
 
     def _make_ready_below(self, where: str, upper: str) -> None:
-        """Copy such files of the folder where the driver is started, and below it, in the same way."""
+        """Copy the other users' files in the folder where the driver is started, and below it, in the same way."""
         entries, size = _MOST_LOOKED_AT, _MOST_OF_OTHERS_BYTES
         for folder, names, files in os.walk(self._folder):
             for name in [*names, *files]:
@@ -291,7 +291,7 @@ def _is_below(path: str, where: str) -> bool:
 
 
 def _make_way(inside: str, where: str, upper: str) -> None:
-    """Make a folder of a layer and its parents, each with the permissions of the one below."""
+    """Make a folder of a layer, with its parents; each gets the permissions of the folder that it covers."""
     path, made = where, upper
     for name in ["", *(part for part in inside.split("/") if part not in {"", "."})]:
         path, made = os.path.join(path, name), os.path.join(made, name)
@@ -333,7 +333,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _tops(paths: list[str]) -> list[str]:
-    """Return the paths that are not below another one."""
+    """Return the paths that are not below any of the others."""
     found: list[str] = []
     for path in sorted(paths):
         if not found or not path.startswith(f"{found[-1]}/"):

@@ -25,7 +25,7 @@ _SLEEPS: Final = frozenset({"35", "230", "101", "115"})
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, distinguished from later ones with the same number."""
+    """A process, distinguished from later processes with the same number."""
 
     number: int
     began_ticks: int  # clock ticks after the start of the system
@@ -36,7 +36,7 @@ class Process:
         return seen is not None and seen.began_ticks == self.began_ticks and seen.state != "Z"
 
     def words_and_folder(self) -> tuple[list[str], Path]:
-        """Return its command line, and its current folder as it sees it; no words if it has ended."""
+        """Return the process's command line, and its current folder as it sees it; no words if it has ended."""
         try:
             with Path(_PROC, str(self.number), "cmdline").open("rb") as file:
                 words = file.read(_MAX_COMMAND_BYTES).decode(errors="surrogateescape")

@@ -183,7 +183,7 @@ class Programs:
         return _said("".join(f"{row}\n" for row in heading + rows))
 
     def _rows(self, job: Submission) -> list[str]:
-        """Return the rows that show a job: one for elements that are pending together."""
+        """Return the rows that show a job; elements that are pending together have one row."""
         indices = job.value("array")
         if self._queue.state(job) == "PENDING":
             return [f"{job.number}_[{indices}]" if indices else str(job.number)]

@@ -199,7 +199,7 @@ def record(
 
 
 def _of_what_it_awaited(queue: RecordedQueue) -> Iterator[str]:
-    """Yield a note if the driver looked for files that jobs may write: after the jobs it may do more."""
+    """Yield a note if the driver waited for jobs and submitted nothing afterwards: no run does what it did then."""
     if names := [job.name for job in queue.awaited_last()]:
         listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         yield (
@@ -333,7 +333,7 @@ class _DeskServer(socketserver.ThreadingUnixStreamServer):
 
 
 class _Desk:
-    """Answers the stand-ins one after the other; those of ``sbatch --wait`` once the driver does nothing else."""
+    """Answers the stand-ins one after the other; a stand-in of ``sbatch --wait`` once the driver does nothing else."""
 
     def __init__(self, answers: Programs, stand_ins: str, count_sleeps: Callable[[], int]) -> None:
         self._answers = answers

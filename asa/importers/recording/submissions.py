@@ -28,7 +28,7 @@ class Submission:
     text: str = ""
     rest: tuple[str, ...] = ()  # arguments of the script
     ended: tuple[tuple[int, Literal["success", "always"]], ...] = ()
-    """Jobs whose end the driver had seen before: that they completed, or only that they are over."""
+    """Jobs whose ends the driver had seen before: whether they completed, or only that they ended."""
     looks: int = 0  # how often the driver has asked about jobs since this one could begin
     changed: list[str] = field(default_factory=list)  # later changes by the driver, which the workflow does not have
     is_cancelled: bool = False

@@ -216,7 +216,7 @@ def _spans(
 
 
 def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[[float], float], most: float) -> None:
-    """Mark the predicted start of a job, or the predicted end of its wait; later ones at the edge of the chart."""
+    """Mark the predicted start of a job, or the predicted end of its wait; if late, at the edge of the chart."""
     assert lane.belief is not None
     name, time_s = lane.belief
     label = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
@@ -423,7 +423,7 @@ def _curve(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point with a name, and with intervals if these are given."""
+    """A point with a name, and with intervals if these are known."""
 
     name: str  # text next to it
     x: float

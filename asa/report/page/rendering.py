@@ -125,7 +125,7 @@ def _template() -> Template:
 
 
 def _ranges(table: PageTable) -> dict[int, list[str]]:
-    """Return the lower bounds of each column that holds only intervals: such a column is sorted by them."""
+    """Return the lower bounds of each column that holds only intervals, by which the column is sorted."""
     found: dict[int, list[str]] = {}
     for index, column in enumerate(table.columns):
         cells = [str(row[index] or "") for row in table.rows] if column.digits is None else []

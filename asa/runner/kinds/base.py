@@ -71,13 +71,13 @@ class Units:
         return DependencyType.AFTERANY if job.spec.has_waves else DependencyType.AFTEROK
 
     def missing(self, run: RunCourse, lead: Job, now_s: float) -> Iterator[PlannedJob]:
-        """Plan the next job that a stage lacks, besides the one that represents it."""
+        """Plan the next job that a stage lacks, besides the job that represents it."""
         yield from ()
 
     def followers(
         self, run: RunCourse, view: RunView, forecast: Forecast, strategy: Strategy
     ) -> Iterator[tuple[PlannedJob, float]]:
-        """Plan the jobs that continue the work of running ones, each with the time to look again."""
+        """Plan the jobs that continue the work of running jobs, each with the time to look again."""
         yield from ()
 
     def fewer(
@@ -110,7 +110,7 @@ class Units:
         return stage.has_unknown_last_job
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
-        """Decide on stages that waited for units of other stages that will not complete any more."""
+        """Decide what happens to stages that waited for units which will never complete."""
         yield from ()
 
     def left_to_run(self, run: RunCourse, stage: Stage) -> Stage:
@@ -261,7 +261,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
 
 
 def ended_in(job: Job, left: Sequence[str]) -> list[str]:
-    """Return the stages that ended a job: the first remaining one; in a wave, the failed ones, else those that ran."""
+    """Return the stages that ended a job: the first remaining one; in a wave the failed stages, else those that ran."""
     if len(job.planned.stages) == 1 or not job.spec.has_waves:
         return list(left[:1])
     steps = {step.name: step for step in job.status.steps if step.name in left}

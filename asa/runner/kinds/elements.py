@@ -33,7 +33,7 @@ from asa.strategies.base import Phase, PlannedJob, StageView
 from asa.workflow import Stage
 
 _GATHER_S = 30.0
-"""For how long those are gathered that may run as their counterparts complete, from one submission to the next."""
+"""Time from one submission to the next, in which the elements are gathered whose counterparts complete."""
 _UNCOUNTED = frozenset({DUPLICATE, NUMBER_LOST})  # ends of elements that ran nothing
 
 
@@ -206,7 +206,7 @@ class ElementUnits(RoundUnits):
         return bool(left - self._released(run, run.stages, stage.name, left) - self._never(run, run.stages, stage.name))
 
     def settle(self, run: RunCourse, at_s: float) -> Iterator[Record]:
-        """Decide on stages that waited for counterparts that will not complete any more."""
+        """Decide what happens to stages that waited for counterparts which will never complete."""
         for name in run.workflow.by_element:
             lead = run.jobs.get(run.stages[name].job_id or "")
             if lead is None or run.stages[name].phase.is_settled or self.live(lead.round):
@@ -284,7 +284,7 @@ class ElementUnits(RoundUnits):
         return Elements.of((*unrun, *retried)), _grouped(retried)
 
     def failed(self, bag: str) -> list[ElementEnd]:
-        """Return how the uncompleted elements last ended, grouped by the way."""
+        """Return how the uncompleted elements last ended, in groups of equal ends."""
         return _grouped(self.failures.get(bag, {}))
 
     def why(self, bag: str, array: Array) -> str:

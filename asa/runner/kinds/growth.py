@@ -59,7 +59,7 @@ class GrowthUnits(Units):
         return {"joins": job.planned.joins}
 
     def send(self, backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
-        """Ask for the cores; return the id of the job that has them."""
+        """Ask for the cores; return the id of the job that waits for them."""
         if not isinstance(backend, Growing):
             raise SubmitRejectedError(
                 "no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`."
@@ -99,7 +99,7 @@ class GrowthUnits(Units):
             )
 
     def is_to_lead(self, run: RunCourse, job: Job, former: Job | None) -> bool:
-        """Return False: such a job never represents a stage."""
+        """Return False: a job whose cores join another job never represents a stage."""
         return False
 
     def began(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
@@ -116,7 +116,7 @@ class GrowthUnits(Units):
         yield from ()
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Return an empty text: the strategy decides whether such a job is useless."""
+        """Return an empty text: the strategy decides whether a job for more cores is useless."""
         return ""
 
     why_useless = why_lost

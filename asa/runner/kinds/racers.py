@@ -226,7 +226,7 @@ class RacingUnits(Units):
             yield from Units.ended(self, run, job, end_s)
 
     def given_up(self, run: RunCourse, job: Job, at_s: float) -> Iterator[Record]:
-        """Leave the stages of a job that was cancelled before it began to others; ask again for stages without one."""
+        """Leave the stages of a job that was cancelled before it began to other jobs; ask again for the rest."""
         if not self._leaves(run, job):
             yield from Units.given_up(self, run, job, at_s)
 

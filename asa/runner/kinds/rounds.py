@@ -26,12 +26,12 @@ from asa.strategies.base import Keep, Phase, PlannedJob, StageView
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
 NOTHING_LEFT = "NothingLeft"
-"""Reason of a completed job that found nothing more to do while others still ran units of its stage."""
+"""Reason of a completed job that found nothing left to do while other jobs still ran units of its stage."""
 
 MAX_ROUNDS = 20
-"""How often a stage is submitted again because all its jobs have ended with unfinished units left.
+"""Upper bound of the times that a stage is submitted again because all its jobs ended and units are left.
 
-Also how often the jobs of a round may follow each other.
+Also the upper bound of the jobs of a round that follow each other.
 """
 
 

@@ -33,7 +33,7 @@ class TaskUnits(RoundUnits):
         return RoundUnits.asks(self, run, planned) | {"sharing": run.stages[planned.stages[0]].stage.job_count}
 
     def goes_on_without(self, run: RunCourse, intent: Intended) -> bool:  # noqa: ARG002
-        """After an additional job was refused for good, let the accepted ones run the stage."""
+        """After an additional job was refused for good, let the accepted jobs run the stage."""
         if intent.planned.mate:
             self.full.add(round_of(intent.spec))
         return bool(intent.planned.mate)

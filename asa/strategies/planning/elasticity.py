@@ -20,7 +20,7 @@ _GROWTH = Growth()
 _SPARE_LEVEL = 0.9  # probability that cores come before the job has idled as long as it may
 
 MoreWaits = Callable[[str, int, float], NDArray[np.float64]]
-"""Returns samples, in order, of the wait for so many more cores for so long, for a stage."""
+"""Returns sorted samples of the wait for a number of further cores, for a duration, for a stage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def own_form(stage: Stage, site: Capabilities) -> Form:
 
 
 def impossible(stage: Stage, shape: Shape, site: Capabilities) -> str | None:
-    """Return why a job of one stage in some shape could never start at a site; None if it could."""
+    """Return why a job of one stage in a given shape could never start at a site; None if it could."""
     spec = JobSpec(
         stage.name,
         walltime_s=shape.walltime_s,

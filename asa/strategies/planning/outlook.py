@@ -51,10 +51,10 @@ from .sharing import counts_of, shared_wait_s
 from .together import judged_together, merged
 
 WHOLE_STAGES = 60
-"""Up to so many stages without a job are planned at a time."""
+"""Upper bound of the stages without a job that are planned together."""
 
 NEXT_STAGES = 24
-"""Of more than that so many are."""
+"""If there are more, this number of stages is planned."""
 
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _JUDGED = 2  # plans of the search that are judged again, together
@@ -351,7 +351,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
 
 def _part_of(view: RunView) -> RunView:
-    """Return the view with only the stages to plan: those with a job, and the next ones without."""
+    """Return the view with only the stages to plan: those with a job, and the next stages without a job."""
     names = list(view.left())
     waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
     if len(waiting) <= WHOLE_STAGES:

@@ -171,7 +171,7 @@ class Parts:
         return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))
 
     def block(self, stages: tuple[str, ...]) -> Block | None:
-        """Make a block of some stages, given in the workflow's order; None if one job cannot run them."""
+        """Make a block of the given stages, given in the workflow's order; None if one job cannot run them."""
         if stages not in self._blocks:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
@@ -190,7 +190,7 @@ class Parts:
         return self._grown[key]
 
     def blocks(self, stages: tuple[str, ...]) -> list[Block]:
-        """Make the blocks of some stages in all shapes that they can have together; none if one job cannot run them."""
+        """Make the blocks of the given stages in all shapes that they can share; none if no job can run them."""
         if self._lines is None:
             return [] if (block := self.block(stages)) is None else [block]
         return [block for count, block in self._in_all_shapes(stages, self._lines) if count == len(stages)]
@@ -258,7 +258,7 @@ class Parts:
         return self._rising[key]
 
     def risen(self, stages: tuple[str, ...]) -> Block | None:
-        """Make a block of some stages whose job grows; None if that is impossible or unnecessary."""
+        """Make a block of the given stages whose job grows; None if that is impossible or unnecessary."""
         if not self.resizing.rises:
             return None
         return next((block for count, block in self._risen(stages) if count == len(stages)), None)

@@ -30,7 +30,7 @@ from asa.strategies.base import Keep
 from .parts import Block, Parts, Series
 
 SAMPLES = 48
-"""How many equally likely values an uncertain value has."""
+"""Number of equally likely samples of an uncertain value."""
 
 _KEPT = 6
 _AGED = 0.5  # share of its usual wait that an aged job still waits: it is at the head of the queue while cores drain
@@ -79,7 +79,7 @@ class Question:
         return self.span_s(sketch) + self.price_s * sketch.core_hours
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
-        """Return samples of when the submitted predecessors of some stages will have ended; None if there are none."""
+        """Return samples of when all submitted predecessors of the given stages have ended; None if there are none."""
         if not self.bounds_s:
             return None
         bounds = [self.bounds_s[name] for name in stages if name in self.bounds_s]
@@ -267,7 +267,7 @@ def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
 
 
 def _made(found: list[_Ways]) -> list[Sketch]:
-    """Build the few cheapest ways; among equally cheap ones, the first."""
+    """Build the few cheapest ways; of equally cheap ways, the first."""
     costs = [costs_s.ravel() for costs_s, _, _ in found]
     begins = np.cumsum([0, *map(len, costs)])
     best = []
@@ -280,7 +280,7 @@ def _made(found: list[_Ways]) -> list[Sketch]:
 
 
 class _Extension:
-    """All ways extended by each of some blocks, in all allowed ways of keeping the job back; computed at once.
+    """All ways extended by each of the given blocks, in all allowed ways of keeping the job back; computed at once.
 
     Arrays have an axis for ways, one for blocks and, for uncertain values, one for samples.
     """
@@ -340,7 +340,7 @@ class _Extension:
             self.options.append((Keep.AWAIT, submit, np.maximum(ready, arrive), idle))
 
     def best(self, indices: list[int]) -> _Ways:
-        """Return the best ways that end with each of some blocks."""
+        """Return the best ways that end with each of the given blocks."""
         return self._costs[indices], self, indices
 
     def make(self, index: int, rank: int) -> Sketch:
@@ -370,7 +370,7 @@ An extended way is computed only if it is kept.
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Return samples of blocks' run times, log-normal around the expected ones, with the time that they idle."""
+    """Return samples of blocks' run times with their idle times; run times are log-normal around the expected ones."""
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))

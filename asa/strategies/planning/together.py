@@ -18,7 +18,7 @@ _EACH = np.arange(SAMPLES)
 
 
 def judged_together(question: Question, forecast: object, sketches: Sequence[Sketch]) -> list[Sketch]:
-    """Judge plans with each job in the queue before the next is judged.
+    """Judge each job of a plan while the plan's earlier jobs are already in the queue.
 
     Plans are returned unchanged if the forecast cannot sample plans, or a plan has jobs that it cannot judge: several
     jobs of one stage, or jobs that grow.

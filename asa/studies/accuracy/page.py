@@ -175,7 +175,7 @@ def _factor(score: Score) -> float:
 
 
 def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int) -> str:
-    """Format the smallest and the largest of some figures; as one if they look equal."""
+    """Format the smallest and the largest of the given figures; as one if they look equal."""
     low, high = (f"{edge(map(value, scores)):,.{digits}f}" for edge in (min, max))
     return low if low == high else f"{low} to {high}"
 

@@ -196,7 +196,7 @@ def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Intege
 def _parts(
     values: Integers, wait: Integers, counts: NDArray[np.bool_], edges: Sequence[int]
 ) -> tuple[WaitsOfPart, ...]:
-    """Average the waits of jobs in each part between edges that has jobs."""
+    """Average the waits of the jobs between each edge and the next, if there are any."""
     parts = []
     for least, after in zip(edges, [*edges[1:], math.inf], strict=True):
         some = counts & (values >= least) & (values < after)

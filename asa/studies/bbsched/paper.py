@@ -1,4 +1,4 @@
-"""The figures in the paper's text and Table 3. Those that only its pictures show are not here."""
+"""The figures in the paper's text and Table 3; not those that are only in its pictures."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ PART_CHANGES: Final[Mapping[tuple[str, By, int, str], float]] = {
 }
 
 BEST = {"node_usage": 7, "burst_buffer_usage": 10, "average_wait_s": 10}
-"""On how many of the ten workloads BBSched is best, by measure."""
+"""The number of the ten workloads on which BBSched is best, by measure."""

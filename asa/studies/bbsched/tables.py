@@ -118,7 +118,7 @@ def breakdown(outcomes: Sequence[ComparedOutcome], by: By) -> list[WaitsOfPart]:
 def part_change(
     outcomes: Sequence[ComparedOutcome], baseline: Sequence[ComparedOutcome], by: By, least: int
 ) -> float | None:
-    """Return the change of some jobs' wait from the baseline in percent; None if it is not defined."""
+    """Return the change of the given jobs' wait from the baseline in percent; None if it is not defined."""
     ours, theirs = (
         [part.average_wait_s for part in breakdown(some, by) if part.least == least] for some in (outcomes, baseline)
     )

@@ -92,7 +92,8 @@ class Speed:
 def requests(seed: int, split: int = 1) -> Iterator[ResourceRequest]:
     """Yield requests like those of the paper's Example 3, without end; walltimes are round numbers, as users give them.
 
-    `split`: each request is divided into so many of the same length, with the same number of cores in total.
+    `split`: each request is divided into this number of requests of the same length, with the same number of cores in
+    total.
     """
     rng = random.Random(seed)
     cores, shares, hours = zip(*_MIX, strict=True)
@@ -112,7 +113,7 @@ def requests(seed: int, split: int = 1) -> Iterator[ResourceRequest]:
 
 
 def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> RequestPlan:
-    """Return a plan with a number of jobs; those that can start at once run."""
+    """Return a plan with a number of jobs; the jobs that can start at once run."""
     plan = RequestPlan(oculus(), on_entry=entries.append if entries is not None else None)
     for request, _ in zip(requests(seed), range(jobs), strict=False):
         plan.submit(request, now=0)

@@ -1,4 +1,4 @@
-"""Measures how far real starts are from planned ones, on a log with requests and real run times."""
+"""Measures how far real starts are from planned starts, on a log with requests and real run times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Distances of real starts from planned ones."""
+    """Distances of real starts from planned starts."""
 
     classes: tuple[Class, ...]  # by promised wait; the first one is all jobs
     later: int  # number of jobs that started later than promised; it is 0 unless the plan is wrong
@@ -48,7 +48,7 @@ def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
 
 
 def drift(log: Trace, *, most: int | None = None, to: Path | None = None) -> Drift:
-    """Measure how far real starts are from planned ones.
+    """Measure how far real starts are from planned starts.
 
     `most`: upper bound of the pending jobs that are replanned when a job ends early; by default none.
     `to`: file for the simulated log with its waits, on which `asa evaluate` can compare learned waits.

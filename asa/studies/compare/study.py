@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def assumed(self) -> str:
-        """Note on the assumed run times of stages without expected ones; empty if all have one."""
+        """Note on the assumed run times of stages without an expected run time; empty if there are none."""
         unknown = self.guessed
         if not unknown:
             return ""

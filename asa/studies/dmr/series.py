@@ -57,7 +57,7 @@ def evolution(records: Sequence[JobRecord]) -> Evolution:
 
 
 def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
-    """Count the values that are at most each time."""
+    """Count, for each time, the values that are not above it."""
     ordered = sorted(of)
     return [bisect_right(ordered, time_s) for time_s in until_s]
 

@@ -70,7 +70,7 @@ class Learner(ABC):
     # ------------------------------------------------------------------ choosing
 
     def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs, exploring; return its index among them."""
+        """Choose one of the given jobs, exploring; return its index among them."""
         state = self._encode(view, jobs)
         place = self._explore(state, self._values(state))
         self._rows.append(state.rows(self.shape.jobs, only=None if self.shape.kind == "pg" else place))

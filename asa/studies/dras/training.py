@@ -109,7 +109,7 @@ PROXIMAL_PAPER = replace(PROXIMAL_SMALL, synthetic=400, patience=100)
 
 
 def add_jobs(digest: hashlib.blake2s, table: JobTable) -> None:
-    """Add all fields of some jobs to a digest."""
+    """Add all fields of the given jobs to a digest."""
     for column in (table.submit, table.run, table.request, table.cores):
         digest.update(column.tobytes())
 
@@ -135,7 +135,7 @@ class Material:
         return parts
 
     def exams(self, count: int, days: int = 7) -> list[JobTable]:
-        """Return the sets for choosing the best agent: the validation set, and synthetic ones of a given length."""
+        """Return the sets for choosing the best agent: the validation set, and synthetic sets of a given length."""
         drawn = [np.random.SeedSequence([0, _UNSEEN, number]) for number in range(count)]
         tables = [self.model.generate(days * _DAY_S, one) for one in drawn]
         return [self.validation, *(table for table in tables if len(table))]
@@ -221,7 +221,7 @@ class Training:
 
     @property
     def is_over(self) -> bool:
-        """Whether all sets were learned from, or too many of the last phase brought no better agent."""
+        """Whether all sets were learned from, or the last phase stopped because no better agent came for too long."""
         if len(self.episodes) >= len(self._sets):
             return True
         recent = self.episodes[-self.config.patience :]

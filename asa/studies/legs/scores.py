@@ -24,7 +24,7 @@ _REACTIVE = "reactive"
 
 @dataclass(frozen=True, slots=True)
 class LegStandings:
-    """The scores of one rival in one setting, at all starts or at those of one load class."""
+    """The scores of one rival in one setting: at all starts, or at the starts of one load class."""
 
     trace: str
     cores: int

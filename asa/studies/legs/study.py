@@ -37,7 +37,7 @@ SAVES_S = 120.0
 
 _HISTORY = 2000
 _TIMES = 65  # number of times at which an oracle may submit the next leg
-_LEAD_S = 86_400.0  # a run for a given hand-over begins so long before its first leg is to start
+_LEAD_S = 86_400.0  # a run for a given hand-over begins this long before its first leg is to start
 _WEIGHED_LEVEL = 0.55  # level at which a second of interruption costs as much as 1.25 s of overlap
 
 

@@ -100,7 +100,7 @@ class Contest:
 
 
 def peak_sizes(machine_cores: int) -> tuple[int, ...]:
-    """Return the three largest of the paper's sizes that fit twice into the machine; without any, smaller ones.
+    """Return the three largest of the paper's sizes that fit twice into the machine; if none fits, smaller sizes.
 
     Returns: cores, ascending; if none of the paper's sizes fits, a single one, half the machine.
 

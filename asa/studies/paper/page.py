@@ -148,7 +148,7 @@ def _spelled(workflow: str) -> str:
 
 
 def _plainly(results: PaperResults) -> Iterator[str]:
-    """Yield sentences: the quickest strategy, its cost, the agreement with the paper, and how certain that is."""
+    """Yield sentences on the quickest strategy, its cost, the agreement with the paper, and the certainty of these."""
     for mode in results.campaign.modes:
         first, *others = _above_best(results, mode, "makespan_s")
         yield (

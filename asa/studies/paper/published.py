@@ -52,7 +52,7 @@ class Used(Protocol):
 
 
 TABLE_1: Final[Mapping[str, Mapping[int, Mapping[str, Used]]]] = import_module("asa.workflows.paper").TABLE_1
-"""The whole Table 1, by workflow, cores and strategy. It is in the workflows, which are fitted to it."""
+"""The whole Table 1, by workflow, cores and strategy; its data are kept with the workflows, which are fitted to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def _within(one: float, other: float) -> bool:
 
 
 def _separates(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> bool:
-    """Whether all figures that the paper has clearly above or below this one are clearly above or below it here."""
+    """Whether all figures that are clearly above or below this figure in the paper are so here, too."""
     return all(
         _clearly(ours[key], ours[other]) == side
         for other in published

@@ -322,7 +322,7 @@ def _span(one: SchedulerStanding) -> str:
 def _first_of(
     standings: Sequence[SchedulerStanding], is_near: Callable[[SchedulerStanding], bool]
 ) -> tuple[SchedulerStanding, str]:
-    """Return the quickest strategy, and a text with it and those that are equal or not significantly slower."""
+    """Return the quickest strategy, and a text that names it and the strategies that are not significantly slower."""
     first, *others = sorted(filter(is_near, standings), key=_makespan)
     same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
     near = [one.strategy for one in others if one.strategy not in same]
@@ -346,7 +346,7 @@ def _quickest(standings: Sequence[SchedulerStanding]) -> str:
 
 
 def _sentence(standings: Sequence[SchedulerStanding]) -> str:
-    """Return a sentence on a scheduler: the quickest strategy, the quickest thrifty one, the most harmful one."""
+    """Return a sentence on a scheduler: its quickest strategy, its quickest thrifty strategy, the most harmful one."""
     text = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
     worst = max(standings, key=_longer_wait_s)
     if worst.longer == "longer":

@@ -47,7 +47,7 @@ SCHEDULERS = (
     "dras",
     "dmr",
 )
-"""None has fair share, under which a newcomer comes first, so that a rule for age would not matter."""
+"""The compared schedulers. None has fair share: a newcomer would come first, and a rule for age would not matter."""
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
 _GRAPH = "graph"
@@ -246,7 +246,7 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
 
 
 Side = Literal["longer", "shorter", ""]
-"""How other users' wait differs significantly, if it does; all such statements of a campaign hold together (95 %)."""
+"""In which direction other users' waits differ significantly, if they do; all such claims hold together with 95 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Core(Protocol):
         ...
 
     def run(self, until: int) -> None:
-        """Process whole seconds; stop within one in which a client's job ends, or after one in which one starts."""
+        """Process whole seconds; stop within one in which a client's job ends, or after one in which a job starts."""
         ...
 
     def begin_second(self, now: int) -> None:

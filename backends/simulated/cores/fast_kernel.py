@@ -45,7 +45,7 @@ if COMPILED:
 
     @kernel
     def _place(keys: Any, count: int, key: int) -> int:
-        """Return the position of a key among the first `count` sorted ones."""
+        """Return the position of a key among the first `count` keys, which are sorted."""
         base, left = 0, count
         while left > 1:
             half = left >> 1

@@ -305,7 +305,7 @@ def _reset(s: Any, a: Any) -> None:
 
 @kernel
 def _place_of(s: Any, a: Any, time: int) -> int:
-    """Return the index of the last time of the profile that is not after `time`, or the first."""
+    """Return the index of the last time in the profile that is not after `time`; if there is none, of the first."""
     low, high = 0, s[PROFILE]
     while high - low > 1:
         middle = (low + high) >> 1

@@ -17,7 +17,7 @@ _NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or the nu
 
 
 def scancel_words(jobs: Sequence[IdentifiedJob]) -> list[str]:
-    """Return the arguments that cancel some jobs.
+    """Return the arguments that cancel the given jobs.
 
     Only with ``-v`` does scancel report a job that it does not know. It can compare one name itself, so the name is
     given if there is one job.

@@ -79,7 +79,7 @@ class CommandLink:
     Variables such as ``SBATCH_ACCOUNT`` still give defaults for what a job does not specify. A job's environment
     consists of `SlurmJob.environment` and the variables that Slurm sets itself.
 
-    `timeout_s`: after so many seconds a command is killed, with all its child processes. ``sbatch`` itself would retry
+    `timeout_s`: seconds after which a command is killed, with all its child processes. ``sbatch`` itself would retry
     for two minutes while Slurm has too many jobs: such a submission ends in doubt.
     `remote_shell`: whether a shell reads the command after the prefix, so that it must be quoted; by default true if
     the prefix begins with ``ssh``. It must be a Bourne shell.
@@ -211,12 +211,12 @@ class CommandLink:
         return {"command": shlex.join(command), "variables": " ".join(sorted(job.environment))}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask the controller for some of this user's jobs."""
+        """Ask the controller for the given jobs of this user."""
         wanted = _numbers(job_ids)
         return {record.job_id: record for record in self._queued("jobs", wanted) if record.job_id in wanted}
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller which of this user's jobs now have some numbers; those of other users are missing."""
+        """Ask the controller which of this user's jobs now have the given numbers; those of other users are missing."""
         wanted = _numbers(job_ids)
         return [one for one in self._queued("holders", wanted) if one.numbers & wanted.keys()]
 
@@ -236,7 +236,7 @@ class CommandLink:
         return [] if refusals.is_unknown_job(done) else list(_understood(form, done))
 
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting which of this user's jobs had some numbers."""
+        """Ask accounting which of this user's jobs had the given numbers."""
         wanted = _numbers(job_ids)
         records = (one for one in self._recorded("past_holders", wanted) if one.numbers & wanted.keys())
         return sorted(records, key=lambda record: record.submit_s)
@@ -247,7 +247,7 @@ class CommandLink:
         return list(_understood(form, self._squeue("queue", form, mine=False)))
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs with some names; in accounting, of the last seven days. Runs two commands.
+        """Ask for this user's jobs with the given names; in accounting, of the last seven days. Runs two commands.
 
         A requeued job has several records in accounting; here it has one.
         """
@@ -261,14 +261,14 @@ class CommandLink:
         return known + [record for record in recorded if (record.job_id, record.name) not in seen]
 
     def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
-        """Ask accounting for this user's jobs with some names, since a time."""
+        """Ask accounting for this user's jobs with the given names, since a time."""
         if not names:
             return []
         records = self._records("named", "-S", f"uts{math.floor(since_s)}", *_by_name(names))
         return [record for record in records if record.name in names]
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask accounting for some of this user's jobs."""
+        """Ask accounting for the given jobs of this user."""
         wanted = _numbers(job_ids)
         records = sorted(self._recorded("past", wanted), key=lambda record: record.submit_s)
         return {record.job_id: record for record in records if record.job_id in wanted}
@@ -290,7 +290,7 @@ class CommandLink:
         return done.stdout[start:]
 
     def cancel(self, jobs: Sequence[IdentifiedJob]) -> dict[str, BackendError]:
-        """Cancel some jobs, up to a thousand with one command."""
+        """Cancel the given jobs, up to a thousand with one command."""
         left: dict[str, BackendError] = {}
         for some in (jobs[at : at + _MAX_IDS] for at in range(0, len(jobs), _MAX_IDS)):
             try:
@@ -324,7 +324,7 @@ class CommandLink:
             raise refusals.refused("scontrol", job_id, done)
 
     def _queued(self, method: str, wanted: Collection[str]) -> Iterator[SlurmRecord]:
-        """Ask for this user's jobs with some numbers; for all if these are too many for a command line."""
+        """Ask for this user's jobs with the given numbers; for all if these are too many for a command line."""
         if not wanted:
             return
         form = QueueFormat()
@@ -335,7 +335,7 @@ class CommandLink:
         yield from _understood(form, done)
 
     def _recorded(self, method: str, wanted: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting for this user's jobs with some numbers, up to a thousand with one command."""
+        """Ask accounting for this user's jobs with the given numbers, up to a thousand with one command."""
         every = list(wanted)
         portions = (every[at : at + _MAX_IDS] for at in range(0, len(every), _MAX_IDS))
         return [record for some in portions for record in self._records(method, "-j", ",".join(some))]
@@ -405,7 +405,7 @@ def _whole(form: QueueFormat | RecordFormat, done: Done, program: str) -> str:
 
 
 def _by_name(names: Collection[str]) -> list[str]:
-    """Restrict squeue or sacct to jobs with some names, unless one has a comma, which neither can quote."""
+    """Restrict squeue or sacct to jobs with the given names, unless one has a comma, which neither can quote."""
     listed = ",".join(sorted(names))
     return [f"--name={listed}"] if all(map(_PLAIN_NAME.fullmatch, names)) and len(listed) <= _MAX_LIST else []
 

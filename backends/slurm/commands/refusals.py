@@ -147,7 +147,7 @@ def _words_of_refusal(said: str) -> tuple[str, str]:
 
 
 def _away(done: Done) -> UnavailableError:
-    """Return the error for a job that was certainly not submitted, and may be once the fault has passed."""
+    """Return the error for a job that was certainly not submitted, and may be submitted once the fault has passed."""
     if _is_not_there(done) or _says(done, _NO_ACCESS):
         return reading_failed("sbatch", done)
     return UnavailableError(f"could not submit: {words(done)}", where="sbatch", hint=_AWAY_HINT)

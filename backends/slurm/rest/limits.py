@@ -58,7 +58,7 @@ def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluste
 
 
 def of_qualities(qualities: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
-    """Return the limits of some qualities of service."""
+    """Return the limits of the given qualities of service."""
     wanted = set(names)
     return [
         SlurmLimits(quality=name, limits=_read(reading.nested(quality, "limits", "max"), _QUALITY))

@@ -59,7 +59,7 @@ _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MAX_SINGLE = 32
 _MAX_SOUGHT = 1000  # a listing of more jobs is decoded as a whole
 _FEW = 3
-_LISTED_PER_REQUEST_BYTES = 1 << 18  # so many bytes of a listing cost a site about as much as a request
+_LISTED_PER_REQUEST_BYTES = 1 << 18  # this number of bytes of a listing costs a site about as much as a request
 _ADDRESSES = {"nodes": "/nodes", "associations": "/associations/"}  # addresses of lists
 _RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
@@ -72,7 +72,7 @@ _Kept = TypeVar("_Kept")
 
 
 class _TooWideError(BackendError):
-    """The database does not return so long a span of time at once."""
+    """The database does not return a time span of this length at once."""
 
 
 class RestLink:
@@ -227,7 +227,7 @@ class RestLink:
         return {title: json.dumps(body, indent=2)}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask the controller for some jobs; those that it does not know are missing."""
+        """Ask the controller for the given jobs; those that it does not know are missing."""
         wanted = list(dict.fromkeys(job_ids))
         if not wanted:
             return {}
@@ -249,7 +249,7 @@ class RestLink:
         }
 
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask the controller which jobs have some numbers now, of any user."""
+        """Ask the controller which jobs have the given numbers now, of any user."""
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("holders", job_id)]
@@ -268,7 +268,7 @@ class RestLink:
         return self._answered("of_anybody", job_id)
 
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
-        """Ask accounting which jobs had some numbers, for the latest of each."""
+        """Ask accounting which jobs had the given numbers, for the latest of each."""
         found = list[SlurmRecord]()
         for some in _pieces(list(dict.fromkeys(job_ids)), _MAX_NAMES):
             records = self._accounted("past_holders", self._versions.get().past(some), reading.accounted) or ()
@@ -281,7 +281,7 @@ class RestLink:
         return self._listing("queue")
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
-        """Ask for this user's jobs with some names; if controller and database know a job, the controller counts."""
+        """Ask for this user's jobs with the given names; if controller and database differ, the controller counts."""
         wanted = set(names)
         if not wanted:
             return []
@@ -294,13 +294,13 @@ class RestLink:
         return sorted(records.values(), key=lambda record: (record.submit_s, int(record.job_id)))
 
     def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
-        """Ask accounting for this user's jobs with some names, since a time or as far back as the site allows."""
+        """Ask accounting for this user's jobs with the given names, since a time or as far back as the site allows."""
         back_s = self._clock() - since_s
         found = self._in_past(names, (back_s, *(less_s for less_s in _LOOK_BACK_S if less_s < back_s)))
         return [record for record in found if record.name in names and self._is_ours(record)]
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
-        """Ask accounting for some jobs, the latest of each number."""
+        """Ask accounting for the given jobs, the latest of each number."""
         wanted = list(dict.fromkeys(job_ids))
         latest: dict[str, SlurmRecord] = {}
         for some in _pieces(wanted, _MAX_NAMES):
@@ -474,13 +474,13 @@ class RestLink:
         return records
 
     def _is_listed_best(self, count: int) -> bool:
-        """Whether the full listing, judged by its last size, is read faster than so many jobs one by one."""
+        """Whether reading the full listing, judged by its last size, is faster than reading the jobs one by one."""
         if not math.isfinite(self._listing_bytes):
             return count > _MAX_SINGLE
         return count > _FEW and (count > _MAX_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
 
     def _picked(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
-        """Read some jobs in full from the listing; one by one if the listing cannot be received."""
+        """Read the given jobs in full from the listing; one by one if the listing cannot be received."""
         if len(wanted) <= _MAX_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
         sought = set(wanted)
@@ -511,7 +511,7 @@ class RestLink:
         return listing.found
 
     def _states(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-        """Read the states of some jobs; None if the version has no such listing."""
+        """Read the states of the given jobs; None if the version has no such listing."""
         if not (self._has_states and self._versions.get().has_states):
             return None
         query = [("job_id", str(_number(job_id))) for job_id in wanted] if len(wanted) <= _MAX_IN_ADDRESS else []

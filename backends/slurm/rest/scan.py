@@ -154,7 +154,7 @@ def decoded(entries: bytes) -> list[Mapping[str, Any]]:
 
 
 def find(entries: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
-    """Return the jobs among a listing's entries whose top-level `key` has one of some values.
+    """Return the jobs among a listing's entries whose top-level `key` has one of the given values.
 
     They are in order; None if the whole listing has to be decoded to find them.
     """

@@ -60,7 +60,7 @@ class Reader:
         self._keys: dict[int, tuple[Any, Hashable]] = {}
 
     def nodes(self) -> Iterator[HostJob]:
-        """Yield the jobs that have yet to run, except those that Snakemake runs itself."""
+        """Yield the jobs that have not run yet, except those that Snakemake runs itself."""
         self._groups = getattr(self._dag, "_group", {})
         left = sorted(self._dag.needrun_jobs(), key=self._dag.jobid)
         wanted = set(left)
