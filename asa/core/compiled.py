@@ -70,8 +70,13 @@ if TYPE_CHECKING or not COMPILED:
         """Mark an index as not negative."""
         return number
 
+    def Int(number: int) -> int:  # noqa: N802 - it stands for a type
+        """Mark a constant as any whole number, where a kernel is called with it."""
+        return number
+
 else:
     At = np.uint64  # saves compiled code from checking whether an index counts from the end
+    Int = np.int64  # saves numba from compiling a kernel once more for a constant with which it is called
 
 
 def kernel(function: Any) -> Any:

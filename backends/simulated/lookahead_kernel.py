@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from asa.core.compiled import At, kernel
+from asa.core.compiled import At, Int, kernel
 
 from .cores import fast_kernel as engine
 from .cores.heap import BITS, MASK, push
@@ -170,7 +170,7 @@ def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked:
         a.nobody,
         a.begun,
         until,
-        engine.REST,
+        Int(engine.REST),
         None,
     )
     return int(a.s[engine.NOW]) if a.s[engine.STARTED] > 0 else HORIZON_S
@@ -233,7 +233,7 @@ def _leave_out_held(a: Any, first: int, rows: int, free: int, size: int, now: fl
             a.order[At(i - first)] = i
         for i in range(rows):
             a.run[At(i)] = a.asked[At(i)]
-        _wait_on_engine(a, first, rows, free, size, 1, 0)
+        _wait_on_engine(a, first, rows, free, size, Int(1), Int(0))
         kept = first
         for i in range(first, rows):
             waiting = int(a.place[At(i)])
@@ -272,7 +272,7 @@ def _simulate(a: Any, which: int, first: int, rows: int, free: int, size: int, n
         for rule in range(2):
             for i in range(rows):
                 a.run[At(i)] = a.asked[At(i)] if rule == 0 else a.guess[At(i)]
-            wait = _wait_on_engine(a, first, rows, free, cores, asked, HORIZON_S)
+            wait = _wait_on_engine(a, first, rows, free, cores, asked, Int(HORIZON_S))
             opinion = order * 2 + rule
             if which != USERS:
                 a.opinions[At(which * SIMULATIONS + opinion)] = wait
@@ -368,7 +368,7 @@ def foresee(
             for i in range(first):
                 free -= a.cores[At(i)]
             if which == WHOLE:
-                share = _expected_share(a, a.target, 1, 0, site_share)
+                share = _expected_share(a, a.target, Int(1), Int(0), site_share)
                 _note_facts(a, now, waits, runs, size, own_size, remaining_s(a.target[ASKED], 0.0, share))
             if which == UNHELD:
                 if rows > first:

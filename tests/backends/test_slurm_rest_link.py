@@ -344,11 +344,11 @@ def test_an_exchange_ends_in_time_whatever_comes(endless, begin, again, pause_s,
     """Before, a server held a client for as long as it liked with what comes before an answer."""
     if tls and shutil.which("openssl") is None:
         pytest.skip("needs openssl to make a certificate")
-    asking = RestLink(endless(begin, again, pause_s, tls=tls), timeout_s=0.5, verify=False, api="v0.0.42")
+    asking = RestLink(endless(begin, again, pause_s, tls=tls), timeout_s=2, verify=False, api="v0.0.42")
     began_s = time.monotonic()
-    with pytest.raises(SubmitInDoubtError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(SubmitInDoubtError, match="no answer within 2 s"):
         asking.submit(JOB)
-    assert 0.5 <= time.monotonic() - began_s < 5
+    assert 2 <= time.monotonic() - began_s < 20
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
