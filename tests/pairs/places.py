@@ -13,12 +13,12 @@ from whole_pipelines import release
 
 from asa.cli.standing import standing_of
 from asa.errors import InputError
-from asa.runner import RunFolder, drive
+from asa.runner import RunFolder, drive, read_journal
 from asa.runner.begin import plan_run
 from asa.runner.local_stages import with_local_stages
 from asa.sites import open_facility
 from asa.spec import load_workflow
-from pairs.plain import ending_of, refusal_of, wrong_in
+from pairs.plain import ending_of, only_written, refusal_of, wrong_in, wrong_shown
 from pairs.rows import GIVEN_BACK
 
 HERE = Path(__file__).parent
@@ -95,7 +95,7 @@ class Place:
         self.asa("run", *how, code=code)
         status = json.loads(self.asa("status", "--output", "json").stdout)
         assert status["state"] == ("completed" if ending.completes else "failed"), status["reason"]
-        assert {one["stage"]: one["state"] for one in status["stages"]} == ending.states
+        assert wrong_shown(row.stages, ending, status["stages"], pays=self.pays) == []
         if self.pays:
             lines = (self.root / "did").read_text().splitlines()
             assert wrong_in(row.stages, ending, lines) == []
@@ -129,7 +129,7 @@ class Place:
                 with _IN_A_FOLDER, chdir(self.root):
                     world = with_local_stages(plan.backend, plan.stages, opened.facility).connect(run.path, sleep=sleep)
                 held.callback(release, world)
-                return world
+                return only_written(world, lambda: read_journal(run.path / "journal.jsonl")[0])
 
             with _IN_A_FOLDER, chdir(self.root):
                 opened = open_facility(self.options[1], None, settings)
@@ -151,7 +151,7 @@ class Place:
                 result = drive(folder, connect)
                 assert result.outcome == ("completed" if ending.completes else "failed"), result.reason
             shown = standing_of(folder, time.time())
-            assert {one.stage: one.state for one in shown.stages} == ending.states
+            assert wrong_shown(row.stages, ending, [one.as_dict() for one in shown.stages]) == []
             assert wrong_in(row.stages, ending, (self.root / "did").read_text().splitlines()) == []
 
 

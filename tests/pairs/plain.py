@@ -1,8 +1,13 @@
-"""The plain model of a row: how each stage is to end, on any batch system."""
+"""The plain model of a row: how each stage is to end, on any batch system, and what no client may do meanwhile."""
 
 from dataclasses import dataclass, field
 
+from asa.records import StageEnded, Started, Submitted
+from asa.runner.entries import Intended
+from asa.strategies import Keep
 from pairs.kinds import KINDS
+
+_COUNTS = {"bag": ("completed", "failed"), "elements": ("completed_count", "failed_count")}  # of units in a status
 
 
 @dataclass
@@ -41,6 +46,56 @@ def refusal_of(row):
     in_a_pool = {"array": "is a job array", "continues": "continues in legs", "exclusive": "nodes of its own"}
     refused = {"big-job": in_one_job, "pool": in_a_pool}.get(row.strategy, {})
     return next((words for kind in row.kinds for key, words in refused.items() if KINDS[kind].has(key)), "")
+
+
+def only_written(world, entries):
+    """Have a batch system fail at a job that the journal, whose entries `entries` returns, does not have yet."""
+    submit = world.submit
+
+    def submit_if_written(spec):
+        assert any(isinstance(one, Intended) and one.spec == spec for one in entries()), "not in the journal before"
+        return submit(spec)
+
+    world.submit = submit_if_written
+    return world
+
+
+def started_early(stages, records):
+    """Return which jobs that depend on others were started before a stage that theirs follow had ended.
+
+    On a local stage, which is no job, none can depend.
+    """
+    local = {stage.name for stage in stages if stage.kind.has("local")}
+    after = {stage.name: set(stage.after) - local for stage in stages}
+    ended_s = {record.stages[0]: record.time_s for record in records if isinstance(record, StageEnded)}
+    depend = {one.job_id for one in records if isinstance(one, Submitted) and one.keep is Keep.DEPENDENCY}
+    return [
+        f"the job of {name} was started before {before} had ended"
+        for job in records
+        if isinstance(job, Started) and job.job_id in depend
+        for name in job.stages
+        for before in after[name]
+        if before not in job.stages and job.time_s < ended_s.get(before, 0.0)
+    ]
+
+
+def wrong_shown(stages, ending, shown, *, pays=True):
+    """Return what cannot be of what `asa status --output json` shows of stages; empty if nothing."""
+    states = {one["stage"]: one["state"] for one in shown}
+    if states != ending.states:
+        return [f"shown as {states}, and is to be {ending.states}"]
+    wrong = []
+    for stage, one in zip(stages, shown, strict=True):
+        if not pays or ending.states[stage.name] not in {"done", "failed"}:
+            continue
+        codes = [codes[-1] for codes in stage.kind.runs.values()]
+        failed, code = sum(map(bool, codes)), one["exit_code"] or 0
+        if code != codes[0] if len(codes) == 1 else bool(code) != bool(failed):
+            wrong.append(f"{stage.name} is shown with exit code {code}; its units end with {codes}")
+        counts = {kind: tuple(one[kind][key] for key in keys) for kind, keys in _COUNTS.items() if kind in one}
+        if any(count != (len(codes) - failed, failed) for count in counts.values()):
+            wrong.append(f"{stage.name} is shown with {counts} units completed and failed; they end with {codes}")
+    return wrong
 
 
 def wrong_in(stages, ending, lines):

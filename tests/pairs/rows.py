@@ -1,6 +1,5 @@
 """The table: kinds of stages, strategies, and what is behind or beside them."""
 
-import os
 from dataclasses import dataclass
 from itertools import chain, cycle, product
 from random import Random
@@ -9,8 +8,6 @@ from asa.core.plugins import names
 from pairs.kinds import KINDS, Kind, one
 from pairs.plain import refusal_of
 
-ALL = os.environ.get("ASA_PAIRS") == "all"
-"""Whether all rows are tried, which takes a quarter of an hour; else a part of those that take long."""
 STRATEGIES = tuple(sorted(set(names("asa.strategies")) - {"oracle", "asa-asks", "asa-naive-asks"}))
 """Those of `asa run`; the others need a simulator, which knows the future, or a batch system that plans."""
 RACES = "asa-plan:races=yes:race-after=0:max-racers=3"
@@ -91,15 +88,18 @@ def alone(kind, strategies=STRATEGIES):
 
 
 def given_back(kind, strategies=STRATEGIES, whens=tuple(GIVEN_BACK)):
-    """Make the rows in which its job is given back."""
-    return [Row(how, (kind,), behind="two in a row", gives_back=when) for how, when in product(strategies, whens)]
+    """Make the rows in which its job is given back, with what may follow in turn; only legs have a next one."""
+    whens = [when for when in whens if GIVEN_BACK[when] != "next" or KINDS[kind].has("continues")]
+    rows = zip(product(whens, strategies), cycle(BEHIND), strict=False)
+    return [Row(how, (kind,), behind=behind, gives_back=when) for (when, how), behind in rows]
 
 
 def paired(kind, others, strategies=STRATEGIES):
-    """Make the rows of a kind with each of other kinds, behind it and beside it, under strategies in turn."""
-    turn, behind = cycle(Random(f"strategies {kind}").sample(strategies, len(strategies))), cycle(BEHIND)
-    several = product(others, ("then", "and"), range(3 if ALL else 1))
-    return [Row(next(turn), (kind, other), how, next(behind)) for other, how, _ in several]
+    """Make the rows of a kind with others, behind it and, from itself on, beside it; all else is in turn."""
+    pairs = [(other, "then") for other in others] + [(other, "and") for other in others[others.index(kind) :]]
+    turns = list(product(strategies, BEHIND))
+    turns = cycle(Random(f"strategies {kind}").sample(turns, len(turns)))
+    return [Row(how, (kind, other), goes, behind) for (other, goes), (how, behind) in zip(pairs, turns, strict=False)]
 
 
 def covering(kind, strategies=STRATEGIES):
@@ -125,20 +125,16 @@ def together(strategies, kinds, count, hows=("and",)):
     return [Row(*row) for row in zip(cycle(strategies), some, cycle(hows), cycle(BEHIND), strict=False)]
 
 
-def under(strategy, kinds=tuple(KINDS)):
-    """Make rows in which each kind is once under a strategy, before or beside another, and something behind both.
+def under(strategy, kinds=tuple(KINDS), count=2, hows=("then", "and")):
+    """Make rows in which each kind is once under a strategy, before or beside others, and something behind them.
 
-    What the strategy refuses is with each other: else nothing of what it is with would be tried.
+    What the strategy refuses is by itself: else nothing of what it is with would be tried.
     """
     chance = Random(f"others {strategy}")
     kinds = chance.sample(kinds, len(kinds))
     refused = [kind for kind in kinds if refusal_of(Row(strategy, (kind,)))]
-    hows = chance.choices(("then", "and"), k=len(kinds))
-    return [
-        row
-        for some in ([kind for kind in kinds if kind not in refused], refused)
-        for row in together((strategy,), some, 2, hows)
-    ]
+    others = [kind for kind in kinds if kind not in refused]
+    return together((strategy,), others, count, chance.choices(hows, k=len(kinds))) + together((strategy,), refused, 1)
 
 
 def few(kind, strategies=STRATEGIES):

@@ -8,7 +8,7 @@ from local_queue import Queue
 
 from pairs.kinds import KINDS
 from pairs.places import Place, check_all
-from pairs.rows import ALL, RACES, STRATEGIES, Row, covering, given_back, under
+from pairs.rows import RACES, STRATEGIES, Row, covering, given_back, under
 
 FULL = pytest.mark.full
 BACK = ("its job is behind another", "its job came early", "its next leg queues")  # of none that may begin meanwhile
@@ -51,11 +51,16 @@ def test_each_row_ends_here_as_it_is_to(row, place):
 
 @FULL
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_runs_here_where_it_is_given_back_and_in_a_pool(kind, here):
+def test_each_kind_runs_here_where_it_is_given_back(kind, here):
     """It is given back under a strategy that asks ahead: another gives nothing back."""
     chance = Random(f"given back {kind}")
-    back = given_back(kind, [chance.choice(("asa", "asa-plan", "chained"))], [chance.choice(BACK)])
-    here([*back, *([Row("pool", (kind,))] if ALL or list(KINDS).index(kind) % 3 == 0 else [])])
+    here([chance.choice(given_back(kind, ("asa", "asa-plan", "chained"), BACK))])
+
+
+@FULL
+@pytest.mark.parametrize("row", under("pool", count=4, hows=("and",)), ids=str)
+def test_each_kind_runs_here_side_by_side_with_others_in_a_pool(row, here):
+    here([row])
 
 
 @FULL
@@ -64,7 +69,7 @@ def test_each_kind_is_simulated_and_compared(kind, simulated, tmp_path):
     simulated([Row(Random(f"simulated {kind}").choice(QUICK), (kind,), behind="two in a row")])
     place = Place(tmp_path / "compared")
     place.write(Row("", (kind,), behind="two in a row"))
-    compared = QUICK if ALL else Random(f"compared {kind}").sample(QUICK, 3)
+    compared = Random(f"compared {kind}").sample(QUICK, 3)
     place.asa("compare", "row.toml", "--seeds", "1", "--jobs", "1", "--strategies", ",".join((*compared, "oracle")))
 
 
