@@ -94,7 +94,7 @@ KINDS = {
     "legs that are one": one(f'cores = 4\n{LEGS}\nwarn = "USR1@2s"', 0),
     "retried": one("cores = 2\nretries = 2", 1, 1, 0),
     "retried tasks": tasks("cores = 4\nretries = 2", of_2=(1, 1, 0)),
-    "retried bag": tasks("cores = 4\njobs = 2\nretries = 1", of_2=(1, 0)),
+    "retried bag": tasks("cores = 4\njobs = 2\nretries = 2", of_2=(1, 1, 0)),
     "retried array": array('cores = 2\narray = "1-4"\nretries = 2', 4, of_2=(1, 1, 0)),
     "retried legs": one(f"cores = 4\n{LEGS}\nretries = 1", 85, 1, 85, 0),
     "failed": one("cores = 2", 3),
