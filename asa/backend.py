@@ -383,8 +383,8 @@ class ElementsStatus:
     def failed(self) -> Elements:
         """Elements that ended without completing."""
         found = NONE
-        for one in self.ended:
-            found |= one.elements
+        for part in self.ended:
+            found |= part.elements
         return found
 
 
@@ -622,10 +622,10 @@ class Capabilities:
         if spec.local:
             return None
         names = (spec.partition or self.partition).split(",")  # of several partitions, the batch system chooses one
-        down = (one for name in names if (one := self.partitions.get(name)) is not None and not one.is_up)
+        down = (limit for name in names if (limit := self.partitions.get(name)) is not None and not limit.is_up)
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         # partitions that are down will come up again
-        max_cores = max((self.max_cores, *(one.max_cores or 0 for one in down)))
+        max_cores = max((self.max_cores, *(limit.max_cores or 0 for limit in down)))
         if cores > max_cores:
             return f"asks for {cores} cores, and the largest possible job has {max_cores}"
         buffer, max_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
@@ -635,7 +635,7 @@ class Capabilities:
         if unknown and spec.partition:
             return f"asks for partition {unknown!r}, which does not exist; known: {', '.join(self.partitions)}"
         limits = {name: self.partitions.get(name, _NO_LIMITS) for name in names}
-        beyond = [self._barred(spec, *one) or self._beyond(spec, *one, cores) for one in limits.items()]
+        beyond = [self._barred(spec, *entry) or self._beyond(spec, *entry, cores) for entry in limits.items()]
         return beyond[0] if all(beyond) else None
 
     def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:

@@ -402,7 +402,7 @@ class Submitter(ABC):
             return True
         if (jobs := self._find(tokens)) is None:
             return None
-        alive = [(token, one) for token, found in jobs.items() for one in found if not one.state.is_final]
+        alive = [(token, status) for token, found in jobs.items() for status in found if not status.state.is_final]
         to_cancel = []
         for token, status in alive:
             if self._is_to_be_taken_in(token, status):

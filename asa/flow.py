@@ -566,7 +566,7 @@ def _drive_and_close(run: RunFolder, facility: Facility, on_record: Callable[[Re
 
 def _each_once(*befores: Iterable[str | Stage]) -> list[str]:
     """Name stages, each once."""
-    names = (one.name if isinstance(one, Stage) else one for some in befores for one in some)
+    names = (stage.name if isinstance(stage, Stage) else stage for some in befores for stage in some)
     return list(dict.fromkeys(names))
 
 
@@ -598,7 +598,7 @@ def _checked(asked: Resources, known: Iterable[str], where: str) -> Resources:
         kind, words = _KINDS[key]
         given: Any = _several(value) if key in _SEVERAL and isinstance(value, Iterable) else value
         is_right = isinstance(given, kind) and isinstance(given, bool) == (kind is bool)
-        if not is_right or (key in _SEVERAL and not all(isinstance(one, str) for one in given)):
+        if not is_right or (key in _SEVERAL and not all(isinstance(item, str) for item in given)):
             raise InputError(f"{key} cannot be {value!r}", where=where, hint=f"Give {words}.")
         checked[key] = given
     return cast("Resources", checked)
@@ -642,7 +642,7 @@ def _times(key: str, given: Any, where: str) -> float | dict[int, float]:
         return _seconds(key, given, where)
     if not given:
         raise InputError(f"{key} cannot be {given!r}", where=where, hint=f"Give {_TIMES[1]}.")
-    return _named(key, where, lambda: at_widths(given, lambda one: _seconds(key, one, where)))
+    return _named(key, where, lambda: at_widths(given, lambda value: _seconds(key, value, where)))
 
 
 def _expectation(given: Any, where: str) -> Expectation:

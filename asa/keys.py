@@ -211,8 +211,10 @@ class JobKeys:
 
     def __repr__(self) -> str:
         """Show the values that differ from their defaults, the class's own fields first."""
-        shown = sorted((one for one in fields(self) if one.repr), key=lambda one: one.kw_only and "key" in one.metadata)
-        values = ((one.name, getattr(self, one.name), one.default) for one in shown)
+        shown = sorted(
+            (field for field in fields(self) if field.repr), key=lambda field: field.kw_only and "key" in field.metadata
+        )
+        values = ((field.name, getattr(self, field.name), field.default) for field in shown)
         return f"{type(self).__name__}({', '.join(f'{n}={_SHORT.repr(v)}' for n, v, usual in values if v != usual)})"
 
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
@@ -367,10 +369,12 @@ class GivenKeys(TypedDict, total=False):
 @cache
 def keys_of(kind: type) -> tuple[Key, ...]:
     """List the plain keys among the fields of a class, in the order of the fields."""
-    described = ((one, one.metadata.get("key")) for one in fields(kind))
+    described = ((field, field.metadata.get("key")) for field in fields(kind))
     return tuple(
-        replace(key, field=one.name, default=one.default, name=key.name or one.name, label=key.label or one.name)
-        for one, key in described
+        replace(
+            key, field=field.name, default=field.default, name=key.name or field.name, label=key.label or field.name
+        )
+        for field, key in described
         if key is not None
     )
 

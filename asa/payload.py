@@ -259,8 +259,10 @@ def _in_turn(stage: Stage, cores: int, folder: str, share: Share) -> str:
     element = _of_stage(alone, of_one, folder=folder, share=Share(), is_alone=False)
     made = _ShellText({"ASA_STAGE": stage.name})
     made.add("ending", "here", "array", asa_array=_number_of_array(stage.name, folder))
-    one = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
-    _add_tasks(made, one, cores, folder, share, turns=_Turns(element, limit_s, of_one // stage.cpus_per_task, of_one))
+    single = replace(each, request=None, cores=of_one, cpus_per_task=of_one, inputs=(), outputs=(), preparation=None)
+    _add_tasks(
+        made, single, cores, folder, share, turns=_Turns(element, limit_s, of_one // stage.cpus_per_task, of_one)
+    )
     return made.whole()
 
 

@@ -111,7 +111,7 @@ class Preparation:
     def trouble(self) -> tuple[str, str] | None:
         """Return what is wrong with the preparation, and what to do; None if nothing is."""
         odd = next((name for name in self.modules if not _MODULE.fullmatch(name)), None)
-        bind = next((one for one in self.binds if not _BIND.fullmatch(one)), None)
+        bind = next((path for path in self.binds if not _BIND.fullmatch(path)), None)
         program = (self.launcher.split() or [""])[0]
         texts = (*self.modules, self.conda, self.container, *self.binds, self.launcher)
         faults = (

@@ -169,7 +169,9 @@ def shapes_of(own: Shape, moldable: Moldable) -> tuple[Shape, ...]:
             walltime_s = max(walltime_s, run_s)
         elif longer > 1.0:  # the necessary walltime is unknown, but the stage must not be killed there, too
             run_s = min(run_s, walltime_s)
-        found += [Shape(width, run_s, walltime_s, spread, one) for one in moldable.partitions or (own.partition,)]
+        found += [
+            Shape(width, run_s, walltime_s, spread, partition) for partition in moldable.partitions or (own.partition,)
+        ]
     return tuple(found)
 
 
@@ -185,7 +187,7 @@ def _usual_walltimes(runs: Mapping[int, RunAt], moldable: Moldable) -> dict[int,
     def usual_s(width: int) -> float:
         if width in given or not given:
             return given.get(width, with_doubt[width])
-        near = min(given, key=lambda one: abs(math.log(one / width)))
+        near = min(given, key=lambda known_width: abs(math.log(known_width / width)))
         return with_doubt[width] * given[near] / with_doubt[near]
 
     return {width: usual_s(width) for width in runs}
@@ -207,7 +209,7 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
     >>> round(run_time_at(512, points, Scaling("amdahl")).run_s)
     42
     """
-    scaling, points = scaling or Scaling(), tuple(sorted(points, key=lambda one: one.width))
+    scaling, points = scaling or Scaling(), tuple(sorted(points, key=lambda point: point.width))
     known = next((point for point in points if point.width == width), None)
     if known is not None or not points:
         return known
@@ -218,7 +220,7 @@ def run_time_at(width: int, points: Sequence[RunAt], scaling: Scaling | None = N
     if len(points) < scaling.min_points:
         return None
     speed, misfit = _fitted(points, scaling)
-    near = min(points, key=lambda one: abs(math.log(width / one.width)))
+    near = min(points, key=lambda point: abs(math.log(width / point.width)))
     # the misfit at the nearest point is assumed to hold around it, too
     run_s = near.run_s * speed(near.width) / speed(width)
     away = (_BETWEEN if is_between else _BEYOND) * far if scaling.law != "tasks" else 0.0

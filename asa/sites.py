@@ -429,7 +429,11 @@ def _found_here() -> tuple[str | None, str | None, str]:
 def _family(name: str) -> list[str]:
     """Name the backends of a batch system that a user may name as a whole: `slurm` for `slurm-cli`."""
     every = plugins.names(_GROUP) if name else []
-    return [] if name in every else [one for one in every if one.startswith(f"{name}-") and _is_facility(_loaded(one))]
+    return (
+        []
+        if name in every
+        else [other for other in every if other.startswith(f"{name}-") and _is_facility(_loaded(other))]
+    )
 
 
 def _member(members: list[str], file: SiteFile | None, settings: Mapping[str, Any]) -> tuple[str, str]:

@@ -242,12 +242,14 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
         if (job_id := getattr(record, "job_id", None)) is not None:
             of_job.setdefault(job_id, []).append(record)
     submitted = [r for r in all_records if isinstance(r, Submitted)]
-    lanes = tuple(_lane(one, _about(one, of_job), max(last_s, over_s)) for one in submitted)
+    lanes = tuple(_lane(record, _about(record, of_job), max(last_s, over_s)) for record in submitted)
     if workflow is not None:
         ended = [r for r in all_records if isinstance(r, Ended) and r.state is JobState.COMPLETED]
         lanes = tuple(
-            _kept_back(lane, _released_s(one, ended, workflow), age_accrues=age_accrues) if _is_kept(one) else lane
-            for one, lane in zip(submitted, lanes, strict=True)
+            _kept_back(lane, _released_s(record, ended, workflow), age_accrues=age_accrues)
+            if _is_kept(record)
+            else lane
+            for record, lane in zip(submitted, lanes, strict=True)
         )
     return Timeline(began.run, began.time_s, max([over_s, *(lane.end_s for lane in lanes)]), lanes)
 

@@ -70,7 +70,7 @@ def resolved(arguments: Any, folder: Path) -> Any:
         return arguments
     if arguments.keys() == {_REFERENCE}:
         return load(folder, arguments[_REFERENCE])
-    return {key: resolved(one, folder) for key, one in arguments.items()}
+    return {key: resolved(value, folder) for key, value in arguments.items()}
 
 
 # ---------------------------------------------------------------------- results

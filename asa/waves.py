@@ -113,9 +113,9 @@ def _has_room(wave: Sequence[Stage], stage: Stage, width: int, memory_bytes: int
     if not is_small(wave[0]):
         return False
     all_of_it = [*wave, stage]
-    if memory_bytes and sum(one.memory_bytes for one in all_of_it) > memory_bytes:
+    if memory_bytes and sum(task.memory_bytes for task in all_of_it) > memory_bytes:
         return False
-    return sum(one.cores or 0 for one in all_of_it) <= width
+    return sum(task.cores or 0 for task in all_of_it) <= width
 
 
 def is_series(waves: Waves) -> bool:

@@ -679,11 +679,11 @@ class Stage(StageKeys):
         found = shapes_of(own, self.moldable)
         if self.continues is None:
             return found
-        given = [RunAt(*one) for one in self.moldable.walltime_at]  # all legs have the same walltime, at any width
-        walltimes = {one.width: run_time_at(one.width, given) for one in found}
+        given = [RunAt(*point) for point in self.moldable.walltime_at]  # all legs have the same walltime, at any width
+        walltimes = {shape.width: run_time_at(shape.width, given) for shape in found}
         return tuple(
-            replace(one, walltime_s=own.walltime_s if (said := walltimes[one.width]) is None else said.run_s)
-            for one in found
+            replace(shape, walltime_s=own.walltime_s if (said := walltimes[shape.width]) is None else said.run_s)
+            for shape in found
         )
 
     def shaped(self, shape: Shape) -> Stage:
@@ -725,12 +725,12 @@ class Stage(StageKeys):
             return replace(self, moldable=None)
         widths = self.moldable.widths or (self.width,)
         known = {shape.width: shape for shape in self.shapes if shape.partition == self.partition}
-        fitting = [one for one in widths if one <= width]
-        best = [one for one in fitting if one == width or (one in known and width not in widths)]
+        fitting = [offered for offered in widths if offered <= width]
+        best = [offered for offered in fitting if offered == width or (offered in known and width not in widths)]
         taken = max(best or fitting, default=min(widths))
         if taken in known:
             return replace(self.shaped(known[taken]), moldable=None)
-        asked = run_time_at(taken, [RunAt(*one) for one in self.moldable.walltime_at])
+        asked = run_time_at(taken, [RunAt(*point) for point in self.moldable.walltime_at])
         return replace(
             self,
             cores=None if self.cores is None else taken,

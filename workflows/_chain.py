@@ -44,7 +44,7 @@ def chain(name: str, cores: int, links: Sequence[ChainStage], widths: Sequence[i
         moldable = None
         if link.parallel and len(offered) > 1:
             points = tuple(RunAt(width, float(run_s)) for width, run_s in zip(offered, runs_s, strict=True))
-            asked = tuple((one.width, requested_walltime_s(one.run_s)) for one in points)
+            asked = tuple((point.width, requested_walltime_s(point.run_s)) for point in points)
             moldable = Moldable(offered, points, walltime_at=asked)
         stages.append(
             Stage(

@@ -131,7 +131,7 @@ class Bag:
         for token, parts in found.items():
             codes, began, ended = np.concatenate(parts).T
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
-        return sorted(made, key=lambda one: float(one.began_s.min()))
+        return sorted(made, key=lambda deeds: float(deeds.began_s.min()))
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
         """Return the last exit code and outcome of each ended task, by the task's text, as far as files can be read.
@@ -153,8 +153,8 @@ class Bag:
         `token`: of the job.
         """
         with suppress(OSError, ValueError):
-            one = _Round(self._folder / str(number))
-            return any(map(one.has_logged, one.takers_of(token)))
+            round_ = _Round(self._folder / str(number))
+            return any(map(round_.has_logged, round_.takers_of(token)))
         return False
 
     def saw_kills(self, number: int, token: str) -> bool:
@@ -164,8 +164,8 @@ class Bag:
         `token`: of the job.
         """
         with suppress(OSError, ValueError):
-            one = _Round(self._folder / str(number))
-            return any(map(one.has_seen_kills, one.takers_of(token)))
+            round_ = _Round(self._folder / str(number))
+            return any(map(round_.has_seen_kills, round_.takers_of(token)))
         return False
 
     def give_back(self, number: int, token: str) -> bool:
@@ -177,8 +177,8 @@ class Bag:
         yet.
         """
         try:
-            one = _Round(self._folder / str(number))
-            return all([one.give_back(name) for name in one.takers_of(token)])  # noqa: C419 - each
+            round_ = _Round(self._folder / str(number))
+            return all([round_.give_back(name) for name in round_.takers_of(token)])  # noqa: C419 - each
         except FileNotFoundError:
             return True  # the job had not begun
         except (OSError, ValueError):
@@ -272,7 +272,7 @@ class _Round:
     def _log(self, name: str) -> bytes:
         """Read a taker's log; empty if it is not visible, although it may exist."""
         logs = self._folder / "logs"
-        return b"\n".join(read_file(logs / one, JOURNAL_BYTES) for one in (f"{name}{_SPARE}", name))
+        return b"\n".join(read_file(logs / file, JOURNAL_BYTES) for file in (f"{name}{_SPARE}", name))
 
     def _given(self, name: str) -> list[Range] | None:
         """Return the tasks of a taker that were given back; None if none were, so the taker may begin more tasks."""
@@ -317,7 +317,7 @@ def _rate(log: bytes) -> float:
     last = _RECORD.findall(log[-_TAIL_BYTES:].strip() if len(log) > _TAIL_BYTES else log)[-_TAIL_TASKS:]
     if not last:
         return 0.0
-    took_s = (max(int(one[3]) for one in last) - min(int(one[2]) for one in last)) / _HUNDREDTHS
+    took_s = (max(int(row[3]) for row in last) - min(int(row[2]) for row in last)) / _HUNDREDTHS
     return len(last) / max(took_s, 1 / _HUNDREDTHS)
 
 

@@ -108,7 +108,7 @@ def advise(
     command = Command(cores, expected, scaling, walltime, now, partition)
     looks = {"--backend": backend, "--site": site, "--option": options, "--bank-only": bank_only, "--price": price}
     looks["--partition"] = partition
-    _check_options(command, workflow, forget, {name: bool(one) for name, one in looks.items()}, shape=shape)
+    _check_options(command, workflow, forget, {name: bool(is_asked) for name, is_asked in looks.items()}, shape=shape)
     if forget is not None:
         if workflow is not None:
             raise InputError("does not go with a file", where="--forget", hint="Leave the file out.")
@@ -430,7 +430,7 @@ def tell_advice(folder: RunFolder) -> None:
                 found.append(advice)
         if found:
             # a job that is killed costs more than one that waits
-            first = max(found, key=lambda one: (one.verdict == "more", one.asked_s - one.suggested_s))
+            first = max(found, key=lambda advice: (advice.verdict == "more", advice.asked_s - advice.suggested_s))
             more = f", and of {counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""
             about = f" More on this{more}: asa walltimes {Path(plan.source).name if plan.source else ''}".rstrip()

@@ -148,13 +148,13 @@ def advise_shapes(
         if not stage.local:
             own = [run for run in times if run.stage == name]
             made.append(_material(stage, own, destination, is_asked=is_asked, strict=strict))
-    if not any(one.advice.offers or one.advice.left_out for one in made):
-        why = next((one.advice.trouble for one in made), "it has no stage that runs in a batch system")
+    if not any(material.advice.offers or material.advice.left_out for material in made):
+        why = next((material.advice.trouble for material in made), "it has no stage that runs in a batch system")
         hint = 'Give it in the file, as in expected = "95min", or run it: each `asa run` records run times.'
         raise InputError(why, where=f"workflow {flow.name!r}", hint=hint)
     if destination.known is not None:
         _compare(made, destination)
-    return [one.advice for one in made]
+    return [material.advice for material in made]
 
 
 def _material(
@@ -205,7 +205,7 @@ def _offer(
     for width in moldable.widths if moldable is not None else ():
         if width not in known_widths:
             advice.left_out.append(f"{shape_text(width, '', advice.what)}: its run time there is not known")
-    for shape in sorted(seen.stage.shapes, key=lambda one: (one.partition, one.width)):
+    for shape in sorted(seen.stage.shapes, key=lambda known_shape: (known_shape.partition, known_shape.width)):
         cores = seen.stage.shaped(shape).cores_on(destination.site.cores_per_node)
         words = destination.impossible(cores, shape.walltime_s, shape.partition)
         if words:
@@ -247,13 +247,13 @@ def _untried(stage: Stage, destination: Destination) -> Iterator[tuple[Untried, 
         return
     moldable = stage.moldable or Moldable()
     per_node, unit = destination.site.cores_per_node, stage.cpus_per_task if stage.nodes is None else 1
-    for one in untried(_points(stage), moldable.scaling, moldable.widths, unit):
-        cores, nodes = (one.width, 0) if stage.cores is not None else (0, one.width)
+    for candidate in untried(_points(stage), moldable.scaling, moldable.widths, unit):
+        cores, nodes = (candidate.width, 0) if stage.cores is not None else (0, candidate.width)
         held = stage.allocated(cores, nodes, per_node)
-        walltime_s = one.run_s[2] * stage.walltime_s / stage.expected_s
+        walltime_s = candidate.run_s[2] * stage.walltime_s / stage.expected_s
         for partition in moldable.partitions or (stage.partition,):
-            if one.width <= MAX_CORES and not destination.impossible(held, walltime_s, partition):
-                yield one, held, partition, walltime_s
+            if candidate.width <= MAX_CORES and not destination.impossible(held, walltime_s, partition):
+                yield candidate, held, partition, walltime_s
 
 
 def _compare(made: Iterable[_Material], destination: Destination) -> None:
@@ -261,21 +261,21 @@ def _compare(made: Iterable[_Material], destination: Destination) -> None:
     from asa.runtimes.comparing import DEFAULT_TOLL, Toll, compare
     from asa.runtimes.trials import best_trial
 
-    made = [one for one in made if one.advice.offers]
+    made = [material for material in made if material.advice.offers]
     price_s = 0.0 if destination.site.charges == "used" else destination.price_s
     toll = DEFAULT_TOLL if price_s is None else Toll(price_s=price_s)
-    asked = {one.advice.name: _requests(one, destination) for one in made}
+    asked = {material.advice.name: _requests(material, destination) for material in made}
     jobs = list(dict.fromkeys(job for requests in asked.values() for job in requests))
     if not jobs or destination.known is None:
         return
     joint = destination.known.bank.predict_together(jobs)
     numbers = {job: number for number, job in enumerate(jobs)}
-    for one in made:
-        columns = [numbers[job] for job in asked[one.advice.name]]
-        count = len(one.advice.offers)
-        compared = compare(one.advice.offers, joint.only(columns[:count]), one.advice.own, toll)
-        one.advice.compared = compared
-        one.advice.trial = best_trial(compared, list(_candidates(one, joint, columns[count:])), toll)
+    for material in made:
+        columns = [numbers[job] for job in asked[material.advice.name]]
+        count = len(material.advice.offers)
+        compared = compare(material.advice.offers, joint.only(columns[:count]), material.advice.own, toll)
+        material.advice.compared = compared
+        material.advice.trial = best_trial(compared, list(_candidates(material, joint, columns[count:])), toll)
 
 
 def _requests(material: _Material, destination: Destination) -> list[QueuedJob]:
@@ -346,7 +346,7 @@ def tell_shapes(
             "price_s_per_core_hour": destination.price_s,
             "price_from": destination.price_of or "default",
         }
-        print_document({**head, "stages": [as_dict(one) for one in advice]})
+        print_document({**head, "stages": [as_dict(stage_advice) for stage_advice in advice]})
         return
     name = f"{flow.name}{f' on {destination.system}' if destination.system else ''}"
     print_advice(advice, destination, name[0].upper() + name[1:] if is_command else name)

@@ -146,15 +146,19 @@ def _difference(advice: StageAdvice, one: int, other: int) -> str:
 
 
 def _known_by_a_trial(advice: StageAdvice, trial: Trial) -> str:
-    one = trial.untried
+    untried = trial.untried
     where = trial.partition if _has_partitions(advice) else ""
-    name = shape_text(one.width, where, advice.what)
+    name = shape_text(untried.width, where, advice.what)
     gain = f"{format_duration(trial.gain_s)} ({100 * trial.share:.0f} % of the time to its end)"
     if not trial.is_worth_it and trial.share < _NOTHING:
         return "No other width is worth a try."
     if not trial.is_worth_it:
         return f"No other width is worth a try: knowing the run time on {name} would save {gain} on average."
-    scales = f" ({100 * one.scales(trial.needed_s):.0f} % of perfect scaling)" if one.width > one.near.width else ""
+    scales = (
+        f" ({100 * untried.scales(trial.needed_s):.0f} % of perfect scaling)"
+        if untried.width > untried.near.width
+        else ""
+    )
     low, high = map(format_core_hours, trial.core_hours)
     takes = f"{low} core-hours" if low == high else f"{low} to {high} core-hours"
     return (
@@ -192,9 +196,9 @@ def print_advice(advice: Sequence[StageAdvice], destination: Destination, title:
 
     console = Console(highlight=False)
     console.print(title, style="bold", markup=False)
-    for one in advice:
+    for stage_advice in advice:
         console.print()
-        _print_stage(console, one, is_alone=len(advice) == 1)
+        _print_stage(console, stage_advice, is_alone=len(advice) == 1)
     console.print()
     for words in _ground(destination):
         console.print(words, style="dim", markup=False)

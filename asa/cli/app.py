@@ -102,7 +102,7 @@ def _choices(parameter: Any) -> tuple[str, ...]:
         return tuple(getattr(parameter.type, "choices", ()))
     annotation = parameter.type_descriptor.annotation
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return tuple(one.value for one in annotation)
+        return tuple(choice.value for choice in annotation)
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 

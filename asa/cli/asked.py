@@ -264,7 +264,7 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
     from asa.spec.checks import check_here
 
     problems = check_here(workflow, dict(parameters), looks_for_secrets=False)  # secrets: once, for all stages
-    wrong = next((one for one in problems if one.severity == "error"), None)
+    wrong = next((problem for problem in problems if problem.severity == "error"), None)
     if wrong is not None and not only_look:
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
     shown = [problem for problem in problems if problem.severity != "note"] if not quiet else []

@@ -68,7 +68,7 @@ def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tupl
     """Set the run times of stages without one; return the workflow, and the stages for which run times are known."""
     from asa.runtimes import expect
 
-    stages = [replace(one, learns_run=True) if _says_none(one) else one for one in flow.stages.values()]
+    stages = [replace(stage, learns_run=True) if _says_none(stage) else stage for stage in flow.stages.values()]
     found = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), known, site)
     return (found.workflow, list(found.forecasts)) if found.forecasts and not found.trouble else (flow, [])
 
@@ -81,7 +81,7 @@ class _PastJobs:
     """The user's past jobs, by the names of stages; each counts as if it had the cores that the stage asks for now."""
 
     def __init__(self, flow: Workflow, ran: Sequence[PastRun], site: Capabilities) -> None:
-        self._flow, self._site, self.ran = flow, site, sorted(ran, key=lambda one: one.end_s)
+        self._flow, self._site, self.ran = flow, site, sorted(ran, key=lambda run: run.end_s)
 
     def of(self, workflow: str, stage: str = "") -> list[RunTime]:
         from asa.runtimes import RunTime
@@ -90,11 +90,11 @@ class _PastJobs:
         cores, names = of_stage.cores_on(self._site.cores_per_node), _job_names(self._flow, of_stage)
         return [
             RunTime(
-                workflow, stage, cores, one.run_s, one.end_s, self._site.system,
-                kind="exact" if one.completed else "at_least",
+                workflow, stage, cores, past.run_s, past.end_s, self._site.system,
+                kind="exact" if past.completed else "at_least",
             )
-            for one in self.ran
-            if one.name in names
+            for past in self.ran
+            if past.name in names
         ]  # fmt: skip
 
 
@@ -106,11 +106,13 @@ def _job_names(flow: Workflow, stage: Stage) -> set[str]:
 def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     """Set the run times that are still unknown from the user's past jobs, where Slurm's accounting is at hand."""
     unknown = [
-        one
-        for one in flow.stages.values()
-        if one.expected_run_s is None and not (one.moldable or one.local) and (one.is_one_job or one.queues_in_parts)
+        stage
+        for stage in flow.stages.values()
+        if stage.expected_run_s is None
+        and not (stage.moldable or stage.local)
+        and (stage.is_one_job or stage.queues_in_parts)
     ]
-    names = sorted(set[str]().union(*(_job_names(flow, one) for one in unknown)))
+    names = sorted(set[str]().union(*(_job_names(flow, stage) for stage in unknown)))
     if not names or shutil.which("sacct") is None:
         return flow
     try:
@@ -122,7 +124,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     if ran is None:
         return flow
     past = _PastJobs(flow, ran, site)
-    known = {one.name: past.of(flow.name, one.name) for one in unknown}
+    known = {stage.name: past.of(flow.name, stage.name) for stage in unknown}
     expecting, found = _expecting(flow, past, site)
     if found := [name for name in found if known.get(name)]:
         count = sum(len(known[name]) for name in found)

@@ -146,9 +146,9 @@ def connecting(facility: Facility, exits: ExitStack) -> Callable[[RunFolder], Ba
     """Return a function that opens a run's batch system from the run's folder."""
     from asa.cli.driving import in_its_folder, opened
 
-    def connect(one: RunFolder) -> Backend:
-        with in_its_folder(one):
-            return exits.enter_context(opened(lambda: facility.connect(one.path, sleep=one.sleep)))
+    def connect(folder: RunFolder) -> Backend:
+        with in_its_folder(folder):
+            return exits.enter_context(opened(lambda: facility.connect(folder.path, sleep=folder.sleep)))
 
     return connect
 

@@ -70,7 +70,7 @@ def explain(
     standing = standing_of(folder, time.time())
     chosen = [s for s in standing.stages if (s.stage == stage if stage else s.state != "done")]
     about_run = list(_of_run(folder, standing))
-    about_stages = [(one, list(_of_stage(folder, state, standing, one))) for one in chosen]
+    about_stages = [(about, list(_of_stage(folder, state, standing, about))) for about in chosen]
     if output is Output.JSON:
         _print_json(standing, about_run, about_stages)
     else:

@@ -62,21 +62,23 @@ def frontier_rows(
         if candidate is chosen or (candidate.is_best and question.cost_s(candidate.sketch) >= least_s)
     ]
 
-    def point(one: PlanAmongOthers) -> tuple[float, float]:
-        return question.span_s(one.sketch), one.sketch.core_hours
+    def point(plan: PlanAmongOthers) -> tuple[float, float]:
+        return question.span_s(plan.sketch), plan.sketch.core_hours
 
-    kept = [offered[index] for index in unbeaten([point(one) for one in offered])]
+    kept = [offered[index] for index in unbeaten([point(plan) for plan in offered])]
     if chosen not in kept:  # another plan has the same time and cost
-        kept = sorted([*(one for one in kept if point(one) != point(chosen)), chosen], key=lambda one: point(one)[1])
-    points = [point(one) for one in kept]
+        kept = sorted(
+            [*(plan for plan in kept if point(plan) != point(chosen)), chosen], key=lambda plan: point(plan)[1]
+        )
+    points = [point(plan) for plan in kept]
     while len(points) > _MOST:
         inner = [index for index in range(1, len(points) - 1) if not kept[index].is_chosen]
         nearest = min(inner, key=lambda index: (points[index - 1][0] - points[index + 1][0], index))
         del kept[nearest], points[nearest]
     rows = zip(kept, points, hour_costs(points), strict=True)
     return [
-        PlanOnFrontier(one.name, _cores(one.sketch), time_s, _p90_s(one.sketch), hours, cost, one.is_chosen)
-        for one, (time_s, hours), cost in rows
+        PlanOnFrontier(row.name, _cores(row.sketch), time_s, _p90_s(row.sketch), hours, cost, row.is_chosen)
+        for row, (time_s, hours), cost in rows
     ]
 
 

@@ -153,8 +153,8 @@ def from_queue(
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
     known_partitions = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
-    for one in set(partitions) - {*known_partitions, capabilities.partition}:
-        sys.stderr.write(f"Note: no job in partition {one!r} was seen: is that its name?\n")
+    for name in set(partitions) - {*known_partitions, capabilities.partition}:
+        sys.stderr.write(f"Note: no job in partition {name!r} was seen: is that its name?\n")
     known = WaitBank(chosen.name, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:
         known.adopt(capabilities.system, learned.estimator, learned.count)
@@ -188,11 +188,13 @@ def _site_estimates(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float
     from asa.backend import JobSpec, site_word_s
 
     said = {
-        one: site_word_s(world, JobSpec("asa-predict", cores=one[0], walltime_s=one[1], partition=one[2]))
-        for one in asked
-        if one[0] <= world.capabilities.max_cores
+        request: site_word_s(
+            world, JobSpec("asa-predict", cores=request[0], walltime_s=request[1], partition=request[2])
+        )
+        for request in asked
+        if request[0] <= world.capabilities.max_cores
     }
-    return {one: word_s for one, word_s in said.items() if word_s is not None}
+    return {request: word_s for request, word_s in said.items() if word_s is not None}
 
 
 def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:
@@ -296,11 +298,11 @@ def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     """Check the requested partitions against the known ones; if none is requested, take the only known partition."""
     from asa.core.plugins import unknown_name
 
-    for one in wanted:
-        if one not in known:
+    for name in wanted:
+        if name not in known:
             if list(known) == [""]:
                 raise InputError("its jobs are of no partition", where="--partition", hint="Leave it out.")
-            raise unknown_name("partition", one, list(filter(None, known)))
+            raise unknown_name("partition", name, list(filter(None, known)))
     if wanted:
         return tuple(wanted)
     if len(known) > 1:

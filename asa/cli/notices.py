@@ -127,7 +127,7 @@ class Notices:
         left_out, known = state.stages.left_out, self._left_out
         self._left_out = left_out
         news: dict[str, list[str]] = {}
-        for name in (one for one in state.workflow.order if one in left_out - known) if left_out != known else ():
+        for name in (stage for stage in state.workflow.order if stage in left_out - known) if left_out != known else ():
             news.setdefault(state.stages[name].reason, []).append(name)
         for reason, names in news.items():
             does = "does not run" if len(names) == 1 else "do not run"

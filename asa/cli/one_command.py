@@ -111,7 +111,7 @@ class Command:
             raise InputError("is missing", where="--cores", hint=hint)
         with _at("--cores"):
             given = several(self.cores) if ".." in self.cores else self.cores.split(",")
-            widths = [_width(str(one).strip()) for one in given]
+            widths = [_width(str(width).strip()) for width in given]
             return list(distinct(several(widths)))
 
     def _points(self, widths: Sequence[int]) -> list[RunAt]:
@@ -164,7 +164,7 @@ def law_in(text: str) -> Scaling:
     with _at("--scaling"):
         if not sign:
             return read_scaling(law.strip())
-        numbers = [_number(one) for one in values.split(",")]
+        numbers = [_number(value) for value in values.split(",")]
         if law.strip() != "downey":
             return read_scaling({law.strip(): numbers[0] if len(numbers) == 1 else numbers})
         return read_scaling({"downey": dict(zip(("parallelism", "variance"), numbers, strict=False))})

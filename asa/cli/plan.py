@@ -402,7 +402,7 @@ class _Shown:
             "candidates": [self._candidate_as_dict(candidate) for candidate in self.candidates],
             "frontier": [row.as_dict() for row in self.frontier()],
             "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
-            **({"shapes": {name: choice_as_dict(one) for name, one in choices.items()}} if choices else {}),
+            **({"shapes": {name: choice_as_dict(choice) for name, choice in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
         }
 
@@ -430,12 +430,12 @@ class _Shown:
             fields |= dict.fromkeys(_OF_WAITS) | {"reason": _UNKNOWN}
         return fields
 
-    def _candidate_as_dict(self, one: PlanAmongOthers) -> dict[str, Any]:
-        sketch = one.sketch
+    def _candidate_as_dict(self, candidate: PlanAmongOthers) -> dict[str, Any]:
+        sketch = candidate.sketch
         return {
-            "name": one.name,
-            "chosen": one.is_chosen,
-            "on_frontier": one.is_best,
+            "name": candidate.name,
+            "chosen": candidate.is_chosen,
+            "on_frontier": candidate.is_best,
             "makespan_s": _spread(sketch.end_s),
             "core_hours": sketch.core_hours,
             "times_per_stage": _times(sketch, self.outlook),
@@ -622,8 +622,8 @@ def _mode(job: SearchedJob) -> str:
 def _sizes(lines: Iterable[_Line]) -> str:
     """Write the number of stages in each job, and a letter for the mechanism that keeps the job back."""
     jobs = [f"{len(line.job.block.stages)}{_mode(line.job)[0] if line.after else ''}" for line in lines]
-    alike = [(one, len(list(group))) for one, group in groupby(jobs)]
-    words = [f"{count} x {one}" if count > 1 else one for one, count in alike]
+    alike = [(size, len(list(group))) for size, group in groupby(jobs)]
+    words = [f"{count} x {size}" if count > 1 else size for size, count in alike]
     return " + ".join(words) if len(words) <= _FEW else f"{len(jobs)} jobs"
 
 
@@ -690,15 +690,15 @@ def _print_weighed(console: Console, weighed: WeighedStage) -> None:
 
     console.print(Text.assemble("\n", (f"Alternatives for {weighed.stage}", "bold"), "\n"))
     table = _table("Job", "Submitted", "Starts in", "Gap", "Idle core-h", "Cost", left=("Job", "Submitted"))
-    for one in (weighed.chosen, *weighed.others):
+    for alternative in (weighed.chosen, *weighed.others):
         table.add_row(
-            one.way,
-            _SUBMITTED[one.kept],
-            format_duration(one.start_s),
-            format_duration(one.gap_s),
-            f"{one.idle_core_hours:,.2f}",
-            format_duration(one.cost_s),
-            style="bold green" if one is weighed.chosen else "",
+            alternative.way,
+            _SUBMITTED[alternative.kept],
+            format_duration(alternative.start_s),
+            format_duration(alternative.gap_s),
+            f"{alternative.idle_core_hours:,.2f}",
+            format_duration(alternative.cost_s),
+            style="bold green" if alternative is weighed.chosen else "",
         )
     console.print(table)
     price = format_duration(weighed.price_s)

@@ -108,7 +108,7 @@ def predict(
 
     def asked(partitions: Sequence[str]) -> list[Asked]:
         every = product(dict.fromkeys(widths), walltimes, partitions) if ask_site else ()
-        return [one for one in every if run_s.get(one[0], 0.0) <= one[1]][:_MAX_ASKED]
+        return [request for request in every if run_s.get(request[0], 0.0) <= request[1]][:_MAX_ASKED]
 
     given = given_settings(settings)
     known = find_known(
@@ -189,8 +189,8 @@ def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[floa
                 jobs += [known.request(width, walltime_s, partition) for walltime_s in walltimes]
     if not jobs or (refused and len(known.partitions) == 1):
         raise refused[-1]
-    for one in refused:
-        sys.stderr.write(f"Note: {one.where} is left out: {one.message}\n")
+    for refusal in refused:
+        sys.stderr.write(f"Note: {refusal.where} is left out: {refusal.message}\n")
     if len(jobs) > _MAX_REQUESTS:
         raise InputError(
             f"makes {len(jobs)} combinations with the others", where="--cores", hint=f"Ask for at most {_MAX_REQUESTS}."
@@ -261,7 +261,8 @@ def _joint(known: KnownWaits, jobs: Sequence[QueuedJob]) -> JointForecast:
         return joint
     alone = [joint.forecast(index) for index in range(len(jobs))]
     return blended_together(
-        joint, [decades_between(one, _said(known, job, one)[0]) for job, one in zip(jobs, alone, strict=True)]
+        joint,
+        [decades_between(forecast, _said(known, job, forecast)[0]) for job, forecast in zip(jobs, alone, strict=True)],
     )
 
 

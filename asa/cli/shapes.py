@@ -23,16 +23,16 @@ def choice_as_dict(choice: Choice) -> dict[str, Any]:
         "partition": choice.shape.partition,
         "weighed": [
             {
-                "width": one.shape.width,
-                "partition": one.shape.partition,
-                "cores": one.cores,
-                "walltime_s": one.shape.walltime_s,
-                "run_s": one.run_s,
-                "core_hours": one.core_hours,
-                "wait_s": dict(zip(_SPREAD, one.waits_s, strict=True)),
-                "end_in_s": dict(zip(_SPREAD, one.ends_s, strict=True)),
+                "width": weighed.shape.width,
+                "partition": weighed.shape.partition,
+                "cores": weighed.cores,
+                "walltime_s": weighed.shape.walltime_s,
+                "run_s": weighed.run_s,
+                "core_hours": weighed.core_hours,
+                "wait_s": dict(zip(_SPREAD, weighed.waits_s, strict=True)),
+                "end_in_s": dict(zip(_SPREAD, weighed.ends_s, strict=True)),
             }
-            for one in choice.weighed
+            for weighed in choice.weighed
         ],
     }
 
@@ -42,7 +42,7 @@ def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mappi
     from rich.table import Table
     from rich.text import Text
 
-    has_partitions = any(one.shape.partition for choice in choices.values() for one in choice.weighed)
+    has_partitions = any(weighed.shape.partition for choice in choices.values() for weighed in choice.weighed)
     for stages in jobs:
         names = [name for name in stages if name in choices and choices[name].weighed]
         if not names:
@@ -61,17 +61,17 @@ def print_shapes(console: Console, jobs: Iterable[Sequence[str]], choices: Mappi
         for column in ("Wait", "8 in 10", "Runs", "Ends", "8 in 10", "Core-h"):
             table.add_column(column, justify="right", no_wrap=True)
         for ways in zip(*(choice.weighed for choice in made), strict=True):
-            one = ways[0]
+            first = ways[0]
             is_chosen = all(way.shape == choice.shape for way, choice in zip(ways, made, strict=True))
             table.add_row(
                 "*" if is_chosen else "",
-                str(one.cores),
+                str(first.cores),
                 *([", ".join(str(way.shape.width) for way in ways)] if len(stages) > 1 else []),
-                *([one.shape.partition] if has_partitions else []),
-                *_half_and_range(one.waits_s),
-                format_duration(one.run_s),
-                *_half_and_range(one.ends_s),
-                format_core_hours(one.core_hours),
+                *([first.shape.partition] if has_partitions else []),
+                *_half_and_range(first.waits_s),
+                format_duration(first.run_s),
+                *_half_and_range(first.ends_s),
+                format_core_hours(first.core_hours),
                 style="bold green" if is_chosen else "",
             )
         console.print(table)
@@ -96,13 +96,13 @@ def about_shapes(state: RunState, name: str) -> Iterator[str]:
                 "the first that its file names; the strategy `asa-plan` chooses among them where waits are known."
             )
         return
-    chosen = next((one for one in choice.weighed if one.shape == choice.shape), None)
+    chosen = next((weighed for weighed in choice.weighed if weighed.shape == choice.shape), None)
     if chosen is None:
         return
     yield f"Of {len(choice.weighed)} shapes {_words(chosen)} was chosen: {_expected(chosen)}."
-    for one in choice.weighed:
-        if one is not chosen:
-            yield f"Also compared: {_words(one)}, {_expected(one)}."
+    for weighed in choice.weighed:
+        if weighed is not chosen:
+            yield f"Also compared: {_words(weighed)}, {_expected(weighed)}."
 
 
 def _words(weighed: Weighed) -> str:

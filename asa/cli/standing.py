@@ -356,24 +356,24 @@ def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStan
     from asa.runner.deferrals import target_of
 
     rejected_before, found = dict[str, str](), list[StageStanding]()
-    for one in stages:
-        after = state.workflow.stages[one.stage].after
+    for stage in stages:
+        after = state.workflow.stages[stage.stage].after
         until = [name for name in after if state.has_unknown_end(name)]
-        if until and one.planned_s is not None and one.job_id is None:
-            one = replace(one, planned_s=None, plan=f"submitted once {until[0]} has completed")  # noqa: PLW2901
-        if one.put_off_s is not None:
-            rejected_before[one.stage] = one.stage
-        elif one.planned_s is not None and one.job_id is None:
+        if until and stage.planned_s is not None and stage.job_id is None:
+            stage = replace(stage, planned_s=None, plan=f"submitted once {until[0]} has completed")  # noqa: PLW2901
+        if stage.put_off_s is not None:
+            rejected_before[stage.stage] = stage.stage
+        elif stage.planned_s is not None and stage.job_id is None:
             before = next((rejected_before[name] for name in after if name in rejected_before), None)
             if before is not None:
-                rejected_before[one.stage] = before
-                found.append(replace(one, planned_s=None, plan=f"submitted once {before} is accepted"))
+                rejected_before[stage.stage] = before
+                found.append(replace(stage, planned_s=None, plan=f"submitted once {before} is accepted"))
                 continue
-            target = target_of(state, PlannedJob((one.stage,), one.planned_s, Keep.NOTHING, ""))
+            target = target_of(state, PlannedJob((stage.stage,), stage.planned_s, Keep.NOTHING, ""))
             if state.deferrals.is_closed(target):
                 plan = f"submitted in its turn: jobs for {target.text} are tried one at a time until one is accepted"
-                one = replace(one, planned_s=None, plan=plan)  # noqa: PLW2901
-        found.append(one)
+                stage = replace(stage, planned_s=None, plan=plan)  # noqa: PLW2901
+        found.append(stage)
     return found
 
 
@@ -506,13 +506,13 @@ def _reason_without_job(state: RunState, name: str, state_name: str) -> str:
 
 def _more_cores(state: RunState, job: Job, name: str) -> str:
     """Describe the further cores that a job requested for a stage: queued or joined; else empty."""
-    for one in reversed(state.line_of(job)[1:]):
-        if name in one.planned.stages and not one.giving_up:
-            more = f"{one.spec.cores} more {'core' if one.spec.cores == 1 else 'cores'}"
-            if one.status.state is JobState.PENDING:
-                return f"{more} queued, as job {one.status.job_id}"
-            if one.status.state is JobState.RUNNING:
-                return f"{more} joined, as job {one.status.job_id}"
+    for added in reversed(state.line_of(job)[1:]):
+        if name in added.planned.stages and not added.giving_up:
+            more = f"{added.spec.cores} more {'core' if added.spec.cores == 1 else 'cores'}"
+            if added.status.state is JobState.PENDING:
+                return f"{more} queued, as job {added.status.job_id}"
+            if added.status.state is JobState.RUNNING:
+                return f"{more} joined, as job {added.status.job_id}"
     return ""
 
 

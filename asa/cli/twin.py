@@ -145,9 +145,14 @@ def agreement_table(about: Any) -> Table:
     from asa.studies.present import Row, Table
 
     def rows() -> Iterator[Row]:
-        for number, one in enumerate(about.agreement):
-            cells = (*_waits(one.recorded_s), *_waits(one.simulated_s), f"{100 * one.within_2:.0f}", f"{one.ks:.2f}")
-            yield Row((one.of, f"{one.jobs:,}", *cells), begins_section=number == 1)
+        for number, waits in enumerate(about.agreement):
+            cells = (
+                *_waits(waits.recorded_s),
+                *_waits(waits.simulated_s),
+                f"{100 * waits.within_2:.0f}",
+                f"{waits.ks:.2f}",
+            )
+            yield Row((waits.of, f"{waits.jobs:,}", *cells), begins_section=number == 1)
 
     headings = ("", "Jobs", "Log p50", "p75", "p90", "Twin p50", "p75", "p90", "2x %", "KS")
     return Table(headings, rows(), title="Waits in the twin and recorded waits")
@@ -176,7 +181,9 @@ def is_rough(about: Any) -> bool:
     if not about.agreement:
         return True
     first, *others = about.agreement
-    tails = [max(one.simulated_s[2], _NOTHING_S) / max(one.recorded_s[2], _NOTHING_S) for one in (first, *others[:-1])]
+    tails = [
+        max(waits.simulated_s[2], _NOTHING_S) / max(waits.recorded_s[2], _NOTHING_S) for waits in (first, *others[:-1])
+    ]
     return first.ks > _MOST_APART or not all(1 / _TIMES_OFF <= tail <= _TIMES_OFF for tail in tails)
 
 

@@ -138,8 +138,12 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
             continue
         found += _in_all_modes(question, way, groups, modes, stage)
     kept = _kept(question, own, modes[own])
-    chosen = next(one for one in found if one.job.block.stages == own and one.kept == kept)
-    others = sorted((one for one in found if one is not chosen), key=lambda one: one.cost_s)
+    chosen = next(
+        alternative for alternative in found if alternative.job.block.stages == own and alternative.kept == kept
+    )
+    others = sorted(
+        (alternative for alternative in found if alternative is not chosen), key=lambda alternative: alternative.cost_s
+    )
     is_bound = aim.at_most is not None or aim.deadline_s is not None
     return WeighedStage(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound, question.typically)
 
@@ -228,7 +232,7 @@ def _a_price_s(outlook: Outlook, aim: Aim) -> float:
     if aim.at_most is None and aim.deadline_s is None:
         return outlook.question.price_s
     plans = outlook.frontier()
-    rank = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
+    rank = next((n for n, plan in enumerate(plans) if plan.shape == outlook.sketch.shape), None)
     if rank is None or len(plans) == 1:
         return outlook.question.price_s
     # the price at which two neighbouring plans cost the same

@@ -157,7 +157,7 @@ def worth(
     runs, assumed = alternatives.sorted_out(came, counts[0])
     verdict = judged(flow, runs, is_rough=is_rough(about), assumed=assumed)
     if output is Output.JSON:
-        twin_of = {"agreement": [asdict(one) for one in about.agreement], "assumed": about.assumed}
+        twin_of = {"agreement": [asdict(agreement) for agreement in about.agreement], "assumed": about.assumed}
         document = {"verdict": verdict.as_dict(), "twin": twin_of, "runs": [run.as_dict() for run in runs]}
         print_json(as_plain(document))
     else:
@@ -173,14 +173,14 @@ def _assumed(
     from asa.studies.widths import assumed_widths, usual_laws
 
     laws = [law] if law is not None else usual_laws(flow)
-    found = [assumed_widths(flow, one, widths, is_possible) for one in laws]
+    found = [assumed_widths(flow, law, widths, is_possible) for law in laws]
     if found[0] is None and (law is not None or widths):
         raise InputError(
             "there is no stage for which other widths can be assumed",
             where="--scaling" if law is not None else "--widths",
             hint="Stages of several cores or nodes, but one shape, can have them.",
         )
-    return [one for one in found if one is not None]
+    return [widths for widths in found if widths is not None]
 
 
 def _law(text: str | None) -> Scaling | None:

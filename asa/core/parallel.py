@@ -66,7 +66,7 @@ class Processes(ProcessPoolExecutor):
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[SharedValue[_T]]:
         """See `Keeping`."""
-        return [future.result() for future in [super(Processes, self).submit(_keep, function, one) for one in each]]
+        return [future.result() for future in [super(Processes, self).submit(_keep, function, value) for value in each]]
 
     def end(self) -> None:
         """Kill the processes at once."""
@@ -84,7 +84,9 @@ _value = lru_cache(maxsize=1)(MappedValue.value)
 
 
 def _call(function: Callable[..., _T], *args: Any, **options: Any) -> _T:
-    return function(*(_value(one) if isinstance(one, MappedValue) else one for one in args), **options)
+    return function(
+        *(_value(argument) if isinstance(argument, MappedValue) else argument for argument in args), **options
+    )
 
 
 @lru_cache(maxsize=1)

@@ -315,7 +315,9 @@ class Pool:
         brought: dict[int, Any] = {}
         quarrel = ""
         while len(results) + len(failures) < processes:
-            busy = [one for rank, one in enumerate(connections) if rank not in {*results, *failures, *brought}]
+            busy = [
+                connection for rank, connection in enumerate(connections) if rank not in {*results, *failures, *brought}
+            ]
             for connection in wait(busy):
                 rank = connections.index(connection)  # type: ignore[arg-type] # it waits for sockets too
                 with _whose(rank):

@@ -124,9 +124,9 @@ class WaitBank:
             self.name, self._make = "", estimator
         self.seed, self.machine_cores, self.store = seed, machine_cores, store
         self.user = user or (OWN_USER if store is None else login_name())
-        one = self._make(Surroundings())
-        self.sees_queue = bool(getattr(one, "sees_queue", False))
-        self.draws = bool(getattr(one, "draws", False))
+        sample = self._make(Surroundings())
+        self.sees_queue = bool(getattr(sample, "sees_queue", False))
+        self.draws = bool(getattr(sample, "draws", False))
         self.learned = self.own = 0
         self._estimators: dict[str, WaitEstimator] = {}
         self._queue: dict[int | str, tuple[QueuedJob, int]] = {}
@@ -222,7 +222,7 @@ class WaitBank:
             raise InputError(f"the arrays of requests differ in shape: {error}", hint=hint) from error
         made = np.empty(asked[0].shape, dtype=[(name, np.float64) for name in (*_NAMES, "wait_s")])
         for place in np.ndindex(made.shape):
-            of_one, walltime, since = (one[place] for one in asked)
+            of_one, walltime, since = (array[place] for array in asked)
             job = QueuedJob(float(since), int(of_one), float(walltime), system=system, partition=partition)
             forecast = self.predict(job)
             made[place] = (*forecast.quantiles_s, forecast.wait_s)
@@ -268,8 +268,8 @@ class WaitBank:
         InputError
             There are none, or they are on several systems.
         """
-        systems = {one.job.system for plan in plans for one in plan}
-        kept = [[replace(one, job=self._as_kept(one.job)) for one in plan] for plan in plans]
+        systems = {ahead.job.system for plan in plans for ahead in plan}
+        kept = [[replace(ahead, job=self._as_kept(ahead.job)) for ahead in plan] for plan in plans]
         return plans_together(self[_the_one(systems, "plans")], kept, samples)
 
     @contextmanager

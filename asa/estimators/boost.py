@@ -250,7 +250,7 @@ class BoostedAsa:
             "seed": self.seed,
             "base": self.base.state(),
             "known": [self._known, self._next_fit, self._due],
-            "trees": [None if one is None else one.state() for one in (self._trees, self._fitting)],
+            "trees": [None if trees is None else trees.state() for trees in (self._trees, self._fitting)],
             "judged": [self._judged, *self._losses.tolist()],
             "levels": [self._judged_levels, *self._losses_of_levels.ravel().tolist()],
             "offsets": self._offsets.tolist(),
@@ -285,7 +285,7 @@ class BoostedAsa:
         """Restore a state."""
         self._known, self._next_fit, self._due = map(int, state["known"])
         self._trees, self._fitting = (
-            None if one is None else Trees.from_state(one, self._numbers) for one in state["trees"]
+            None if trees is None else Trees.from_state(trees, self._numbers) for trees in state["trees"]
         )
         self._judged, *losses = map(float, state["judged"])
         self._losses, self._offsets = np.array(losses), np.array(state["offsets"], dtype=np.float64)

@@ -420,7 +420,7 @@ class ContextualAsa:
         return made
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        arrays = {name: unpacked(one) for name, one in state["arrays"].items()}
+        arrays = {name: unpacked(packed) for name, packed in state["arrays"].items()}
         origin_s, count = state["differences"]
         self._differences.restore(arrays.pop("differences"), float(origin_s), int(count))
         _check(arrays, len(state["rows"]), len(state["waiting"]))

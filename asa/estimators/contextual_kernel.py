@@ -341,20 +341,20 @@ def _sum_up_by_loops(
         h0, h1, h2, h3 = hidden[i], hidden[i + 1], hidden[i + 2], hidden[i + 3]
         for k in range(K):
             p[k] = p[k] + top[0, i, k] * h0 + top[0, i + 1, k] * h1 + top[0, i + 2, k] * h2 + top[0, i + 3, k] * h3
-    one = -1
+    left_over = -1
     for m in range(e.shape[0]):
         if e[m] >= 0:
-            if one < 0:
-                one = m
+            if left_over < 0:
+                left_over = m
             else:
-                s, t = K - e[one], K - e[m]
+                s, t = K - e[left_over], K - e[m]
                 for k in range(K):
-                    p[k] = p[k] + profiles[0, one, s + k] + profiles[0, m, t + k]
-                one = -1
-    if one >= 0:
-        s = K - e[one]
+                    p[k] = p[k] + profiles[0, left_over, s + k] + profiles[0, m, t + k]
+                left_over = -1
+    if left_over >= 0:
+        s = K - e[left_over]
         for k in range(K):
-            p[k] += profiles[0, one, s + k]
+            p[k] += profiles[0, left_over, s + k]
     for a in range(2):
         row = own_rows[a]
         if row >= 0:

@@ -212,7 +212,7 @@ class JointForecast:
                 raise InputError(
                     f"{len(run_s)} run times for {len(self.jobs)} requests", hint="Give one for each request."
                 )
-            if not all(0 <= one < np.inf for one in run_s):
+            if not all(0 <= time_s < np.inf for time_s in run_s):
                 raise InputError(f"run times of {list(run_s)} s cannot be", hint="They are finite and not negative.")
             after_s += np.asarray(run_s, dtype=np.float64)
         ends_s: NDArray[np.float64] = waits_s + after_s
@@ -365,7 +365,9 @@ def usual_of(
 
     Returns: for each plan, seconds from now, shape (samples,), and waits, shape (samples, jobs).
     """
-    at = [replace(one.job, submit_s=one.now_s + max(one.due_s, one.submit_s)) for plan in plans for one in plan]
+    at = [
+        replace(ahead.job, submit_s=ahead.now_s + max(ahead.due_s, ahead.submit_s)) for plan in plans for ahead in plan
+    ]
     found = estimator.usual_later(at, samples) if isinstance(estimator, Later) and at else None
     if found is None:
         return [(np.full(samples, np.inf), np.zeros((samples, len(plan)))) for plan in plans]
@@ -375,8 +377,8 @@ def usual_of(
     made, begin = [], 0
     for plan in plans:
         depths: list[int] = []
-        for one in plan:
-            depths.append(max((depths[p] + 1 for p in one.after), default=1))
+        for ahead in plan:
+            depths.append(max((depths[p] + 1 for p in ahead.after), default=1))
         columns = [usual_s[_order(depth, samples), begin + index] for index, depth in enumerate(depths)]
         made.append((fades_s, np.stack(columns, axis=1) if columns else np.zeros((samples, 0))))
         begin += len(plan)
@@ -387,10 +389,10 @@ def _beside(plan: Sequence[JobAhead]) -> list[QueuedJob]:
     """Return for each job of a plan a job with its wait: with the cores of earlier jobs that follow the same jobs."""
     cores: dict[tuple[object, ...], int] = {}
     asked = []
-    for one in plan:
-        alike = (one.after, one.queues, one.job.partition)
-        cores[alike] = cores.get(alike, 0) + one.job.cores
-        asked.append(replace(one.job, cores=cores[alike], submit_s=one.now_s))
+    for ahead in plan:
+        alike = (ahead.after, ahead.queues, ahead.job.partition)
+        cores[alike] = cores.get(alike, 0) + ahead.job.cores
+        asked.append(replace(ahead.job, cores=cores[alike], submit_s=ahead.now_s))
     return asked
 
 
@@ -404,21 +406,23 @@ def _played(
     starts_s: NDArray[np.float64] = np.zeros((len(waits_s), len(plan)))
     ends_s: NDArray[np.float64] = np.zeros_like(starts_s)
     samples = np.arange(len(waits_s))
-    for index, one in enumerate(plan):
-        due_s = np.max(ends_s[:, list(one.after)], axis=1, initial=0.0)
-        if one.ready_s is not None:
-            due_s = np.maximum(due_s, one.ready_s[samples % len(one.ready_s)])
-        comes_s = np.full(len(samples), one.submit_s) if one.queues == "early" else np.maximum(due_s, one.submit_s)
+    for index, ahead in enumerate(plan):
+        due_s = np.max(ends_s[:, list(ahead.after)], axis=1, initial=0.0)
+        if ahead.ready_s is not None:
+            due_s = np.maximum(due_s, ahead.ready_s[samples % len(ahead.ready_s)])
+        comes_s = (
+            np.full(len(samples), ahead.submit_s) if ahead.queues == "early" else np.maximum(due_s, ahead.submit_s)
+        )
         wait_s = np.where(comes_s < fades_s, waits_s[:, index], usual_s[:, index])
-        if one.queues == "local":
+        if ahead.queues == "local":
             start_s = comes_s
-        elif one.queues == "aging":
-            back = comes_s > one.submit_s
-            start_s = np.where(back, np.maximum(comes_s + AGED * wait_s, one.submit_s + wait_s), comes_s + wait_s)
+        elif ahead.queues == "aging":
+            back = comes_s > ahead.submit_s
+            start_s = np.where(back, np.maximum(comes_s + AGED * wait_s, ahead.submit_s + wait_s), comes_s + wait_s)
         else:
             start_s = comes_s + wait_s
         starts_s[:, index] = start_s
-        ends_s[:, index] = np.maximum(start_s, due_s) + one.run_s[samples % len(one.run_s)]
+        ends_s[:, index] = np.maximum(start_s, due_s) + ahead.run_s[samples % len(ahead.run_s)]
     return starts_s
 
 

@@ -101,8 +101,8 @@ class Digest:
 
 def kind_of(job: QueuedJob) -> str:
     """Return the text for a job's geometry."""
-    one = job.geometry
-    return f"{one.size_class} {one.walltime_class} {one.partition}"
+    geometry = job.geometry
+    return f"{geometry.size_class} {geometry.walltime_class} {geometry.partition}"
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
         if data["version"] != _VERSION or not store.resume(data["position"]):
             return None
         return Learned(
-            {name: Digest.from_dict(one) for name, one in data["digests"].items()},
+            {name: Digest.from_dict(values) for name, values in data["digests"].items()},
             data["system"],
             from_state(data["estimator"]),
             data["settings"],
@@ -221,7 +221,7 @@ def save(file: Path, store: WaitStore, learned: Learned) -> None:
     data = {
         "version": _VERSION,
         "position": store.position(),
-        "digests": {name: one.as_dict() for name, one in learned.digests.items()},
+        "digests": {name: digest.as_dict() for name, digest in learned.digests.items()},
         "system": learned.system,
         "estimator": learned.estimator.state(),
         "settings": learned.settings,
@@ -229,7 +229,7 @@ def save(file: Path, store: WaitStore, learned: Learned) -> None:
         "count": learned.count,
         "kinds": dict(learned.kinds),
         "outcomes": [_written(outcome) for outcome in learned.outcomes],
-        "waiting": {name: [ticket, *one[:2]] for name, (ticket, one) in learned.waiting.items()},
+        "waiting": {name: [ticket, *wait[:2]] for name, (ticket, wait) in learned.waiting.items()},
         "running": learned.running,
         "later": [_row(record) for record in learned.later],
     }

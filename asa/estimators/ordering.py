@@ -70,7 +70,7 @@ class SortedRows:
         if len(self._rows) >= _SORTED_ROWS:
             self._rows.sort(key=age_of)
             file = TemporaryFile()  # noqa: SIM115 - open until all parts are merged
-            file.writelines(f"{encode(one)}\n".encode() for one in self._rows)
+            file.writelines(f"{encode(row)}\n".encode() for row in self._rows)
             self._files.append(file)
             self._rows = []
 

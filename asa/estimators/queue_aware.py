@@ -110,7 +110,7 @@ class QueueAwareAsa:
         """
         later = usual_of(self.learner, plans, samples)
         starts_s = self.adviser.plan_futures(plans, samples, later)
-        asked = {one.as_if_now: None for plan in plans for one in plan if one.queues != "local"}
+        asked = {ahead.as_if_now: None for plan in plans for ahead in plan if ahead.queues != "local"}
         if unknown := [job for job in asked if self._like(job) is None]:
             self._corrections(unknown, SAMPLES)
         return [self._corrected(*of) for of in zip(plans, starts_s, later, strict=True)]
@@ -135,11 +135,11 @@ class QueueAwareAsa:
         """Return a request that hardly differs from a job and whose correction is known; None if there is none."""
         if job in self._alone:
             return job
-        for one in self._alone:
-            if one.cores == job.cores and _elsewhere(one) == _elsewhere(job):
-                low_s, high_s = sorted((one.walltime_s, job.walltime_s))
+        for known in self._alone:
+            if known.cores == job.cores and _elsewhere(known) == _elsewhere(job):
+                low_s, high_s = sorted((known.walltime_s, job.walltime_s))
                 if high_s <= _LIKE * low_s:
-                    return one
+                    return known
         return None
 
     def _corrected(
@@ -152,23 +152,23 @@ class QueueAwareAsa:
         count = len(starts_s)
         each = np.arange(count)
         before_s, ends_s, made = np.zeros_like(starts_s), np.zeros_like(starts_s), np.zeros_like(starts_s)
-        for index, one in enumerate(plan):
-            run_s = one.run_s[each % len(one.run_s)]
-            floor_s = np.zeros(count) if one.ready_s is None else one.ready_s[each % len(one.ready_s)]
-            was_s = np.maximum(floor_s, np.max(before_s[:, list(one.after)], axis=1, initial=0.0))
-            due_s = np.maximum(floor_s, np.max(ends_s[:, list(one.after)], axis=1, initial=0.0))
+        for index, ahead in enumerate(plan):
+            run_s = ahead.run_s[each % len(ahead.run_s)]
+            floor_s = np.zeros(count) if ahead.ready_s is None else ahead.ready_s[each % len(ahead.ready_s)]
+            was_s = np.maximum(floor_s, np.max(before_s[:, list(ahead.after)], axis=1, initial=0.0))
+            due_s = np.maximum(floor_s, np.max(ends_s[:, list(ahead.after)], axis=1, initial=0.0))
             before_s[:, index] = np.maximum(starts_s[:, index], was_s) + run_s
             start_s = starts_s[:, index] + (due_s - was_s)
-            if one.queues != "local":
-                from_s = was_s if one.queues == "ready" else np.full(count, one.submit_s)
+            if ahead.queues != "local":
+                from_s = was_s if ahead.queues == "ready" else np.full(count, ahead.submit_s)
                 is_known = from_s < later[0][:count]
-                like = self._like(one.as_if_now)
+                like = self._like(ahead.as_if_now)
                 assert like is not None, "it was asked for"
                 alone, off = (row[each % len(row)] for row in self._alone[like])
                 alone_s = np.maximum(10.0 ** (alone + off) - FLOOR_S, 0.0)
                 wait_s = np.maximum(starts_s[:, index] - from_s, 0.0)
                 # jobs that arrive later may take the cores that are free when this job is ready
-                if one.queues == "aging":
+                if ahead.queues == "aging":
                     start_s = np.maximum(start_s, np.where(is_known, _aged(due_s, from_s, alone_s), 0.0))
                 else:
                     decades = _decades(wait_s)
@@ -177,7 +177,7 @@ class QueueAwareAsa:
                     changed_s = np.maximum(10.0**decades - FLOOR_S, 0.0)
                     # later jobs arrive meanwhile, so the queue ahead does not get shorter than now
                     wait_s = np.where(is_known, np.maximum(changed_s, alone_s), wait_s)
-                    start_s = wait_s + (due_s if one.queues == "ready" else from_s)
+                    start_s = wait_s + (due_s if ahead.queues == "ready" else from_s)
             made[:, index] = start_s
             ends_s[:, index] = np.maximum(start_s, due_s) + run_s
         return made
@@ -300,10 +300,10 @@ def _spread_out(jobs: Sequence[QueuedJob]) -> tuple[list[int], list[int]]:
     picked, nearest = [0], np.zeros(len(jobs), dtype=np.intp)
     far = np.abs(asked - asked[0]).sum(axis=1)
     while len(picked) < _MAX_SINGLE and far.max() > 0:
-        one = int(np.argmax(far))
-        picked.append(one)
-        from_one = np.abs(asked - asked[one]).sum(axis=1)
-        nearest[from_one < far] = one
+        farthest = int(np.argmax(far))
+        picked.append(farthest)
+        from_one = np.abs(asked - asked[farthest]).sum(axis=1)
+        nearest[from_one < far] = farthest
         far = np.minimum(far, from_one)
     return picked, nearest.tolist()
 

@@ -108,7 +108,7 @@ def decades_between(forecast: WaitForecast, moved: WaitForecast) -> float:
 def _moved(forecast: WaitForecast, shift: float) -> WaitForecast:
     times = 10.0**shift
     *quantiles_s, wait_s = (
-        max((one + FLOOR_S) * times - FLOOR_S, 0.0) for one in (*forecast.quantiles_s, forecast.wait_s)
+        max((value_s + FLOOR_S) * times - FLOOR_S, 0.0) for value_s in (*forecast.quantiles_s, forecast.wait_s)
     )
     return WaitForecast(tuple(quantiles_s), wait_s, forecast.alternative)
 

@@ -354,7 +354,7 @@ class WaitStore:
         sizes = {token: segment.path.stat().st_size for token, segment in segments.items()}
         if any(sizes.get(token, -1) < end for token, end in position.items()):
             return math.inf
-        if any(one.kind == "all" and token not in position for token, one in segments.items()):
+        if any(segment.kind == "all" and token not in position for token, segment in segments.items()):
             return math.inf  # segments were merged into it, and some records may have been forgotten
         return sum(sizes.values()) - sum(position.values())
 
@@ -711,9 +711,9 @@ class WaitStore:
 
         self._visit(lambda: take)
         return self.extend(
-            replace(one, job=replace(one.job, user=users.get(one.job.user, one.job.user)))
-            for one in given
-            if one.id not in exported
+            replace(event, job=replace(event.job, user=users.get(event.job.user, event.job.user)))
+            for event in given
+            if event.id not in exported
         )
 
 

@@ -45,7 +45,7 @@ class Graph:
 
     def knows(self, keys: Iterable[Hashable]) -> bool:
         """Whether every one of these ready jobs has a stage that can still be handed over."""
-        return all((one := self._known.get(key)) is not None and one.name not in self._done for key in keys)
+        return all((known := self._known.get(key)) is not None and known.name not in self._done for key in keys)
 
     def read(self, nodes: Iterable[HostJob]) -> tuple[list[tuple[str, HostJob, tuple[str, ...]]], list[str]]:
         """Read all remaining jobs from the host.
@@ -56,25 +56,27 @@ class Graph:
         there = {node.key: node for node in nodes}
         order = _in_order(there)
         news: list[tuple[str, HostJob, tuple[str, ...]]] = []
-        dropped = [one for key, one in self._known.items() if key not in there and self._is_left(one)]
+        dropped = [stage for key, stage in self._known.items() if key not in there and self._is_left(stage)]
         fresh: set[Hashable] = set()
         for key in order:
             node = there[key]
-            before = frozenset(one for one in node.before if one in there)
+            before = frozenset(earlier for earlier in node.before if earlier in there)
             known = self._known.get(key)
             if known is not None and known.name not in self._done:
-                left = frozenset(one for one in known.before if one in there)
+                left = frozenset(earlier for earlier in known.before if earlier in there)
                 if known.is_handed_over or (left == before and fresh.isdisjoint(before)):
                     continue
                 dropped.append(known)
             fresh.add(key)
             self._known[key] = made = _MadeStage(self._name(node.kind), before)
             self._by_name[made.name] = made
-            news.append((made.name, node, tuple(self._known[one].name for one in node.before if one in there)))
-        for one in dropped:
-            self._done.add(one.name)
-        self._known = {key: one for key, one in self._known.items() if key in there or one.is_handed_over}
-        return news, [one.name for one in dropped]
+            news.append(
+                (made.name, node, tuple(self._known[earlier].name for earlier in node.before if earlier in there))
+            )
+        for stage in dropped:
+            self._done.add(stage.name)
+        self._known = {key: stage for key, stage in self._known.items() if key in there or stage.is_handed_over}
+        return news, [stage.name for stage in dropped]
 
     def stage_of(self, key: Hashable) -> str:
         """Return the name of a job's stage."""
@@ -99,8 +101,8 @@ class Graph:
         """Record that a stage has completed, or failed for good."""
         self._done.add(name)
 
-    def _is_left(self, one: _MadeStage) -> bool:
-        return one.name not in self._done and not one.is_handed_over
+    def _is_left(self, stage: _MadeStage) -> bool:
+        return stage.name not in self._done and not stage.is_handed_over
 
     def _name(self, kind: str) -> str:
         self._count += 1
@@ -115,7 +117,11 @@ def _in_order(nodes: Mapping[Hashable, HostJob]) -> list[Hashable]:
         stack = [first]
         while stack:
             key = stack[-1]
-            left = [] if key in order else [one for one in nodes[key].before if one in nodes and one not in order]
+            left = (
+                []
+                if key in order
+                else [earlier for earlier in nodes[key].before if earlier in nodes and earlier not in order]
+            )
             if left:
                 stack += left
             else:

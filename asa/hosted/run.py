@@ -332,9 +332,9 @@ class HostedRun:
     def _tell(self, ended: Iterable[Ending]) -> None:
         is_news = False
         with self._shared.lock:
-            for one in ended:
-                if self._shared.live.pop(one.stage, None) is not None:
-                    self._shared.endings.append(one)
+            for ending in ended:
+                if self._shared.live.pop(ending.stage, None) is not None:
+                    self._shared.endings.append(ending)
                     is_news = True
         if is_news:
             self._on_news()

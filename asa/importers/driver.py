@@ -219,8 +219,8 @@ class _Driver:
     def statement(self, line: str, where: str, *, has_else: bool) -> None:
         """Process a statement; `has_else`: whether another branch begins in its line."""
         several = _SEVERAL_EXPORTED.fullmatch(line)
-        for one in [f"export {one}" for one in _ONE_EXPORTED.findall(several[1])] if several else [line]:
-            self._take_in(one, where)
+        for export in [f"export {name}" for name in _ONE_EXPORTED.findall(several[1])] if several else [line]:
+            self._take_in(export, where)
         self._guards.enter(line, where, has_else=has_else)
 
     def _take_in(self, line: str, where: str) -> None:
@@ -484,7 +484,7 @@ class _Driver:
                 kinds.add(self._filled(kind, option.where))
             kinds |= set(_OTHERS.findall(ids))
             jobs += self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
-            minutes |= {self._minutes(one, option.where) for one in ids.split(":") if kind == "after"}
+            minutes |= {self._minutes(number, option.where) for number in ids.split(":") if kind == "after"}
         for kind in sorted(kinds & _NO_KINDS):
             self._notes.add(f"the dependency `{kind}` is left out", option.where)
         named = {kind for kind in kinds - _NO_KINDS if not _OTHERS.fullmatch(kind)}

@@ -442,13 +442,15 @@ class _Translator:
         self._tell_of_array(directive, array, parts, why)
         stages: list[Stage] = []
         for part in parts:
-            one = replace(stage, after=() if part.follows is None else (stages[part.follows].name,))
+            part_stage = replace(stage, after=() if part.follows is None else (stages[part.follows].name,))
             if len(parts) > 1:
                 first, last = part.elements[0], part.elements[-1]
                 numbers = f"{first}" if first == last else f"{first}-{last}"
-                one = replace(one, name=self._names.take(f"{stage.name[:50]}-{numbers}"))
-                self.comments[one.name] = list(self.comments.get(stage.name, ()))
-            stages.append(self._element(script, one, part.elements[0]) if why else _elements(script, one, part))
+                part_stage = replace(part_stage, name=self._names.take(f"{stage.name[:50]}-{numbers}"))
+                self.comments[part_stage.name] = list(self.comments.get(stage.name, ()))
+            stages.append(
+                self._element(script, part_stage, part.elements[0]) if why else _elements(script, part_stage, part)
+            )
         if not why:
             self._tell_of_path(script)
         return stages
@@ -473,7 +475,7 @@ class _Translator:
 
     def _element(self, script: Script, stage: Stage, number: int) -> Stage:
         """Return the stage of one element with its own job."""
-        one = replace(
+        element = replace(
             stage,
             environment=(*stage.environment, ("SLURM_ARRAY_TASK_ID", str(number))),
             options=without_size(stage.options),
@@ -484,9 +486,9 @@ class _Translator:
             request=_request(script.directives),
         )
         if script.path is None or script.arguments or "chdir" in script.directives:
-            return self._with_command(script, one)
-        self.paths[one.name] = script.path
-        return replace(one, script=script.text)
+            return self._with_command(script, element)
+        self.paths[element.name] = script.path
+        return replace(element, script=script.text)
 
     def _tell_of_array(
         self, directive: Directive, array: ArrayOption, parts: Sequence[ElementsOfJob], why: str

@@ -40,4 +40,4 @@ def _partitions(scontrol: str) -> tuple[dict[str, str], ...]:
     except (OSError, subprocess.SubprocessError, TooLargeError):
         return ()
     found = (dict(_FIELD.findall(line)) for line in done.stdout.splitlines())
-    return tuple(one for one in found if "PartitionName" in one)
+    return tuple(entry for entry in found if "PartitionName" in entry)

@@ -97,8 +97,8 @@ def _change(mark: str, line: str) -> bool:
     with FileLock(folder / "crontab.lock", _LOCK_S):
         before = _table()
         lines = before.removesuffix("\n").split("\n") if before else []
-        kept = [one for one in lines if not one.rstrip().endswith(_comment(mark))]
-        after = "".join(f"{one}\n" for one in [*kept, *([line] if line else [])])
+        kept = [entry for entry in lines if not entry.rstrip().endswith(_comment(mark))]
+        after = "".join(f"{entry}\n" for entry in [*kept, *([line] if line else [])])
         if after == before:
             return False
         _call(["crontab", "-"] if after else ["crontab", "-r"], after)

@@ -470,7 +470,11 @@ class AsaCluster(SpecCluster):
     @property
     def plan(self) -> set[str]:
         """Names of the workers that the pool is to have."""
-        return {f"{one.id}-{number}" for one in self._roster.useful() for number in range(one.shape.processes)}
+        return {
+            f"{allocation.id}-{number}"
+            for allocation in self._roster.useful()
+            for number in range(allocation.shape.processes)
+        }
 
     @property
     def requested(self) -> set[str]:

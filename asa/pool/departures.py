@@ -85,15 +85,19 @@ class Departures:
 
     async def _leave_off(self) -> None:
         """Stop departures of allocations whose jobs ended or were requeued; cancel requeued jobs that are unwanted."""
-        gone = [(one, task) for one, task in self._leaving.values() if one.phase is not AllocationPhase.DRAINING]
+        gone = [
+            (allocation, task)
+            for allocation, task in self._leaving.values()
+            if allocation.phase is not AllocationPhase.DRAINING
+        ]
         await _cancelled(task for _, task in gone)
-        for one, _ in gone:
-            self._leaving.pop(one.id, None)  # a cancelled task that had not begun does not remove its entry
-            if one.phase is not AllocationPhase.ENDED:
-                one.drain_s = None
-            if one.unwanted:
-                one.why = one.why or one.unwanted
-                self._cancel(one.token)
+        for allocation, _ in gone:
+            self._leaving.pop(allocation.id, None)  # a cancelled task that had not begun does not remove its entry
+            if allocation.phase is not AllocationPhase.ENDED:
+                allocation.drain_s = None
+            if allocation.unwanted:
+                allocation.why = allocation.why or allocation.unwanted
+                self._cancel(allocation.token)
 
     def _leave_in_time(self, allocation: Allocation, now_s: float, task_s: float) -> None:
         ends_s = allocation.walltime_ends_s

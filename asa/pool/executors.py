@@ -68,9 +68,9 @@ class Elsewhere(Executor):
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[_OnWorkers[_T]]:
         """See `asa.core.parallel.Keeping`. Returned values are passed between workers, without this process."""
         kept: list[_OnWorkers[_T]] = []
-        for one in each:
+        for value in each:
             kept.append(_OnWorkers(len(self._kept)))
-            self._kept[len(self._kept)] = self._client.submit(_run_alone, self._here, {}, function, one, pure=False)
+            self._kept[len(self._kept)] = self._client.submit(_run_alone, self._here, {}, function, value, pure=False)
         return kept
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - inherited

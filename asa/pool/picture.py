@@ -57,13 +57,13 @@ def _draw_allocations(
 ) -> None:
     """Draw a bar for each allocation: pending, starting, working, leaving."""
     named: set[str] = set()
-    for index, one in enumerate(allocations):
-        last_s = end_s if one["end_s"] is None else one["end_s"]
-        marks = [one["asked_s"]]
+    for index, allocation in enumerate(allocations):
+        last_s = end_s if allocation["end_s"] is None else allocation["end_s"]
+        marks = [allocation["asked_s"]]
         for name in ("start_s", "joined_s", "drain_s"):
-            marks.append(min(max(last_s if one[name] is None else one[name], marks[-1]), last_s))
+            marks.append(min(max(last_s if allocation[name] is None else allocation[name], marks[-1]), last_s))
         marks.append(max(last_s, marks[-1]))
-        if one["drain_s"] is None:
+        if allocation["drain_s"] is None:
             marks[3] = marks[4]
         parts = (("waits", _WAITS), ("starts", _STARTS), ("lives", _LIVES), ("leaves", _LEAVES))
         for (label, colour), from_s, until_s in zip(parts, marks[:-1], marks[1:], strict=True):

@@ -61,17 +61,18 @@ class Roster:
 
     def live(self) -> list[Allocation]:
         """Return the allocations that have not ended."""
-        return [one for one in self._by_id.values() if one.phase is not AllocationPhase.ENDED]
+        return [allocation for allocation in self._by_id.values() if allocation.phase is not AllocationPhase.ENDED]
 
     def useful(self) -> list[Allocation]:
         """Return the allocations that are part of the pool, or will be."""
-        return [one for one in self._by_id.values() if one.is_useful]
+        return [allocation for allocation in self._by_id.values() if allocation.is_useful]
 
     def some_leave(self) -> bool:
         """Whether workers of some allocation leave, or have just left."""
         since_s = self.now() - _GONE_S
         return any(
-            one.phase is AllocationPhase.DRAINING or (one.end_s or 0.0) > since_s for one in self._by_id.values()
+            allocation.phase is AllocationPhase.DRAINING or (allocation.end_s or 0.0) > since_s
+            for allocation in self._by_id.values()
         )
 
     def has_ended(self, one_id: str) -> bool:
@@ -82,7 +83,7 @@ class Roster:
         """Return the data for a picture of the pool's time; see `asa.pool.AsaCluster.timeline`."""
         names = ("time_s", "alive", "busy", "waiting")
         samples = [dict(zip(names, sample, strict=True)) for sample in self._samples]
-        return {"allocations": [one.record() for one in self.all()], "cores": samples}
+        return {"allocations": [allocation.record() for allocation in self.all()], "cores": samples}
 
     # ------------------------------------------------------------------ requests
 
@@ -144,11 +145,11 @@ class Roster:
         self._offset_s = news.now_s - news.local_now_s
         self.trouble = news.trouble
         for token, why in news.refused.items():
-            one = self._by_token[token]
-            if not one.why:
-                logger.warning("allocation %s was refused: %s", one.id, why)
-                self.refuse(one.shape, why)
-            self._end(one, news.now_s, why)
+            allocation = self._by_token[token]
+            if not allocation.why:
+                logger.warning("allocation %s was refused: %s", allocation.id, why)
+                self.refuse(allocation.shape, why)
+            self._end(allocation, news.now_s, why)
         for token, status in news.statuses.items():
             self._hear_of(self._by_token[token], status)
 
@@ -203,6 +204,6 @@ class Roster:
         """Record the numbers of connected, busy and pending cores."""
         alive = sum(worker.nthreads for worker in workers)
         busy = sum(min(len(worker.processing), worker.nthreads) for worker in workers)
-        waiting = sum(one.shape.cores for one in self.live() if one.is_waiting)
+        waiting = sum(allocation.shape.cores for allocation in self.live() if allocation.is_waiting)
         if not self._samples or self._samples[-1][1:] != (alive, busy, waiting):
             self._samples.append((now_s, alive, busy, waiting))

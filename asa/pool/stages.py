@@ -133,7 +133,8 @@ class PoolOfStages:
         stages = self._workflow.stages.values()
         partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
         terms = {
-            key.name: self._options.get(key.name) or _only(key.name, {getattr(one, key.field): one for one in stages})
+            key.name: self._options.get(key.name)
+            or _only(key.name, {getattr(stage, key.field): stage for stage in stages})
             for key in TERMS
         }
         account = terms.pop("account")
@@ -557,10 +558,10 @@ class StagesBackend:
         done_in, stage = self._done_in(job), self._stage(job.spec)
         names = [str(n + 1) for n in range(len(stage.tasks))] if self._is_list(stage) else ["stage"]
         times = [_times(done_in / name) for name in names]
-        began = [one[0] for one in times if one is not None and one[1] <= start_s]
+        began = [span[0] for span in times if span is not None and span[1] <= start_s]
         if len(began) < len(names):
             return ()
-        return (StepTimes("", min(began), max(one[1] for one in times if one is not None)),)
+        return (StepTimes("", min(began), max(span[1] for span in times if span is not None)),)
 
     def _pending(self, job: _HandedOver, status: JobStatus) -> JobStatus:
         """Return the status of a waiting job: why it waits, and its expected start."""

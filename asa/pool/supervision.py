@@ -99,9 +99,9 @@ class Supervision:
         with suppress(asyncio.CancelledError):
             await self._task
         await self._departures.stop()
-        for one in self._roster.live():
-            one.why = one.why or "the pool was closed"
-            self._desk.cancel(one.token)
+        for allocation in self._roster.live():
+            allocation.why = allocation.why or "the pool was closed"
+            self._desk.cancel(allocation.token)
         await self._departures.close_keeper()
 
     async def all_ended(self, within_s: float) -> None:
@@ -144,9 +144,9 @@ class Supervision:
         """Update the workers, remove allocations whose time is up, and keep as many as were asked for."""
         now_s = self._roster.now()
         workers = workers_by_allocation(self._scheduler.workers.values())
-        for one in self._roster.live():
-            self._roster.see_workers(one, workers.get(one.id, []), now_s)
-            self._give_up_bare(one, now_s)
+        for allocation in self._roster.live():
+            self._roster.see_workers(allocation, workers.get(allocation.id, []), now_s)
+            self._give_up_bare(allocation, now_s)
         for one_id, theirs in workers.items():
             if self._roster.has_ended(one_id):
                 await throw_out(self._scheduler, [worker.address for worker in theirs])
@@ -188,14 +188,16 @@ class Supervision:
         # follows
         unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
         kinds = read_demand(self._scheduler, unknown_s, shapes)
-        views = [one.view(now_s, self._margin_of(one.shape)) for one in self._roster.useful()]
+        views = [allocation.view(now_s, self._margin_of(allocation.shape)) for allocation in self._roster.useful()]
         margin_s = max((self._margin_of(shape) for shape in shapes), default=0.0)
         rules = replace(self._rules, margin_s=margin_s, startup_s=self._roster.startup_s)
         decision = await asyncio.to_thread(decide, now_s, kinds, views, forecasts, rules)
         if self.is_over or self._rules.is_fixed != rules.is_fixed or self._roster.is_barren:
             return Decision()
-        for one in self._roster.useful():
-            one.useless_since_s = (one.useless_since_s or now_s) if one.id in decision.useless else None
+        for allocation in self._roster.useful():
+            allocation.useless_since_s = (
+                (allocation.useless_since_s or now_s) if allocation.id in decision.useless else None
+            )
         for shape in decision.ask:
             if self._roster.is_possible(shape):
                 try:
@@ -225,11 +227,11 @@ class Supervision:
         if (impossible := self._capabilities.impossible(spec)) is not None:
             self._roster.refuse(shape, impossible)
             raise SubmitRejectedError(impossible, where=f"pool {self._jobs.pool!r}", hint="Ask for less.")
-        one = Allocation(one_id, spec.token, shape, self._roster.now(), forecast, is_pinned)
-        self._roster.add(one)
+        allocation = Allocation(one_id, spec.token, shape, self._roster.now(), forecast, is_pinned)
+        self._roster.add(allocation)
         self._warned = ""
         self._desk.submit(spec, forecast)
-        return one
+        return allocation
 
     def _part(self, allocation: Allocation, why: str) -> None:
         """End an allocation, or withdraw it while it is pending."""
@@ -259,22 +261,22 @@ class Supervision:
         self._roster.hope_again()
         self._rules, self._offered = replace(self._usual, minimum=cores, maximum=cores), (self._usual_shape,)
         now_s = self._roster.now()
-        pinned = [one for one in self._roster.useful() if one.is_pinned]
-        others = [one for one in self._roster.useful() if not one.is_pinned]
-        for one in others:
-            one.unwanted = ""  # the allocations that leave are chosen anew
-        views = [one.view(now_s, self._margin_of(one.shape)) for one in others]
-        part = surplus(now_s, views, max(cores - sum(one.shape.cores for one in pinned), 0))
+        pinned = [allocation for allocation in self._roster.useful() if allocation.is_pinned]
+        others = [allocation for allocation in self._roster.useful() if not allocation.is_pinned]
+        for allocation in others:
+            allocation.unwanted = ""  # the allocations that leave are chosen anew
+        views = [allocation.view(now_s, self._margin_of(allocation.shape)) for allocation in others]
+        part = surplus(now_s, views, max(cores - sum(allocation.shape.cores for allocation in pinned), 0))
         for one_id in (*part.withdraw, *part.give_back):
             self.part_for_good(self._roster[one_id], "fewer workers were asked for")
         self.wake()
 
     def close_workers(self, names: Collection[str]) -> None:
         """Give back allocations all of whose workers are named, and lower the number of cores to keep."""
-        for one in self._roster.useful():
-            if one.workers and one.workers.issubset(names):
-                self._rules = replace(self._rules, minimum=max(self._rules.minimum - one.shape.cores, 0))
-                self.part_for_good(one, "its workers were to close")
+        for allocation in self._roster.useful():
+            if allocation.workers and allocation.workers.issubset(names):
+                self._rules = replace(self._rules, minimum=max(self._rules.minimum - allocation.shape.cores, 0))
+                self.part_for_good(allocation, "its workers were to close")
 
     def adapt(
         self,

@@ -80,7 +80,7 @@ def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
     found = []
     judged = outlook.judged([sketch for _, _, sketch in known])
     for (name, mark, _), sketch in zip(known, judged, strict=True):
-        same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
+        same = next((other for other in best if _jobs_of(other) == _jobs_of(sketch)), None)
         found.append(PlanAmongOthers(name, mark, same or sketch, is_chosen=same is chosen, is_best=same is not None))
     listed = [_jobs_of(candidate.sketch) for candidate in found]
     others = [sketch for sketch in best if _jobs_of(sketch) not in listed]
@@ -124,7 +124,7 @@ def frontier_letters(candidates: Sequence[PlanAmongOthers], width: int = 72, hei
     spans_s = [candidate.sketch.makespan_s for candidate in candidates]
     across, up = _placing(hours, columns), _placing(spans_s, height)
     grid = [[" "] * (columns + _ROOM) for _ in range(height)]
-    for candidate in sorted(candidates, key=lambda one: not one.is_chosen):
+    for candidate in sorted(candidates, key=lambda candidate: not candidate.is_chosen):
         row = grid[height - 1 - up(candidate.sketch.makespan_s)]
         place = next(at for at in range(across(candidate.sketch.core_hours), len(row)) if row[at] == " ")
         row[place] = CHOSEN if candidate.is_chosen else candidate.mark
@@ -154,7 +154,9 @@ def frontier_figure(candidates: Sequence[PlanAmongOthers], path: str | Path, tit
     figure = new_figure(8.0, 5.0)
     panel = figure.subplots()
     hours = [candidate.sketch.core_hours for candidate in candidates]
-    times_s = [time for one in candidates for time in (one.sketch.makespan_s, *interval_s(one.sketch))]
+    times_s = [
+        time for candidate in candidates for time in (candidate.sketch.makespan_s, *interval_s(candidate.sketch))
+    ]
     if _is_wide(hours):
         panel.set_xscale("log")
     if _is_wide(times_s):

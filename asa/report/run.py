@@ -119,8 +119,14 @@ def _stages(run: Timeline, metrics: RunMetrics) -> PageTable:
         Column.of_time("Ran"), Column("Job"), Column("On the critical path"),
     ]  # fmt: skip
     rows = [
-        (one.stage, one.perceived_wait_s, one.run_s, jobs.get(one.stage, ""), "yes" if one.critical else "no")
-        for one in metrics.stages
+        (
+            row.stage,
+            row.perceived_wait_s,
+            row.run_s,
+            jobs.get(row.stage, ""),
+            "yes" if row.critical else "no",
+        )
+        for row in metrics.stages
     ]
     return PageTable(columns, rows, "How long each stage waited and ran.")
 

@@ -35,22 +35,22 @@ def tasks_section(stage: str, deeds: Sequence[Deeds], jobs: Mapping[str, tuple[s
     known = [(deed, *jobs[deed.token]) for deed in deeds if deed.token in jobs]
     if not known:
         return None
-    begin_s = min(float(one.began_s.min()) for one, *_ in known)
-    end_s = max(float(one.ended_s.max()) for one, *_ in known)
+    begin_s = min(float(deeds.began_s.min()) for deeds, *_ in known)
+    end_s = max(float(deeds.ended_s.max()) for deeds, *_ in known)
     span_s = max(end_s - begin_s, 1.0)
     edges = np.linspace(begin_s, begin_s + span_s, _BINS + 1)
     drawn = [
         Shade(
             f"job {job}",
-            float(one.began_s.min() - begin_s),
-            float(one.ended_s.max() - begin_s),
-            tuple(busy(one, edges).tolist()),
-            f"{_tasks(len(one.exit_codes))} on {cores} {'core' if cores == 1 else 'cores'}",
+            float(deeds.began_s.min() - begin_s),
+            float(deeds.ended_s.max() - begin_s),
+            tuple(busy(deeds, edges).tolist()),
+            f"{_tasks(len(deeds.exit_codes))} on {cores} {'core' if cores == 1 else 'cores'}",
         )
-        for one, job, cores in known
+        for deeds, job, cores in known
     ]
     title = f"Tasks of {stage}, by job"
-    text = f"{len(known)} jobs ran {_tasks(sum(len(one.exit_codes) for one, *_ in known))} of {stage}"
+    text = f"{len(known)} jobs ran {_tasks(sum(len(deeds.exit_codes) for deeds, *_ in known))} of {stage}"
     return Section(
         f"tasks-{stage}",
         title,
@@ -88,15 +88,15 @@ def _table(known: Sequence[tuple[Deeds, str, int]], begin_s: float) -> PageTable
         (
             job,
             cores,
-            float(one.began_s.min() - begin_s),
-            float(one.ended_s.max() - begin_s),
-            len(one.exit_codes),
-            int((one.exit_codes != 0).sum()),
-            float((one.ended_s - one.began_s).mean()),
+            float(deeds.began_s.min() - begin_s),
+            float(deeds.ended_s.max() - begin_s),
+            len(deeds.exit_codes),
+            int((deeds.exit_codes != 0).sum()),
+            float((deeds.ended_s - deeds.began_s).mean()),
         )
-        for one, job, cores in known
+        for deeds, job, cores in known
     ]
-    last_s = max(float(one.ended_s.max()) for one, *_ in known) - begin_s
+    last_s = max(float(deeds.ended_s.max()) for deeds, *_ in known) - begin_s
     n_tasks, n_failed = (sum(int(row[place]) for row in rows) for place in (4, 5))
     failed = f"; {n_failed:,} failed" if n_failed else ""
     text = f"{_tasks(n_tasks)}{failed}. From the start of the first to the end of the last: {format_duration(last_s)}."

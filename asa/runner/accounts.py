@@ -86,7 +86,7 @@ class Accounts:
 
         The cores requested last are given back first. O(steps + jobs) if few jobs are joined at the same time.
         """
-        widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]
+        widths = [[] if (at_s := job.status.start_s) is None else [(at_s, job.spec.cores)] for job in line]
         coming = sorted((began[0][0], at) for at, began in enumerate(widths) if at and began)
         there, come, telling = list[int](), 0, _gives_back_at(line[0])
         for step in line[0].status.steps if widths[0] else ():
@@ -102,7 +102,7 @@ class Accounts:
                 left -= taken
                 if taken < widths[at][-1][1]:
                     widths[at].append((step.start_s, taken))
-        return {one.status.job_id: changes for one, changes in zip(line, widths, strict=True)}
+        return {job.status.job_id: changes for job, changes in zip(line, widths, strict=True)}
 
     def _core_hours(self, job: Job) -> float:
         """Return the core-hours of a job that has ended; 0 for a local job."""

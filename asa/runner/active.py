@@ -254,8 +254,8 @@ class Active(Submitter):
         they exited with 0.
         """
 
-        def is_failure(one: JobStatus) -> bool:
-            return one.state.is_final and one.state is not JobState.COMPLETED and not one.in_doubt
+        def is_failure(status: JobStatus) -> bool:
+            return status.state.is_final and status.state is not JobState.COMPLETED and not status.in_doubt
 
         in_order = sorted(statuses, key=is_failure)
         self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))

@@ -37,8 +37,8 @@ class Attempts:
         known = {id(one): one for name in names if (one := self._jobs.get(name)) is not None}
         attempt = next(iter(known.values()), None)
         if attempt is None or len(known) > 1 or attempt is not self._jobs.get(names[-1]):
-            again_s = max((one.again_s for one in known.values()), default=0.0)
-            failures = max((one.failures for one in known.values()), default=0)
+            again_s = max((attempt.again_s for attempt in known.values()), default=0.0)
+            failures = max((attempt.failures for attempt in known.values()), default=0)
             attempt = _AtJob(again_s, failures, attempts=self, planned=planned)
         self._jobs |= dict.fromkeys(names, attempt)
         return attempt

@@ -102,7 +102,7 @@ class RunCourse:
         limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
         max_s = limits.max_walltime_s if limits is not None else None
         own = [self.workflow.stages[name] for name in self.workflow.in_order(stages)]
-        if any(one.name in self.choices for one in own):
+        if any(stage.name in self.choices for stage in own):
             lasts_s = (self.choices[s.name].shape.walltime_s if s.name in self.choices else s.walltime_s for s in own)
             asked_s = sum(lasts_s)
         else:
@@ -213,7 +213,7 @@ class RunCourse:
         stage = view.stage
         if any(map(has_run_out_of_memory, ended)) and stage.memory_bytes:
             stage = with_more_memory(stage, self.capabilities)
-        if any(one.state is JobState.TIMEOUT for one in ended):
+        if any(status.state is JobState.TIMEOUT for status in ended):
             longer = self.at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
             stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
         self.stages.put(name, tried_again(replace(view, stage=stage), end_s))

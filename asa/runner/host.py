@@ -71,7 +71,7 @@ class Host:
     def awaited(self, intent: Intended, stages: Stages) -> None:
         """Record the releases for which a job waits until its stages are handed over."""
         own = f"{intent.token}~"
-        for release in (*intent.spec.awaits, *(one for step in intent.spec.steps for one in step.awaits)):
+        for release in (*intent.spec.awaits, *(release for step in intent.spec.steps for release in step.awaits)):
             if release.startswith(own):
                 name = stages.at(int(release.removeprefix(own)))
                 self.releases.setdefault(name, []).append((release, intent.token))

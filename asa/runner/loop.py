@@ -186,23 +186,27 @@ def run_all(
     started_s = backend.now()
     active = [_activate(backend, run, started_s + run.delay_s, on_record) for run in runs]
     _begin_open(active)
-    names = [one.state.name for one in active]
+    names = [active_run.state.name for active_run in active]
     if len(set(names)) != len(names):
         raise InputError("two runs have the same name", where=f"runs {', '.join(names)}", hint="Name each one.")
-    banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
+    banks = list(
+        dict.fromkeys(
+            active_run.forecast.bank for active_run in active if isinstance(active_run.forecast, LearnedForecast)
+        )
+    )
     for bank in () if is_followed else banks:
         bank.lose_sight()  # it may have followed another queue
     for request in requests():  # requests made while there was no client
         _carry_out(active, request)
     was_idle = False
-    while unfinished := [one for one in active if not one.is_over]:
+    while unfinished := [active_run for active_run in active if not active_run.is_over]:
         if not is_followed or any(map(_may_plan, unfinished)):
             _look(backend, banks, history)
-        wake = [time for one in unfinished if (time := _act(one)) is not None]
-        if all(one.is_over for one in active):
+        wake = [time for active_run in unfinished if (time := _act(active_run)) is not None]
+        if all(active_run.is_over for active_run in active):
             break
         until = min(wake, default=None)
-        on_pass([one.state for one in active], until)
+        on_pass([active_run.state for active_run in active], until)
         changed = backend.wait(until)
         wanted = list(requests())
         is_idle = not changed and not wake and not wanted
@@ -217,26 +221,32 @@ def run_all(
         for request in wanted:
             _carry_out(active, request)
     _settle(backend, active)
-    for one in active:
-        one.settle_waits()
+    for active_run in active:
+        active_run.settle_waits()
     return [
-        RunResult(one.run, one.state.outcome or "failed", one.state.reason, tuple(one.records), one.trouble)
-        for one in active
+        RunResult(
+            active_run.run,
+            active_run.state.outcome or "failed",
+            active_run.state.reason,
+            tuple(active_run.records),
+            active_run.trouble,
+        )
+        for active_run in active
     ]
 
 
 def _deliver(active: Sequence[Active], changed: Sequence[JobStatus]) -> None:
-    for one in active:
-        one.heard_all(status for status in changed if status.job_id in one.state.jobs)
+    for active_run in active:
+        active_run.heard_all(status for status in changed if status.job_id in active_run.state.jobs)
 
 
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
     """Wait for the reports that the last cancelled jobs have ended, which batch systems give after a moment."""
     until = backend.now() + _SETTLE_S
-    while left := [one for one in active if one.state.jobs.unfinished()]:
-        for one in left:
-            one.ask(one.state.jobs.unfinished())
-        if not any(one.state.jobs.unfinished() for one in active) or backend.now() >= until:
+    while left := [active_run for active_run in active if active_run.state.jobs.unfinished()]:
+        for active_run in left:
+            active_run.ask(active_run.state.jobs.unfinished())
+        if not any(active_run.state.jobs.unfinished() for active_run in active) or backend.now() >= until:
             return
         _deliver(active, backend.wait(until))
 
@@ -249,18 +259,18 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
             bank.follow(events)
 
 
-def _may_plan(one: Active) -> bool:
+def _may_plan(active: Active) -> bool:
     """Whether a run has stages to submit, or jobs that may be given back, replaced or grown.
 
     A running stage counts if a further job of the stage is to follow its present job.
     """
     phases = {Phase.WAITING, Phase.ALLOCATED}
-    if one.run.strategy.replaces:
+    if active.run.strategy.replaces:
         phases.add(Phase.QUEUED)
     return any(
         view.phase in phases
         or (view.phase is Phase.RUNNING and view.stage.has_unknown_last_job and view.next_job_id is None)
-        for view in one.state.stages.values()
+        for view in active.state.stages.values()
     )
 
 
@@ -308,151 +318,151 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 hint="Take `asa-plan`.",
             )
         forecast = KnownForecast(backend, spec_for, backend.now)
-    one = Active(backend, run, state, forecast, begins_s, emit)
+    active = Active(backend, run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
-        _come_back(one, run.journal.entries)
+        _come_back(active, run.journal.entries)
     if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
-        _wind_up(one)
-        one.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
-    return one
+        _wind_up(active)
+        active.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
+    return active
 
 
-def _come_back(one: Active, entries: Iterable[Entry]) -> None:
+def _come_back(active: Active, entries: Iterable[Entry]) -> None:
     """Restore a run from an earlier client's entries."""
-    one.replay(entries)
-    one.is_behind = True
-    intent, sought_s = one.state.jobs.open_intent, one.state.jobs.sought_s
+    active.replay(entries)
+    active.is_behind = True
+    intent, sought_s = active.state.jobs.open_intent, active.state.jobs.sought_s
     if intent is not None and sought_s is not None:  # the earlier client has already searched for its job
-        attempt = one.attempts.at(intent.planned)
+        attempt = active.attempts.at(intent.planned)
         attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
-    catch_up(one)
+    catch_up(active)
 
 
-def _wind_up(one: Active) -> None:
+def _wind_up(active: Active) -> None:
     """Cancel the jobs of an ended run that still run, so that the run can be tried again."""
-    until = one.backend.now() + _WIND_UP_S
+    until = active.backend.now() + _WIND_UP_S
     while True:
-        clean_up(one)
-        wakes = [clear_up(one), tell_cancellations(one)]
-        if not one.state.jobs.unfinished() and one.state.jobs.open_intent is None and not one.to_cancel():
+        clean_up(active)
+        wakes = [clear_up(active), tell_cancellations(active)]
+        if not active.state.jobs.unfinished() and active.state.jobs.open_intent is None and not active.to_cancel():
             return
-        if one.backend.now() >= until:
+        if active.backend.now() >= until:
             raise UnavailableError(
                 "jobs of its last attempt have not ended, or their state is not known",
-                where=f"run {one.state.name!r}",
+                where=f"run {active.state.name!r}",
                 hint="Try again later: asa resume --retry.",
             )
-        _deliver([one], one.backend.wait(min([until, *(time for time in wakes if time is not None)])))
+        _deliver([active], active.backend.wait(min([until, *(time for time in wakes if time is not None)])))
 
 
-def _begin(one: Active) -> None:
+def _begin(active: Active) -> None:
     """Begin a run, unless it has begun."""
-    if not one.begun:
-        one.begun = True
-        one.commit(Begun(one.backend.now(), one.run.fail_fast, one.run.is_open))
+    if not active.begun:
+        active.begun = True
+        active.commit(Begun(active.backend.now(), active.run.fail_fast, active.run.is_open))
 
 
 def _begin_open(active: Iterable[Active]) -> None:
     """Begin the open runs, whose hosts have requests from the beginning on."""
-    for one in active:
-        if one.run.is_open:
-            _begin(one)
+    for active_run in active:
+        if active_run.run.is_open:
+            _begin(active_run)
 
 
-def _act(one: Active) -> float | None:
+def _act(active: Active) -> float | None:
     """Do what is due by the plan; return when to look again if nothing happens before."""
-    now = one.backend.now()
-    if now < one.begins_s and not one.begun:
-        return one.begins_s
-    _begin(one)
-    if not catch_up(one):
+    now = active.backend.now()
+    if now < active.begins_s and not active.begun:
+        return active.begins_s
+    _begin(active)
+    if not catch_up(active):
         return now + AGAIN_S[0]
-    wakes = [give_back(one), release_claimed(one), look_for_duplicates(one), give_up_orphans(one)]
-    if one.state.jobs.open_intent is None and one.state.outcome is None:
-        wakes.append(_follow_plan(one))
-    if one.state.outcome is not None and one.state.outcome != "completed":
-        clean_up(one)
-    asked_again = one.state.asked_again
-    wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
+    wakes = [give_back(active), release_claimed(active), look_for_duplicates(active), give_up_orphans(active)]
+    if active.state.jobs.open_intent is None and active.state.outcome is None:
+        wakes.append(_follow_plan(active))
+    if active.state.outcome is not None and active.state.outcome != "completed":
+        clean_up(active)
+    asked_again = active.state.asked_again
+    wakes += [clear_up(active), tell_cancellations(active), sweep(active)]
     # a stage that was handed over must not wait for the next event
-    if one.state.host.may_add and one.state.outcome is None:
-        wakes.append(now if asked_again != one.state.asked_again else now + _HOST_S)
+    if active.state.host.may_add and active.state.outcome is None:
+        wakes.append(now if asked_again != active.state.asked_again else now + _HOST_S)
     return min((time for time in wakes if time is not None), default=None)
 
 
-def _follow_plan(one: Active) -> float | None:
+def _follow_plan(active: Active) -> float | None:
     """Submit due jobs of plans until none is due; O(stages + edges) per plan, however many jobs it submits."""
-    now = one.backend.now()
-    while one.state.outcome is None and one.state.jobs.open_intent is None and not one.to_cancel():
-        more = one.attempts.fresh(missing_jobs(one, now), now)
-        if more is not None and can_submit(one, now):
-            submit(one, more)
+    now = active.backend.now()
+    while active.state.outcome is None and active.state.jobs.open_intent is None and not active.to_cancel():
+        more = active.attempts.fresh(missing_jobs(active, now), now)
+        if more is not None and can_submit(active, now):
+            submit(active, more)
             continue
-        view = one.state.view(now)
-        plan = _with_followers(one, view, one.run.strategy.plan(view, one.forecast))
-        plan = with_substitutes(one.state, plan)
-        asked = packed(one.state, [*raced(one.state, plan.submissions)], now)
-        submissions = [settled(one.state, job) for job in claimed_apart(one.state, asked)]
-        one.state.planned = tuple(submissions)
+        view = active.state.view(now)
+        plan = _with_followers(active, view, active.run.strategy.plan(view, active.forecast))
+        plan = with_substitutes(active.state, plan)
+        asked = packed(active.state, [*raced(active.state, plan.submissions)], now)
+        submissions = [settled(active.state, job) for job in claimed_apart(active.state, asked)]
+        active.state.planned = tuple(submissions)
         if plan.cancellations:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
-            kept = wanted.keys() - cancel(one, wanted, {c.job_id: c.substitute for c in plan.cancellations})
-            if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
+            kept = wanted.keys() - cancel(active, wanted, {c.job_id: c.substitute for c in plan.cancellations})
+            if active.backend.condition.trouble or any(active.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload is just beginning
             continue  # jobs that were given back are planned again
-        missing = list(missing_jobs(one, now))  # all jobs of a stage are submitted before jobs that depend on it
+        missing = list(missing_jobs(active, now))  # all jobs of a stage are submitted before jobs that depend on it
         jobs, planned_s = (
             [*missing, *submissions],
-            [*(job.submit_s for job in missing), *times_of(one.state, submissions)],
+            [*(job.submit_s for job in missing), *times_of(active.state, submissions)],
         )
-        times = one.attempts.times(jobs, planned_s, now, plan.choices)
+        times = active.attempts.times(jobs, planned_s, now, plan.choices)
         due = [job for job, time in zip(jobs, times, strict=True) if time <= now]
         if not due:
-            _note_predictions(one, plan, now)
+            _note_predictions(active, plan, now)
             wakes = [time for time in times if time < math.inf]
             # for deferred jobs, the time of the next attempt
             if plan.wake_s is not None and (plan.wake_s > now or not wakes):
                 wakes.append(plan.wake_s)
             return min(wakes, default=None)
-        if not _submit_each(one, due, plan, now):
+        if not _submit_each(active, due, plan, now):
             return now + AGAIN_S[0]  # an event must happen first
         if any(job.replaces for job in due):
-            give_up_orphans(one)  # what they replace, in the same step
-            if not one.to_cancel() and one.state.lost_jobs():
+            give_up_orphans(active)  # what they replace, in the same step
+            if not active.to_cancel() and active.state.lost_jobs():
                 return now + AGAIN_S[0]  # nothing could be decided
     return None
 
 
-def _submit_each(one: Active, due: Sequence[PlannedJob], plan: Plan, now_s: float) -> bool:
+def _submit_each(active: Active, due: Sequence[PlannedJob], plan: Plan, now_s: float) -> bool:
     """Submit the due jobs of a plan while the plan holds; return whether any was submitted."""
-    asked_again, has_sent = one.state.asked_again, False
-    for job in one.attempts.in_turn(due, now_s, plan.choices):
-        if asked_again != one.state.asked_again or not _may_submit(one, job, now_s):
+    asked_again, has_sent = active.state.asked_again, False
+    for job in active.attempts.in_turn(due, now_s, plan.choices):
+        if asked_again != active.state.asked_again or not _may_submit(active, job, now_s):
             break
-        if has_sent and one.attempts.fresh(missing_jobs(one, now_s), now_s) is not None:
+        if has_sent and active.attempts.fresh(missing_jobs(active, now_s), now_s) is not None:
             break  # all jobs of a stage are submitted before jobs that depend on it
-        shape(one, job, plan.choices)
-        submit(one, job)
+        shape(active, job, plan.choices)
+        submit(active, job)
         has_sent = True
     return has_sent
 
 
-def _with_followers(one: Active, view: RunView, plan: Plan) -> Plan:
+def _with_followers(active: Active, view: RunView, plan: Plan) -> Plan:
     """Add the jobs that continue running ones to a plan; but if the plan cancels jobs, that comes first."""
     if plan.cancellations:
         return plan
-    kinds, strategy = one.state.units.kinds, one.run.strategy
-    found = [new for units in kinds for new in units.followers(one.state, view, one.forecast, strategy)]
+    kinds, strategy = active.state.units.kinds, active.run.strategy
+    found = [new for units in kinds for new in units.followers(active.state, view, active.forecast, strategy)]
     if not found:
         return plan
     wakes = [time for time in (plan.wake_s, *(look_s for _, look_s in found)) if time is not None]
     return replace(plan, submissions=(*plan.submissions, *(job for job, _ in found)), wake_s=min(wakes, default=None))
 
 
-def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
+def _may_submit(active: Active, planned: PlannedJob, now_s: float) -> bool:
     """Whether a planned job may still be submitted after the plan's first jobs were."""
-    state = one.state
-    if not can_submit(one, now_s):
+    state = active.state
+    if not can_submit(active, now_s):
         return False
     if planned.is_addition:
         return state.units.planned(planned, state.stages).is_wanted(state, planned)
@@ -461,46 +471,46 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
 
 def _carry_out(active: Sequence[Active], request: ClientRequest) -> None:
     """Carry out a request."""
-    for one in active:
-        if one.state.name != request.run or one.state.outcome is not None:
+    for active_run in active:
+        if active_run.state.name != request.run or active_run.state.outcome is not None:
             continue
         if not isinstance(request, CancelRequest):
-            if one.state.host.may_add:
-                _carry_out_for_host(one, request)
+            if active_run.state.host.may_add:
+                _carry_out_for_host(active_run, request)
         elif not request.stage:
-            one.commit(Stopped("cancelled", request.reason or "you asked for it", one.backend.now()))
-            clean_up(one)
-        elif (view := one.state.stages.get(request.stage)) is not None and view.phase is not Phase.DONE:
-            one.commit(Stopped("cancelled", f"you cancelled stage {request.stage!r}", one.backend.now()))
-            clean_up(one)
+            active_run.commit(Stopped("cancelled", request.reason or "you asked for it", active_run.backend.now()))
+            clean_up(active_run)
+        elif (view := active_run.state.stages.get(request.stage)) is not None and view.phase is not Phase.DONE:
+            active_run.commit(Stopped("cancelled", f"you cancelled stage {request.stage!r}", active_run.backend.now()))
+            clean_up(active_run)
 
 
-def _carry_out_for_host(one: Active, request: ExtendRequest | ClaimRequest | DropRequest | CloseRequest) -> None:
+def _carry_out_for_host(active: Active, request: ExtendRequest | ClaimRequest | DropRequest | CloseRequest) -> None:
     """Carry out a request of an open run's host; requests that came too late are ignored."""
-    state, now = one.state, one.backend.now()
+    state, now = active.state, active.backend.now()
     match request:
         case ExtendRequest(stages=stages, impossible=impossible):
-            one.commit(Extended(stages, now, impossible))
+            active.commit(Extended(stages, now, impossible))
         case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again, impossible=impossible_why):
             if name in state.host.unclaimed and not state.stages[name].phase.is_settled:
-                one.commit(Claimed(name, now, asked, may_come_again, impossible_why))
+                active.commit(Claimed(name, now, asked, may_come_again, impossible_why))
         case DropRequest(stages=names, reason=reason):
             if dropped := tuple(name for name in names if name in state.host.unclaimed):
-                one.commit(Dropped(dropped, reason, now))
+                active.commit(Dropped(dropped, reason, now))
         case CloseRequest():
-            one.commit(Closed(now))
+            active.commit(Closed(now))
 
 
-def _note_predictions(one: Active, plan: Plan, now: float) -> None:
+def _note_predictions(active: Active, plan: Plan, now: float) -> None:
     for planned in plan.submissions:
         if planned.prediction is None:
             continue
         needed = planned.needed_s if planned.needed_s is not None else planned.submit_s
-        if one.predicted_s.get(planned.stages) != planned.prediction.wait_s:
-            one.note(
+        if active.predicted_s.get(planned.stages) != planned.prediction.wait_s:
+            active.note(
                 Predicted(
                     time_s=now,
-                    run=one.state.name,
+                    run=active.state.name,
                     stages=planned.stages,
                     wait_s=planned.prediction.wait_s,
                     needed_s=needed,

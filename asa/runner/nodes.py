@@ -101,15 +101,15 @@ class Nodes:
 
     def bad(self, at_s: float) -> list[BadNode]:
         """Return the nodes that all jobs avoid at a given time."""
-        return [one for one in self._bad.values() if one.until_s > at_s and self._is_for_all(one)]
+        return [node for node in self._bad.values() if node.until_s > at_s and self._is_for_all(node)]
 
     def avoided(self, at_s: float, nodes: int, stages: Iterable[str] = ()) -> tuple[str, ...]:
         """Name the nodes that a job submitted at a given time avoids; `nodes`: how many nodes the job needs."""
         own = set(stages)
         names = [
-            one.name
-            for one in self._bad.values()
-            if one.until_s > at_s and (self._is_for_all(one) or not own.isdisjoint(one.stages))
+            bad.name
+            for bad in self._bad.values()
+            if bad.until_s > at_s and (self._is_for_all(bad) or not own.isdisjoint(bad.stages))
         ]
         return avoidable(names, self.site, nodes)
 
@@ -188,7 +188,7 @@ class Nodes:
         is_sure = node in self._proven or bool(end.bad_nodes)
         max_moves = _MAX_MOVES if is_sure or _is_unbegun(end) else 1
         if not why or earlier is not None or len(before) >= max_moves:
-            if any(one.kind == _kind(end) for name, one in before.items() if name != node):
+            if any(failure.kind == _kind(end) for name, failure in before.items() if name != node):
                 self._acquit(stage.name)
             return False
         if not is_sure and self._refuted >= _MAX_REFUTED + len(self._proven):

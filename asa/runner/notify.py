@@ -60,7 +60,7 @@ class Notifier:
     def ended(self, records: Iterable[Record]) -> None:
         """Notify of the run's latest end; a run that was retried has several."""
         end = max(
-            (record for record in records if isinstance(record, RunEnded)), key=lambda one: one.time_s, default=None
+            (record for record in records if isinstance(record, RunEnded)), key=lambda ended: ended.time_s, default=None
         )
         if end is not None and self._folder.plan.notify:
             text = f"{self._name} {_HOW[end.outcome]}{end.reason and f': {end.reason}'}"

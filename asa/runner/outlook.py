@@ -300,7 +300,7 @@ def _condition(state: RunState, name: str) -> str:
     stage = state.stages[name].stage
     if stage.when == "failed":
         return f"only if {' or '.join(stage.after)} fails"
-    waits_for = [one for one in stage.strictly_after if state.stages[one].phase is not Phase.DONE]
+    waits_for = [earlier for earlier in stage.strictly_after if state.stages[earlier].phase is not Phase.DONE]
     return f"only if {' and '.join(waits_for)} did run" if waits_for else f"once {', '.join(stage.after_any)} ended"
 
 

@@ -61,7 +61,7 @@ def _packs(state: RunState, jobs: Sequence[PlannedJob]) -> list[list[PlannedJob]
     packs: list[list[PlannedJob]] = []
     for job in sorted(jobs, key=lambda job: -state.stages[job.stages[0]].stage.expected_s):
         if packs and len(packs[-1]) < most:
-            stages = [state.stages[one.stages[0]].stage for one in (*packs[-1], job)]
+            stages = [state.stages[planned.stages[0]].stage for planned in (*packs[-1], job)]
             if len(waves_of(stages, state.capabilities)) == 1:
                 packs[-1].append(job)
                 continue

@@ -184,12 +184,12 @@ def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
     own = state.token_of(planned.stages)  # the round of all jobs that share the stage
     return tuple(
         t
-        for t, (one, spec) in former.items()
+        for t, (earlier, spec) in former.items()
         if t != token
-        and one.has_payload
+        and earlier.has_payload
         and round_of(spec) != own
         and not (spec.race and races.intersection(races_of(spec)))
-        and stages.intersection(one.stages)
+        and stages.intersection(earlier.stages)
     )
 
 
@@ -266,7 +266,7 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
 def _with_others(state: RunState, jobs: Iterable[str]) -> list[str]:
     """Add the unended jobs that run the same stages."""
     found = [state.jobs[job_id] for job_id in jobs]
-    return sorted({job.status.job_id for one in found for job in (one, *state.units.of(one).others(one))})
+    return sorted({job.status.job_id for own in found for job in (own, *state.units.of(own).others(own))})
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:

@@ -42,8 +42,8 @@ class Stages(Mapping[str, StageView]):
         self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
         self._after: dict[str, list[str]] = {name: [] for name in self._order}
         for name, before in self._before.items():
-            for one in before:
-                self._after[one].append(name)
+            for earlier in before:
+                self._after[earlier].append(name)
         self._views = {name: StageView(workflow.stages[name]) for name in self._order}
         self._may_be_early = {name: view.stage for name, view in self._views.items() if view.stage.may_be_early}
         # in the order of `_KINDS`
@@ -126,10 +126,10 @@ class Stages(Mapping[str, StageView]):
             self._positions[name] = len(self._positions) + 1
             if stage.may_be_early:
                 self._may_be_early[name] = stage
-            for one in before:
-                self._after[one].append(name)
-                counted = _counted(self._views[one].phase)
-                for kind in self._kinds_of(name, one):
+            for earlier in before:
+                self._after[earlier].append(name)
+                counted = _counted(self._views[earlier].phase)
+                for kind in self._kinds_of(name, earlier):
                     self._counts[name][kind] += counted[kind]
             self._count_early([name])
             if not self._counts[name][0]:
@@ -172,7 +172,7 @@ class Stages(Mapping[str, StageView]):
         if view.phase in _ASKABLE:
             self._decide(name)
         while to_tell:
-            to_tell += [one for one in tuple(self._after[to_tell.pop()]) if self._decide(one)]
+            to_tell += [follower for follower in tuple(self._after[to_tell.pop()]) if self._decide(follower)]
 
     def settle_anew(self) -> None:
         """Decide again, after stages were resumed, which stages will not run, and which are conditional."""
@@ -180,7 +180,7 @@ class Stages(Mapping[str, StageView]):
             view = self._views[name]
             if view.phase in _ASKABLE or view.phase in _LEFT_OUT:
                 depends = bool(view.stage.when != "success" and self._before[name]) or self._waits_for_more(name)
-                depends |= any(self._views[one].phase is Phase.CONDITIONAL for one in self._before[name])
+                depends |= any(self._views[earlier].phase is Phase.CONDITIONAL for earlier in self._before[name])
                 phase = Phase.CONDITIONAL if depends else Phase.WAITING
                 self._put(name, replace(view, phase=phase, reason=""))
         self._count_early(self._may_be_early)
@@ -189,7 +189,7 @@ class Stages(Mapping[str, StageView]):
 
     def note_release(self, name: str) -> None:
         """Decide on the stages whose elements wait for elements of the given stage, more of which have completed."""
-        followers = [one for one in self._after[name] if name in self._views[one].stage.after_matching]
+        followers = [follower for follower in self._after[name] if name in self._views[follower].stage.after_matching]
         self._count_early(followers)
         for follower in followers:
             self._decide(follower)
@@ -211,12 +211,12 @@ class Stages(Mapping[str, StageView]):
         before, after = _counted(was.phase), _counted(view.phase)
         if before != after:
             self._left += after[0] - before[0]
-            for one in self._after[name]:
-                counts = self._counts[one]
-                for kind in self._kinds_of(one, name):
+            for follower in self._after[name]:
+                counts = self._counts[follower]
+                for kind in self._kinds_of(follower, name):
                     counts[kind] += after[kind] - before[kind]
                 if after[0] != before[0]:
-                    self._note_ready(one)
+                    self._note_ready(follower)
         self._count_early(self._after[name] if self._may_be_early else ())
         return True
 
@@ -310,17 +310,19 @@ class Stages(Mapping[str, StageView]):
         """Whether a stage waits for more than its predecessors' completion: for any end, a start, or elements."""
         stage = self._views[name].stage
         if name not in self._may_be_early:
-            return any(not self._views[one].phase.is_settled for one in stage.after_any)
+            return any(not self._views[earlier].phase.is_settled for earlier in stage.after_any)
         if stage.when == "any":
             return bool(self._counts[name][0])
         others = (*stage.after_any, *stage.after_start, *stage.after_matching)
-        return any(any(self._part_of(stage, one)) for one in others)
+        return any(any(self._part_of(stage, earlier)) for earlier in others)
 
     def _why(self, name: str) -> str:
         """Return why a stage will not run, by the first failure before it."""
         however = self._views[name].stage.after_any
-        out = [one for one in self._before[name] if self._views[one].phase in _OUT and one not in however]
-        cause = next((one for one in out if self._views[one].phase in _BAD), out[0])
+        out = [
+            earlier for earlier in self._before[name] if self._views[earlier].phase in _OUT and earlier not in however
+        ]
+        cause = next((earlier for earlier in out if self._views[earlier].phase in _BAD), out[0])
         view = self._views[cause]
         return view.reason if view.phase is Phase.BLOCKED else f"stage {cause!r} {_ENDED[view.phase]}"
 
@@ -341,20 +343,22 @@ class Stages(Mapping[str, StageView]):
             view = self._views[name]
             if view.phase is Phase.WAITING:
                 began_s = self._since_s(self._delayed[name]) if name in self._delayed else -math.inf
-                until_s = max([view.not_before_s, began_s, *(pauses.get(one, -math.inf) for one in self._before[name])])
+                until_s = max(
+                    [view.not_before_s, began_s, *(pauses.get(earlier, -math.inf) for earlier in self._before[name])]
+                )
                 if until_s > -math.inf:
                     pauses[name] = until_s
         return pauses
 
     def _since_s(self, stage: Stage) -> float:
         """Return from when a stage with a `start_delay` may run; infinity while a predecessor has not begun."""
-        starts_s, others = [], [one for one in stage.after if one not in stage.after_start]
+        starts_s, others = [], [earlier for earlier in stage.after if earlier not in stage.after_start]
         for view in (self._views[before] for before in stage.after_start):
             begun_s = math.inf if view.started_s is None else view.started_s + stage.start_delay_s
             starts_s.append(-math.inf if view.phase.is_settled else begun_s)
         if stage.when != "any":
             return max(starts_s)
-        return min(starts_s) if all(any(self._part_of(stage, one)) for one in others) else -math.inf
+        return min(starts_s) if all(any(self._part_of(stage, earlier)) for earlier in others) else -math.inf
 
     def in_order(self, name: str, at_s: float) -> float:
         """Shift a stage's time so that it is consistent with the stages before and after it.
@@ -387,22 +391,22 @@ class Stages(Mapping[str, StageView]):
         """
         to_see, seen = list(neighbours[name]), set[str]()
         while to_see:
-            one = to_see.pop()
-            view = self._views[one]
+            neighbour = to_see.pop()
+            view = self._views[neighbour]
             if view.started_s is not None:
                 yield view.started_s, view.ended_s
-            elif (self._ahead or neighbours is self._before) and one not in seen:
-                seen.add(one)
-                to_see.extend(neighbours[one])
+            elif (self._ahead or neighbours is self._before) and neighbour not in seen:
+                seen.add(neighbour)
+                to_see.extend(neighbours[neighbour])
 
     def _note_order(self, name: str) -> None:
         """Update which stages are known to have begun before a predecessor."""
-        for one in (name, *self._after[name]):
-            has_begun = self._views[one].started_s is not None
-            if has_begun and any(_is_open(self._views[before]) for before in self._before[one]):
-                self._ahead.add(one)
+        for stage in (name, *self._after[name]):
+            has_begun = self._views[stage].started_s is not None
+            if has_begun and any(_is_open(self._views[before]) for before in self._before[stage]):
+                self._ahead.add(stage)
             else:
-                self._ahead.discard(one)
+                self._ahead.discard(stage)
 
 
 _ENDED = {Phase.FAILED: "failed", Phase.BLOCKED: "did not run", Phase.SKIPPED: "did not run"}

@@ -403,7 +403,7 @@ class RunState(RunCourse):
 
     def lost_jobs(self) -> list[tuple[str, str]]:
         """Return unended jobs that are useless, and why; searched only after something went wrong."""
-        live = [self.jobs[one] for one in self.jobs.live()] if self.may_have_lost else []
+        live = [self.jobs[job_id] for job_id in self.jobs.live()] if self.may_have_lost else []
         lost = [(job.status.job_id, why) for job in live if (why := self.why_lost(job))]
         self.may_have_lost = bool(lost)
         return lost
@@ -456,15 +456,15 @@ class RunState(RunCourse):
         """Record cores given back since the last report, by the job itself and by jobs that joined it."""
         line = self.line_of(job)
         widths_by_job = self.accounts.widths_in(line)
-        for one in line if line[0] is job else [job]:
-            changes = widths_by_job.get(one.status.job_id, [])[1:]
-            for at_s, cores in changes[one.resized :]:
+        for part in line if line[0] is job else [job]:
+            changes = widths_by_job.get(part.status.job_id, [])[1:]
+            for at_s, cores in changes[part.resized :]:
                 if cores:  # otherwise the job has ended
                     yield Resized(
                         time_s=at_s,
                         run=self.name,
-                        stages=one.planned.stages,
-                        job_id=one.status.job_id,
+                        stages=part.planned.stages,
+                        job_id=part.status.job_id,
                         cores=cores,
                     )
-            one.resized = len(changes)
+            part.resized = len(changes)

@@ -37,7 +37,7 @@ _STUCK_S = 120.0  # how long an ended run waits for a cancelled job to end
 
 
 def cancel(
-    one: Active, reasons: Mapping[str, str], substitutes: Mapping[str, Substitute | None] = MappingProxyType({})
+    active: Active, reasons: Mapping[str, str], substitutes: Mapping[str, Substitute | None] = MappingProxyType({})
 ) -> set[str]:
     """Decide to cancel jobs, each for a reason, unless they have ended meanwhile; return the ids of those decided.
 
@@ -47,170 +47,172 @@ def cancel(
     might begin between look and cancellation, and complete just as it is killed. If the batch system cannot be asked
     now, nothing is decided, since the known states may be outdated.
     """
-    jobs = one.state.jobs
+    jobs = active.state.jobs
     had_begun = {job_id for job_id in reasons if jobs[job_id].status.payload_start_s is not None}
     # the reason for a cancellation may no longer hold if the job has started meanwhile
     pending = {job_id for job_id in reasons if jobs[job_id].status.start_s is None}
-    one.ask(reasons)
-    decided, is_over, given_up = set[str](), one.state.outcome is not None, list[Entry]()
+    active.ask(reasons)
+    decided, is_over, given_up = set[str](), active.state.outcome is not None, list[Entry]()
     for job_id, reason in reasons.items():
-        job = one.state.jobs[job_id]
-        if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
+        job = active.state.jobs[job_id]
+        if job.status.state.is_final or (active.backend.condition.trouble and not is_over):
             continue
         if not job.giving_up:
             # the job was to be cancelled because it was idle
             begins = job.status.payload_start_s is not None and job_id not in had_begun
-            begins |= job_id in pending and job.status.start_s is not None and not one.state.why_lost(job)
-            if not is_over and (begins or not one.withdraw(job_id)):
-                one.ask([job_id])  # in case the job has just begun
+            begins |= job_id in pending and job.status.start_s is not None and not active.state.why_lost(job)
+            if not is_over and (begins or not active.withdraw(job_id)):
+                active.ask([job_id])  # in case the job has just begun
                 continue
-            given_up.append(GivingUp(job_id, reason, one.backend.now(), substitute=substitutes.get(job_id)))
+            given_up.append(GivingUp(job_id, reason, active.backend.now(), substitute=substitutes.get(job_id)))
         decided.add(job_id)
-    one.commit(*given_up)
+    active.commit(*given_up)
     if decided:
-        tell_cancellations(one)
+        tell_cancellations(active)
     return decided
 
 
-def tell_cancellations(one: Active) -> float | None:
+def tell_cancellations(active: Active) -> float | None:
     """Send cancellations, and record those that took effect; return when to try again.
 
     A job is given up only once it has ended: until then it may complete, and its stages must not get another job.
     """
     again: list[float] = []
     ended: list[Entry] = []
-    one.cancel(wanted := one.to_cancel())
+    active.cancel(wanted := active.to_cancel())
     for job_id in wanted:
-        job, now, cancelled_s = one.state.jobs[job_id], one.backend.now(), one.cancelled_s(job_id)
+        job, now, cancelled_s = active.state.jobs[job_id], active.backend.now(), active.cancelled_s(job_id)
         has_ended = job.status.state.is_final
-        is_late = now > job.giving_up_s + _MAX_STUCK_S and not one.is_cancellation_unsent(job_id)  # known to any client
+        # known to any client
+        is_late = now > job.giving_up_s + _MAX_STUCK_S and not active.is_cancellation_unsent(job_id)
         was_cancelled = cancelled_s is not None and now > cancelled_s + _STUCK_S
-        is_stuck = one.state.outcome is not None and (was_cancelled or is_late)
+        is_stuck = active.state.outcome is not None and (was_cancelled or is_late)
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:
             ended.append(GivenUp(job_id, job.giving_up, now))
         elif not has_ended:
             again.append(now + AGAIN_S[0])
-    one.commit(*ended)
+    active.commit(*ended)
     return min(again, default=None)
 
 
-def sweep(one: Active) -> float | None:
+def sweep(active: Active) -> float | None:
     """After the end of a run, cancel its jobs that it does not know; return when to look again."""
-    if one.swept or one.state.outcome is None or one.state.jobs.open_intent is not None:
+    if active.swept or active.state.outcome is None or active.state.jobs.open_intent is not None:
         return None
-    if one.run.journal is not None:
-        left = one.cancel_unknown(list(one.state.jobs.intents))
+    if active.run.journal is not None:
+        left = active.cancel_unknown(list(active.state.jobs.intents))
         if left:
-            return one.backend.now() + AGAIN_S[0]
-        if left is None and one.state.outcome != "completed":
-            return one.backend.now() + AGAIN_S[-1]
-    one.swept = True
+            return active.backend.now() + AGAIN_S[0]
+        if left is None and active.state.outcome != "completed":
+            return active.backend.now() + AGAIN_S[-1]
+    active.swept = True
     return None
 
 
-def shape(one: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
+def shape(active: Active, planned: PlannedJob, choices: Mapping[str, Choice]) -> None:
     """Record the shapes in which a job's stages are asked for; a job that may yet turn up keeps its shapes."""
-    if planned.is_addition or token_of(one.state, planned) in one.state.jobs.doubtful:
+    if planned.is_addition or token_of(active.state, planned) in active.state.jobs.doubtful:
         return
     for name in planned.stages:
         if name in choices:
-            one.commit(Shaped(name, choices[name], one.backend.now()))
+            active.commit(Shaped(name, choices[name], active.backend.now()))
 
 
-def submit(one: Active, planned: PlannedJob) -> None:
+def submit(active: Active, planned: PlannedJob) -> None:
     """Submit a job; its intent is recorded before, the result after."""
     # nodes that were bad when the job became due may be usable by now
-    late = replace(planned, submit_s=max(planned.submit_s, one.backend.now())) if planned.has_payload else planned
-    spec, attempt = spec_of(one.state, late), one.attempts.at(planned)
+    late = replace(planned, submit_s=max(planned.submit_s, active.backend.now())) if planned.has_payload else planned
+    spec, attempt = spec_of(active.state, late), active.attempts.at(planned)
     # earlier jobs of the same stages must not run, such as one that was requeued by hand
-    if not (are_over := one.end_all(spec.supersedes)):
-        (one.attempts.away if are_over is None else attempt).again_s = one.backend.now() + AGAIN_S[0]
+    if not (are_over := active.end_all(spec.supersedes)):
+        (active.attempts.away if are_over is None else attempt).again_s = active.backend.now() + AGAIN_S[0]
         return
-    if _is_refused_by_now(one, planned, spec.token):
+    if _is_refused_by_now(active, planned, spec.token):
         return
-    before = one.state.jobs.intents.get(spec.token)
-    is_again, now = before is not None and before.spec == spec, one.backend.now()
+    before = active.state.jobs.intents.get(spec.token)
+    is_again, now = before is not None and before.spec == spec, active.backend.now()
     if is_again:
-        one.commit(Again(spec.token, now))
+        active.commit(Again(spec.token, now))
     else:
-        word_s = _site_estimate_s(one, spec) if planned.has_payload else None
-        one.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
-    refusal = one.send(spec.token, attempt, partial(_send, one, planned, spec))
+        word_s = _site_estimate_s(active, spec) if planned.has_payload else None
+        active.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
+    refusal = active.send(spec.token, attempt, partial(_send, active, planned, spec))
     if refusal is None:
-        if one.state.jobs.open_intent is not None:
+        if active.state.jobs.open_intent is not None:
             return
-        if not one.state.jobs.has_sent(spec.token) and one.state.units.asked(planned, spec).wants_fewer(planned, spec):
-            attempt.again_s = one.backend.now()
+        wants_fewer = active.state.units.asked(planned, spec).wants_fewer
+        if not active.state.jobs.has_sent(spec.token) and wants_fewer(planned, spec):
+            attempt.again_s = active.backend.now()
         else:
-            _is_refused_by_now(one, planned, spec.token)
+            _is_refused_by_now(active, planned, spec.token)
         return
-    if _came_to_nothing(one, spec):  # another job's refusal is the cause, and decides what to do
-        one.defer(spec.token, attempt, str(refusal))
+    if _came_to_nothing(active, spec):  # another job's refusal is the cause, and decides what to do
+        active.defer(spec.token, attempt, str(refusal))
         return
     why = f"{_stages(planned)} refused: {refusal.message}"
-    one.commit(Refused(spec.token, one.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
+    active.commit(Refused(spec.token, active.backend.now(), f"{why}. {refusal.hint}" if refusal.hint else why))
 
 
-def _is_refused_by_now(one: Active, planned: PlannedJob, token: str) -> bool:
+def _is_refused_by_now(active: Active, planned: PlannedJob, token: str) -> bool:
     """Record a job as refused if it has got the same unknown answer for too long; return whether it was."""
-    if not (lasting := one.state.deferrals.refusal_of(token, target_of(one.state, planned))):
+    if not (lasting := active.state.deferrals.refusal_of(token, target_of(active.state, planned))):
         return False
-    one.commit(Refused(token, one.backend.now(), f"{_stages(planned)} refused: {lasting}"))
+    active.commit(Refused(token, active.backend.now(), f"{_stages(planned)} refused: {lasting}"))
     return True
 
 
-def can_submit(one: Active, now_s: float) -> bool:
+def can_submit(active: Active, now_s: float) -> bool:
     """Whether anything may be submitted now."""
-    state = one.state
-    if state.outcome is not None or state.jobs.open_intent is not None or one.to_cancel():
+    state = active.state
+    if state.outcome is not None or state.jobs.open_intent is not None or active.to_cancel():
         return False
-    return one.attempts.away.is_due(now_s)
+    return active.attempts.away.is_due(now_s)
 
 
-def missing_jobs(one: Active, now_s: float) -> Iterator[PlannedJob]:
+def missing_jobs(active: Active, now_s: float) -> Iterator[PlannedJob]:
     """Plan one more job for each stage that several jobs run, has an accepted job, and lacks some."""
-    state = one.state
+    state = active.state
     for name in state.workflow.shared:
         lead = state.jobs.get(state.stages[name].job_id or "")
         if lead is not None and state.stages[name].phase in _ASKED_FOR:
             yield from state.units.of(lead).missing(state, lead, now_s)
 
 
-def give_back(one: Active) -> float | None:
+def give_back(active: Active) -> float | None:
     """Give back the work that ended jobs had taken, such as tasks; return when to retry failed writes."""
-    is_done = [units.give_back(one.state, one.given_back) for units in one.state.units.kinds]
-    return None if all(is_done) else one.backend.now() + AGAIN_S[0]
+    is_done = [units.give_back(active.state, active.given_back) for units in active.state.units.kinds]
+    return None if all(is_done) else active.backend.now() + AGAIN_S[0]
 
 
-def release_claimed(one: Active) -> float | None:
+def release_claimed(active: Active) -> float | None:
     """Release jobs whose stages were handed over; give up those that are too small, or whose stages were dropped.
 
     A file releases a job; it is created once, whatever the job does at that moment. Return when to try again if that
     fails.
     """
-    state, again = one.state, None
+    state, again = active.state, None
     for name in list(state.host.unreleased):
         for release, token in state.host.releases.get(name, ()):
-            why = _unfit(one, name, token)
-            if not _post(one, f"{release}{REFUSAL}" if why else release):
-                again = one.backend.now() + AGAIN_S[0]
+            why = _unfit(active, name, token)
+            if not _post(active, f"{release}{REFUSAL}" if why else release):
+                again = active.backend.now() + AGAIN_S[0]
                 break
-            if why and (job_id := one.job_of(token)) is not None and one.is_to_begin(job_id):
-                cancel(one, {job_id: why})
+            if why and (job_id := active.job_of(token)) is not None and active.is_to_begin(job_id):
+                cancel(active, {job_id: why})
         else:
             del state.host.unreleased[name]
             state.host.releases.pop(name, None)
     return again
 
 
-def _unfit(one: Active, name: str, token: str) -> str:
+def _unfit(active: Active, name: str, token: str) -> str:
     """Return why a stage cannot run in a token's job; empty if it can."""
-    view, spec = one.state.stages[name], one.state.jobs.intents[token].spec
+    view, spec = active.state.stages[name], active.state.jobs.intents[token].spec
     if view.phase in {Phase.NOT_WANTED, Phase.FAILED}:
         return view.reason
-    if name in one.state.host.unclaimed:  # its new request could never start
-        return one.state.host.attempts_failed.get(name, "")
-    asked = ask_of(one.state, (name,))
+    if name in active.state.host.unclaimed:  # its new request could never start
+        return active.state.host.attempts_failed.get(name, "")
+    asked = ask_of(active.state, (name,))
     fits = (
         asked.cores <= spec.cores
         and asked.nodes in {0, spec.nodes}
@@ -224,11 +226,11 @@ def _unfit(one: Active, name: str, token: str) -> str:
     return "" if fits else f"stage {name!r} asks for other than it did"
 
 
-def _post(one: Active, token: str) -> bool:
+def _post(active: Active, token: str) -> bool:
     """Write the marker of a token, for which jobs wait, in the backend's folder; return whether it exists."""
-    if not one.run.place:
+    if not active.run.place:
         return True
-    posts = Path(one.run.place) / "posts"
+    posts = Path(active.run.place) / "posts"
     try:
         safe.provide_folder(posts)
         (posts / quote(token, safe="")).touch()
@@ -237,56 +239,56 @@ def _post(one: Active, token: str) -> bool:
     return True
 
 
-def _site_estimate_s(one: Active, spec: JobSpec) -> float | None:
+def _site_estimate_s(active: Active, spec: JobSpec) -> float | None:
     """Ask the batch system how long a job would wait, to learn how accurate its estimates are.
 
     It is asked only if the answer is stored and the queue is hidden: an estimator that sees the queue does not need it.
     """
-    bank = one.run.bank
-    if bank is None or bank.store is None or bank.sees_queue or not isinstance(one.forecast, LearnedForecast):
+    bank = active.run.bank
+    if bank is None or bank.store is None or bank.sees_queue or not isinstance(active.forecast, LearnedForecast):
         return None
-    return None if spec.dependencies else site_word_s(one.backend, spec)
+    return None if spec.dependencies else site_word_s(active.backend, spec)
 
 
-def _send(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
+def _send(active: Active, planned: PlannedJob, spec: JobSpec) -> str:
     if planned.has_payload:
-        return _submitted(one, planned, spec)
+        return _submitted(active, planned, spec)
     try:
-        return one.state.units.asked(planned, spec).send(one.backend, planned, spec)
+        return active.state.units.asked(planned, spec).send(active.backend, planned, spec)
     except (*NOT_ACCEPTED, SubmitInDoubtError):
         raise
     except BackendError as error:
-        one.ask([d.job_id for d in spec.dependencies])  # the job that it was to join may have ended
+        active.ask([d.job_id for d in spec.dependencies])  # the job that it was to join may have ended
         raise SubmitDeferredError(str(error)) from error
 
 
-def _submitted(one: Active, planned: PlannedJob, spec: JobSpec) -> str:
+def _submitted(active: Active, planned: PlannedJob, spec: JobSpec) -> str:
     """Submit a job; if it is too large, record that the next request is smaller."""
     try:
-        return _submitted_somewhere(one, spec)
+        return _submitted_somewhere(active, spec)
     except (SubmitRejectedError, SubmitDeferredError) as error:
-        fewer = one.state.units.asked(planned, spec).fewer(planned, spec, error, one.backend.now())
+        fewer = active.state.units.asked(planned, spec).fewer(planned, spec, error, active.backend.now())
         if fewer is None:
             raise
-        one.commit(fewer[0])
+        active.commit(fewer[0])
         raise SubmitDeferredError(f"{error.message}: {fewer[1]}") from error
 
 
-def _submitted_somewhere(one: Active, spec: JobSpec) -> str:
+def _submitted_somewhere(active: Active, spec: JobSpec) -> str:
     """Submit a job; if it could not run without the nodes that it avoids, submit it for any node."""
     try:
-        return one.backend.submit(spec)
+        return active.backend.submit(spec)
     except SubmitRejectedError:
         if not spec.avoid:
             raise
-        return one.backend.submit(replace(spec, avoid=()))
+        return active.backend.submit(replace(spec, avoid=()))
 
 
-def _came_to_nothing(one: Active, spec: JobSpec) -> bool:
+def _came_to_nothing(active: Active, spec: JobSpec) -> bool:
     """Whether a refusal is due to another job, on which the refused job depends and which failed or was replaced."""
-    needed = [d.job_id for d in spec.dependencies if d.job_id in one.state.jobs]
-    one.ask(needed)
-    ended = (one.state.jobs[job_id].status.state for job_id in needed)
+    needed = [d.job_id for d in spec.dependencies if d.job_id in active.state.jobs]
+    active.ask(needed)
+    ended = (active.state.jobs[job_id].status.state for job_id in needed)
     return any(state.is_final and state is not JobState.COMPLETED for state in ended)
 
 
@@ -297,57 +299,59 @@ def _stages(planned: PlannedJob) -> str:
     return f"stage {stages[0]!r} was" if len(stages) == 1 else f"the job of {len(stages)} stages was"
 
 
-def clear_up(one: Active) -> float | None:
+def clear_up(active: Active) -> float | None:
     """Find out whether the job of the open submission was accepted; return when to continue."""
-    if (intent := one.state.jobs.open_intent) is None:
+    if (intent := active.state.jobs.open_intent) is None:
         return None
-    return one.clear_up(intent.token, one.attempts.at(intent.planned))
+    return active.clear_up(intent.token, active.attempts.at(intent.planned))
 
 
-def look_for_duplicates(one: Active) -> float | None:
+def look_for_duplicates(active: Active) -> float | None:
     """Cancel second jobs of tokens that were sent again, or follow those that run the payload; return when to go on."""
-    sought = [token for units in one.state.units.kinds for token in units.sought(one.state)]
-    wakes = [one.look_for_duplicates(one.state.jobs.doubtful), one.seek(sought)]
+    sought = [token for units in active.state.units.kinds for token in units.sought(active.state)]
+    wakes = [active.look_for_duplicates(active.state.jobs.doubtful), active.seek(sought)]
     for token in sought:
-        if token in one.state.jobs.doubtful and not (one.state.jobs.has_sent(token) or one.may_turn_up(token)):
-            one.commit(NotFound(token, one.backend.now()))
-    for job in [job for job in one.state.jobs.duplicates if not job.given_up]:
-        if one.state.outcome is not None:
+        if token in active.state.jobs.doubtful and not (active.state.jobs.has_sent(token) or active.may_turn_up(token)):
+            active.commit(NotFound(token, active.backend.now()))
+    for job in [job for job in active.state.jobs.duplicates if not job.given_up]:
+        if active.state.outcome is not None:
             break
-        job_id, now = job.status.job_id, one.backend.now()
-        wakes.append(one.follow_duplicate(job.spec.token, job_id))
+        job_id, now = job.status.job_id, active.backend.now()
+        wakes.append(active.follow_duplicate(job.spec.token, job_id))
         if wakes[-1] is None:
             lost = f"stage {job.planned.stages[0]!r}: the job that runs it, in place of job {job_id}, is lost"
-            one.commit(Stopped("failed", lost, now))
+            active.commit(Stopped("failed", lost, now))
     return min((time for time in wakes if time is not None), default=None)
 
 
-def give_up_orphans(one: Active) -> float | None:
+def give_up_orphans(active: Active) -> float | None:
     """Cancel jobs that can never start or are no longer needed; return when to continue.
 
     Their stages that may still run are submitted again, and so are all stages that depend on them.
     """
-    if one.state.outcome not in (None, "completed"):
+    if active.state.outcome not in (None, "completed"):
         return None  # `clean_up` cancels all
-    now = one.backend.now()
-    again = {i: at_s for i in one.state.jobs.live() if (at_s := one.state.nodes.tried_again_s(one.state.jobs[i]))}
-    while orphans := dict(one.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
+    now = active.backend.now()
+    again = {
+        i: at_s for i in active.state.jobs.live() if (at_s := active.state.nodes.tried_again_s(active.state.jobs[i]))
+    }
+    while orphans := dict(active.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
         again = {i: at_s for i, at_s in again.items() if at_s > now}
-        if not cancel(one, orphans):
+        if not cancel(active, orphans):
             break  # these jobs have ended, or nothing can be decided now
-    if orphans or one.to_cancel():
+    if orphans or active.to_cancel():
         return now + AGAIN_S[0]
     return min(again.values(), default=None)
 
 
-def clean_up(one: Active) -> None:
+def clean_up(active: Active) -> None:
     """Cancel the remaining jobs of a run that ended without its result."""
-    why = f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}"
-    cancel(one, dict.fromkeys(one.state.jobs.live(), why))
+    why = f"the workflow {'failed' if active.state.outcome == 'failed' else 'was cancelled'}"
+    cancel(active, dict.fromkeys(active.state.jobs.live(), why))
 
 
-def catch_up(one: Active) -> bool:
+def catch_up(active: Active) -> bool:
     """Ask for the states of a resumed run's jobs; return whether they are known. Until then no action is allowed."""
-    if one.is_behind:
-        one.is_behind = not one.ask(one.state.jobs.unfinished())
-    return not one.is_behind
+    if active.is_behind:
+        active.is_behind = not active.ask(active.state.jobs.unfinished())
+    return not active.is_behind

@@ -21,19 +21,19 @@ def with_substitutes(state: RunState, plan: Plan) -> Plan:
     Until they are accepted, no job that depends on others is submitted: the next plan is made with the substitutes.
     """
     waiting = [
-        one
-        for one, *_ in state.jobs.substitutes
-        if all(state.stages[name].phase is Phase.WAITING for name in one.planned.stages)
+        substitute
+        for substitute, *_ in state.jobs.substitutes
+        if all(state.stages[name].phase is Phase.WAITING for name in substitute.planned.stages)
     ]
     if not waiting or plan.cancellations:
         return plan
-    taken = {name for one in waiting for name in one.planned.stages}
+    taken = {name for substitute in waiting for name in substitute.planned.stages}
     others = (job for job in plan.submissions if job.is_addition or job.keep is Keep.NOTHING)
     free = (job for job in others if job.is_addition or taken.isdisjoint(job.stages))
     choices = dict(plan.choices)
-    for one in waiting:
-        choices |= one.choices
-    return replace(plan, submissions=(*(one.planned for one in waiting), *free), choices=choices)
+    for substitute in waiting:
+        choices |= substitute.choices
+    return replace(plan, submissions=(*(substitute.planned for substitute in waiting), *free), choices=choices)
 
 
 def settled(state: RunState, planned: PlannedJob) -> PlannedJob:

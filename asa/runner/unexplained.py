@@ -75,8 +75,9 @@ class UnknownAnswers:
         """
         if (own := self._answers.get(token)) is None:
             return ""
-        alike = (one for other in others if (one := self._answers.get(other)) is not None and one.said == own.said)
-        since_s = min([own.since_s, *(one.since_s for one in alike)])
+        answers = (self._answers.get(other) for other in others)
+        alike = (answer for answer in answers if answer is not None and answer.said == own.said)
+        since_s = min([own.since_s, *(answer.since_s for answer in alike)])
         if own.last_s - since_s < UNEXPLAINED_S:
             return ""
         since = datetime.fromtimestamp(since_s).astimezone()

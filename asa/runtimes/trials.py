@@ -59,8 +59,8 @@ def untried(
     `points`: known run times.
     `unit`: widths must be multiples of this.
     """
-    known = tuple(sorted(points, key=lambda one: one.width))
-    widths = {one.width for one in known}
+    known = tuple(sorted(points, key=lambda point: point.width))
+    widths = {point.width for point in known}
     found = {2 * max(widths), *listed} | ({min(widths) // 2} if min(widths) % 2 == 0 else set())
     for narrow, wide in pairwise(known):
         width = 2 * narrow.width
@@ -69,7 +69,7 @@ def untried(
             width *= 2
     for width in sorted(found - widths):
         if width % unit == 0:
-            near = min(known, key=lambda one: abs(math.log(one.width / width)))
+            near = min(known, key=lambda point: abs(math.log(point.width / width)))
             yield Untried(width, near, _runs_s(width, known, scaling, near))
 
 
@@ -140,7 +140,9 @@ def best_trial(compared: Compared, candidates: Sequence[UntriedOffer], toll: Tol
     The gain is by how much its time to end, weighted with its core-hours, is below that of the best offer, averaged
     over its possible run times; run times with which it is no better count as 0.
     """
-    return max((_trial(compared, candidate, toll) for candidate in candidates), key=lambda one: one.share, default=None)
+    return max(
+        (_trial(compared, candidate, toll) for candidate in candidates), key=lambda trial: trial.share, default=None
+    )
 
 
 def _trial(compared: Compared, offer: UntriedOffer, toll: Toll) -> Trial:

@@ -45,8 +45,8 @@ def as_seen(stage: Stage, times: Sequence[RunTime], capabilities: Capabilities) 
     guess, at_widths = _expecting(stage, known), _at_widths(stage, times, capabilities)
     if not at_widths:
         return Seen(guess, known)
-    own, reshaped = _reshaped(stage, guess, {width: one.run for width, one in at_widths.items()})
-    forecasts = {width: one.forecast for width, one in at_widths.items()}
+    own, reshaped = _reshaped(stage, guess, {width: seen.run for width, seen in at_widths.items()})
+    forecasts = {width: seen.forecast for width, seen in at_widths.items()}
     if own is not None and stage.width not in at_widths:
         known = _of_widths(known, own, forecasts, stage)
     return Seen(reshaped, known, forecasts)
@@ -85,7 +85,7 @@ def _distinct_widths(stage: Stage, cores_per_node: int) -> dict[int, int]:
     if stage.moldable is None:
         return {}
     widths: dict[int, list[int]] = {}
-    for width in {*stage.moldable.widths, stage.width, *(one.width for one in stage.moldable.run_at)}:
+    for width in {*stage.moldable.widths, stage.width, *(point.width for point in stage.moldable.run_at)}:
         cores, nodes = (width, 0) if stage.nodes is None else (0, width)
         widths.setdefault(stage.allocated(cores, nodes, cores_per_node), []).append(width)
     return {alike[0]: cores for cores, alike in widths.items() if len(alike) == 1}
@@ -113,8 +113,8 @@ def _reshaped(stage: Stage, guess: Stage, learned: Mapping[int, RunAt]) -> tuple
     """
     moldable = stage.moldable or Moldable()
     asked = [RunAt(width, walltime_s) for width, walltime_s in moldable.walltime_at]
-    spread = math.sqrt(sum(one.spread**2 for one in learned.values()) / len(learned))
-    points = {one.width: replace(one, spread=spread) for one in moldable.run_at}
+    spread = math.sqrt(sum(forecast.spread**2 for forecast in learned.values()) / len(learned))
+    points = {point.width: replace(point, spread=spread) for point in moldable.run_at}
     if not points and stage.expected_run_s is not None:
         points[stage.width] = RunAt(stage.width, stage.expected_run_s, spread)
     for width, known in learned.items():
@@ -134,7 +134,7 @@ def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast
     """Return the forecast of a stage that never ran at its own width, from runs at other widths."""
     factor = own.run_s / max(guess.p50_s, 1.0)
     low_s, half_s, high_s, most_s = (factor * quantile_s for quantile_s in guess.quantiles_s)
-    count = sum(one.count for one in learned.values())
+    count = sum(forecast.count for forecast in learned.values())
     what = "cores" if stage.nodes is None else "nodes"
     how = f"from {count} {'run' if count == 1 else 'runs'} on {', '.join(map(str, sorted(learned)))} {what}"
     return replace(guess, quantiles_s=(low_s, half_s, high_s, most_s), count=count, how=how)

@@ -51,18 +51,18 @@ class MadeFiles:
         if not makers.is_whole:
             return True
         if self._before is None:
-            return any(one != number for one in makers.first)
+            return any(maker != number for maker in makers.first)
         return bool(makers.all & self._before[number])
 
     def maker(self, stage: Stage, path: str) -> str:
         """Return the first other stage that may make a needed path, or part of it; empty if there is none."""
         number = self._numbers[stage.name]
-        return next((self._names[one] for one in self._paths.meeting(path).first if one != number), "")
+        return next((self._names[maker] for maker in self._paths.meeting(path).first if maker != number), "")
 
     def earlier_maker(self, stage: Stage, path: str) -> str:
         """Return the first earlier stage of the file that may make the same path; empty if there is none."""
         number = self._numbers[stage.name]
-        return next((self._names[one] for one in self._paths.same(path).first if one < number), "")
+        return next((self._names[maker] for maker in self._paths.same(path).first if maker < number), "")
 
     @cached_property
     def _before(self) -> list[int] | None:

@@ -161,7 +161,7 @@ def read_scaling(given: object) -> Scaling:
         raise _no_parameters(law)
     if unknown := next((name for name in values if name not in names), None):
         raise InputError(f"{law} has no parameter {unknown!r}", hint=f"{near(str(unknown), names)}{_example(law)}")
-    numbers = {name: _number(name, one) for name, one in values.items()}
+    numbers = {name: _number(name, value) for name, value in values.items()}
     parallel, parallelism, variance = (numbers.get(name) for name in ("parallel", "parallelism", "variance"))
     return Scaling(law, parallel, parallelism, variance)
 
@@ -218,14 +218,14 @@ class AskedShapes:
         each = 1 if ntasks is None else self.cpus_per_task  # cores of one counted unit
 
         def in_cores(times: Any) -> Any:
-            return {width * each: one for width, one in times.items()} if isinstance(times, Mapping) else times
+            return {width * each: time for width, time in times.items()} if isinstance(times, Mapping) else times
 
         self.cores: list[int] | None = given.get("cores") if ntasks is None else [count * each for count in ntasks]
         self.nodes: list[int] | None = given.get("nodes")
         self.walltime_s: float | Mapping[int, float] = in_cores(given["walltime"])
         self.expected_s: float | Mapping[int, float] | None = in_cores(expectation_in(given).until)
         self.scaling: Scaling | None = given.get("scaling")
-        self.partitions = [str(one) for one in given.get("partition") or ("",)]
+        self.partitions = [str(name) for name in given.get("partition") or ("",)]
         is_list = bool(given.get("tasks") or given.get("tasks_file"))
         self.tasks = len(given.get("tasks") or ()) if is_list else None  # 0 if the number of tasks is not known
 
@@ -264,7 +264,7 @@ class AskedShapes:
             yield Remark("expected", message, f"Add the width to `{self._what}`, if it may have that, too.")
         for narrow, wide in pairwise(points):
             if wide.run_s > narrow.run_s:
-                took = ", ".join(f"{format_duration(one.run_s)} on {one.width}" for one in (wide, narrow))
+                took = ", ".join(f"{format_duration(point.run_s)} on {point.width}" for point in (wide, narrow))
                 hint = "That is allowed, but the wider shape pays only if it waits less."
                 yield Remark("expected", f"it is expected to run longer on more {self._what}: {took}", hint)
         if len(offered) < 2:
@@ -319,7 +319,7 @@ class AskedShapes:
     def _own_walltime_s(self, own: int) -> float:
         if not isinstance(self.walltime_s, Mapping):
             return self.walltime_s
-        found = run_time_at(own, [RunAt(*one) for one in self._walltime_at])
+        found = run_time_at(own, [RunAt(*point) for point in self._walltime_at])
         if found is None:
             message = f"there is no walltime for {self._of([own])}, its own width"
             raise self._error(message, "Write it in `walltime`: others may be left out.")

@@ -31,7 +31,7 @@ def look_of(path: Path) -> str:
     """Return a fingerprint of a file or a folder: a checksum of its content, or its names."""
     try:
         if path.is_dir():
-            names = b"\0".join(sorted(os.fsencode(one.name) for one in path.iterdir()))
+            names = b"\0".join(sorted(os.fsencode(entry.name) for entry in path.iterdir()))
             return "names " + hashlib.sha256(names).hexdigest()
         about = path.stat()
         if about.st_size > _MAX_BYTES_READ:
@@ -54,7 +54,8 @@ def changed_since(file: Path) -> tuple[list[str], str]:
     to = f"--out {shlex.quote(str(file))}"
     commands = [shlex.join(command) for command in commands_of(file)]
     again = [
-        f"asa import scripts --record {'--add' if i else '--force'} {to} -- {one}" for i, one in enumerate(commands)
+        f"asa import scripts --record {'--add' if i else '--force'} {to} -- {command}"
+        for i, command in enumerate(commands)
     ]
     return changed, " && ".join(again)
 

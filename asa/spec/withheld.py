@@ -190,7 +190,7 @@ def _sets(text: str, folder: str | Path | None) -> dict[str, int]:
     for match in _SOURCED.finditer(text):
         name = match["file"].strip("\"'")
         sourced = _text_of(Path(folder, os.path.expandvars(name))) if folder is not None else ""
-        set_there = [one["name"] for one in _SET.finditer(sourced)] if sourced else [_ANYTHING]
+        set_there = [match["name"] for match in _SET.finditer(sourced)] if sourced else [_ANYTHING]
         offsets += [(name, match.start()) for name in set_there]
     first: dict[str, int] = {}
     for name, offset in offsets:

@@ -93,8 +93,8 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
     }
     written = {
         key.name: _plain(key, value, stage)
-        for one in (stage, legs or Continuation(), stage.preparation or Preparation())
-        for key, value in values_of(one)
+        for part in (stage, legs or Continuation(), stage.preparation or Preparation())
+        for key, value in values_of(part)
         if key.name not in own
     } | own
     return ["[[stage]]", *(f"{name} = {written[name]}" for name in in_order(written) if written[name])]
@@ -149,7 +149,9 @@ def _jobs(bounds: tuple[int, int]) -> str:
 
 
 def _partitions(stage: Stage) -> str:
-    others = [one for one in (stage.moldable.partitions if stage.moldable else ()) if one != stage.partition]
+    others = [
+        partition for partition in (stage.moldable.partitions if stage.moldable else ()) if partition != stage.partition
+    ]
     if others:
         return _list((stage.partition, *others))
     return _text(stage.partition) if stage.partition else ""
@@ -176,7 +178,7 @@ def _scaling(stage: Stage) -> str:
 def _expected(stage: Stage) -> str:
     until = "" if stage.expected_run_s is None else _duration_of(stage.expected_run_s)
     if stage.moldable is not None and stage.moldable.run_at:
-        until = _by_width((one.width, one.run_s) for one in stage.moldable.run_at)
+        until = _by_width((point.width, point.run_s) for point in stage.moldable.run_at)
     if not stage.learns_run:
         return until
     return f"{{ learn = true, until = {until} }}" if until else '"learn"'

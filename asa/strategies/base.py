@@ -275,7 +275,7 @@ class RunView:
     def rivals(self, stages: Iterable[str]) -> int:
         """Count the further jobs, also refused ones, that were asked for in addition to some stages' queued job."""
         names = set(stages)
-        return sum(one.number > 1 and not names.isdisjoint(one.stages) for one in self.racers)
+        return sum(racer.number > 1 and not names.isdisjoint(racer.stages) for racer in self.racers)
 
     @property
     def spent_core_hours(self) -> float:

@@ -181,7 +181,7 @@ def _with(
     if width and all(widths):
         fits = width >= widths[-1] or site.shrink_by > 0
     else:
-        first, last, needs = (_cores(view, one) for one in (names[0], names[-1], name))
+        first, last, needs = (_cores(view, stage) for stage in (names[0], names[-1], name))
         fits = needs == last or (needs < last and site.shrink_by > 0 and first % site.shrink_by == 0)
     if not fits:
         return None
@@ -198,7 +198,7 @@ def _weigh(
         return samples(predicted(forecast, stages, view.now_s, cores, walltime_of(view, of)))
 
     longer, cores = (*names, name), widths[0] or _cores(view, names[0])
-    lasts_s = [view.stages[one].stage.expected_s for one in names]
+    lasts_s = [view.stages[stage].stage.expected_s for stage in names]
     job_s, short_s = (float(waits_s(stages, cores, stages).mean()) for stages in (longer, names))
     other_s = waits_s((name,), width or _cores(view, name), (name,))
     ways: list[tuple[float, tuple[int, ...] | None]] = []

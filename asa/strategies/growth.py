@@ -170,7 +170,7 @@ def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:
 
 def _asked_for(asked: Sequence[GrowthView]) -> tuple[GrowthView | None, int]:
     """Return a stage's present request for cores, and how many earlier requests for it have ended."""
-    present = [one for one in asked if one.phase is not Phase.DONE]
+    present = [growth for growth in asked if growth.phase is not Phase.DONE]
     return (present[0] if present else None), len(asked) - len(present)
 
 

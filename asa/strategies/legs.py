@@ -127,13 +127,13 @@ class Running:
     @property
     def does_the_rest(self) -> bool:
         """Whether this leg is expected to complete the stage."""
-        stage, one = self.stage, self.stage.stage
-        if one.expected_run_s is None or stage.leg_start_s is None:
+        stage, whole = self.stage, self.stage.stage
+        if whole.expected_run_s is None or stage.leg_start_s is None:
             return False
         worked_s = stage.ran_s + max(self.view.now_s - stage.leg_start_s, 0.0)
-        if worked_s >= one.expected_run_s:
+        if worked_s >= whole.expected_run_s:
             return False  # the leg already takes longer than expected
-        left_s = one.expected_run_s * max(_SLACK, math.exp(_SIGMAS * one.run_spread)) - worked_s
+        left_s = whole.expected_run_s * max(_SLACK, math.exp(_SIGMAS * whole.run_spread)) - worked_s
         return self.view.now_s + left_s <= self.ends_s
 
 

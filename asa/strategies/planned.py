@@ -114,11 +114,11 @@ class Planned(Strategy):
         outlook = look_ahead(view, forecast, self.aim)
         replacement = Replacement(self.max_replacements if self.replaces else 0)
         replaced = list(replacement.find(view, outlook, forecast, self.aim))
-        rivals = [rival_of(view, one) if self.rivals else None for one in replaced]
+        rivals = [rival_of(view, job) if self.rivals else None for job in replaced]
         given_back = [
             *watched.cancellations,
             *self._given_back(view, outlook),
-            *(one for one, rival in zip(replaced, rivals, strict=True) if rival is None),
+            *(job for job, rival in zip(replaced, rivals, strict=True) if rival is None),
         ]
         if given_back:
             return Plan.of((), given_back)
@@ -273,7 +273,7 @@ def without_rivals(strategy: str) -> str:
     if not isinstance(load_strategy(strategy), Planned):
         return strategy
     name, *settings = strategy.split(":")
-    return ":".join([name, *(one for one in settings if not one.startswith("races=")), "races=no"])
+    return ":".join([name, *(setting for setting in settings if not setting.startswith("races=")), "races=no"])
 
 
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:

@@ -67,9 +67,9 @@ class Races:
     def _partners(self, view: RunView, left: Sequence[str]) -> Plan | None:
         """Return requests to race with the pending job; none while one of the jobs runs."""
         under_way = [view.stages[name] for name in left if view.stages[name].phase in _HAS_JOB]
-        if started := {one.job_id for one in under_way if one.phase is not Phase.QUEUED}:
+        if started := {stage.job_id for stage in under_way if stage.phase is not Phase.QUEUED}:
             return Plan() if len(started) == 1 else None
-        lead = next((one for one in view.racers if one.job_id == view.stages[left[0]].job_id), None)
+        lead = next((racer for racer in view.racers if racer.job_id == view.stages[left[0]].job_id), None)
         if lead is None:
             return None
         if not lead.is_pending:
@@ -77,15 +77,15 @@ class Races:
         if view.now_s < lead.submit_s + self.pause_s:
             return Plan(wake_s=lead.submit_s + self.pause_s)
         stages = [view.stages[name].stage for name in left]
-        asked = {_rest(one.stages, one.shapes, left) for one in view.racers}
+        asked = {_rest(racer.stages, racer.shapes, left) for racer in view.racers}
         asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
         waited = format_duration(view.now_s - lead.submit_s)
         others = self._requests(left, stages, view.capabilities)
         most = view.capabilities.max_queued
-        pending = sum(one.is_pending for one in view.racers)
+        pending = sum(racer.is_pending for racer in view.racers)
         free = min(self.max_racers + 1, self.max_racers + 1 if most is None else most) - pending
         new = [job for job in others if _rest(job.stages, job.shapes, left) not in asked][: max(free, 0)]
-        number = max(one.number for one in view.racers)
+        number = max(racer.number for racer in view.racers)
         return Plan.of(
             PlannedJob(
                 job.stages,
@@ -116,7 +116,7 @@ class Races:
             here = kept.setdefault(line.partition, [])
             if not here or job.run_s <= self.max_share * here[-1].run_s:
                 here.append(RaceRequest(names, job.shapes, job.cores, job.run_s))
-        yield from sorted((one for here in kept.values() for one in here), key=lambda one: (-one.cores, one.run_s))
+        yield from sorted((form for here in kept.values() for form in here), key=lambda form: (-form.cores, form.run_s))
 
 
 def rival_of(view: RunView, cancellation: Cancellation) -> PlannedJob | None:
@@ -126,12 +126,12 @@ def rival_of(view: RunView, cancellation: Cancellation) -> PlannedJob | None:
     limit of queued jobs must leave room for both.
     """
     substitute, job_id, most = cancellation.substitute, cancellation.job_id, view.capabilities.max_queued
-    is_in_a_race = any(one.job_id == job_id and one.is_pending for one in view.racers)
+    is_in_a_race = any(racer.job_id == job_id and racer.is_pending for racer in view.racers)
     if substitute is None or not is_in_a_race or not view.capabilities.races:
         return None
     planned, stages = substitute.planned, [view.stages[name].stage for name in substitute.planned.stages]
-    queued = {one.job_id for one in view.racers if one.is_pending}
-    queued |= {one.job_id for one in view.stages.values() if one.phase is Phase.QUEUED and one.job_id}
+    queued = {racer.job_id for racer in view.racers if racer.is_pending}
+    queued |= {stage.job_id for stage in view.stages.values() if stage.phase is Phase.QUEUED and stage.job_id}
     if (most is not None and len(queued) >= most) or planned.is_elastic or planned.spare_walltime_s:
         return None
     if not all(stage.is_one_job and not stage.local for stage in stages):

@@ -56,8 +56,8 @@ class Replacement:
             isinstance(forecast, Replacing)
             and forecast.sees_queue
             and not planned.is_addition
-            and any(one.stage.moldable is not None for one in views)
-            and all(one.resubmissions < self.max_replacements and not one.attempts for one in views)
+            and any(view.stage.moldable is not None for view in views)
+            and all(view.resubmissions < self.max_replacements and not view.attempts for view in views)
         )
 
     def candidates(self, view: RunView, forecast: Forecast) -> list[tuple[str, ...]]:
@@ -74,10 +74,10 @@ class Replacement:
     def _may_be(self, view: RunView, stages: tuple[str, ...]) -> bool:
         views = [view.stages[name] for name in stages]
         return (
-            any(one.stage.moldable is not None for one in views)
+            any(view.stage.moldable is not None for view in views)
             and view.rivals(stages) < self.max_replacements
-            and not any(one.cores or one.stage.local for one in views)
-            and all(one.resubmissions < self.max_replacements and not one.attempts for one in views)
+            and not any(view.cores or view.stage.local for view in views)
+            and all(view.resubmissions < self.max_replacements and not view.attempts for view in views)
             and all(view.is_ready(name) or not set(stages).isdisjoint(view.stages[name].stage.after) for name in stages)
             and not any(
                 view.stages[name].phase in _HAS_JOB and not set(stages).isdisjoint(view.stages[name].stage.after)
@@ -164,8 +164,8 @@ def _request(view: RunView, block: Block) -> JobRequest:
 def _without(view: RunView, stages: tuple[str, ...]) -> RunView:
     """Return the view as if the job of the given stages had been withdrawn."""
     left = {
-        name: StageView(one.stage, resubmissions=one.resubmissions + 1)
-        for name, one in view.stages.items()
+        name: StageView(stage.stage, resubmissions=stage.resubmissions + 1)
+        for name, stage in view.stages.items()
         if name in stages
     }
     return replace(view, stages={**view.stages, **left}, turn=None)

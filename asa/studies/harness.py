@@ -130,7 +130,7 @@ def run_cells(
             for place, cell in enumerate(cells):
                 end(place, run(*shared, cell))
         else:
-            there = [executor.share(one) for one in shared]
+            there = [executor.share(value) for value in shared]
             futures = {executor.submit(run, *there, cell): place for place, cell in enumerate(cells)}
             for future in as_completed(futures):
                 end(futures[future], future.result())
@@ -163,7 +163,7 @@ def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] =
     `named`: groups and names of entry points, such as ``("asa.strategies", "asa")``. `settings`: values of settings;
     settings that name no file are not hashed, since they are in the cell.
     """
-    digests = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
+    digests = [_own_digest(), *(_plug_in_digest(*plug_in) for plug_in in named)]
     digests += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
     return hashlib.sha256(" ".join(filter(None, digests)).encode()).hexdigest()[:16]
 

@@ -17,7 +17,7 @@ def as_plain(value: Any) -> Any:
     {'a': [1.5, None]}
     """
     if isinstance(value, dict):
-        return {key: as_plain(one) for key, one in value.items()}
+        return {key: as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [as_plain(one) for one in value]
+        return [as_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

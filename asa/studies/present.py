@@ -142,8 +142,8 @@ class Table:
                 no_wrap=not wraps,
                 min_width=self.widths[index] if self.widths else None,
             )
-        for one in self.rows:
-            row = one if isinstance(one, Row) else Row(one)
+        for given in self.rows:
+            row = given if isinstance(given, Row) else Row(given)
             if row.begins_section:
                 table.add_section()
             table.add_row(*row.cells, style=row.style)
@@ -241,14 +241,14 @@ def draw(figure: Figure, path: str | Path) -> None:
         width_ratios=list(figure.widths) or None,
         subplot_kw={"projection": "polar"} if figure.panels[0].spokes else {},
     )
-    names = dict.fromkeys(one.name for panel in figure.panels for one in panel.series)
+    names = dict.fromkeys(series.name for panel in figure.panels for series in panel.series)
     looks = {name: _look(figure.looks.get(name, Look()), index) for index, name in enumerate(names)}
     for axes in grid.flat[len(figure.panels) :]:
         axes.set_visible(False)
     panels = list(zip(grid.flat, figure.panels, strict=False))
     for axes, panel in panels:
-        for one in panel.series:
-            (_spoke if panel.spokes else _draw)(axes, one, looks[one.name])
+        for series in panel.series:
+            (_spoke if panel.spokes else _draw)(axes, series, looks[series.name])
     for index, (axes, panel) in enumerate(panels):  # only now the limits of shared axes are known
         (_web if panel.spokes else _frame)(axes, panel)
         if panel.names:
@@ -263,7 +263,7 @@ def draw(figure: Figure, path: str | Path) -> None:
     legends = (axes.get_legend_handles_labels() for axes in drawn.axes)
     handles = {label: handle for two in legends for handle, label in zip(*two, strict=True)}
     shown = [name for name in names if name in handles]
-    is_stack = any(one.bottoms for panel in figure.panels for one in panel.series if one.kind == "bar")
+    is_stack = any(series.bottoms for panel in figure.panels for series in panel.series if series.kind == "bar")
     if is_stack or figure.panels[0].spokes:
         where: dict[str, Any] = {"loc": "outside right center", "reverse": is_stack}
     else:

@@ -172,8 +172,8 @@ def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
 
 def _share(cells: _RunsByCell[_R], what: str, name: str) -> float:
     mine, theirs = (
-        [float(getattr(run, what)) for cell in cells.values() for run in cell[one].values()]
-        for one in (name, THRIFTY_BASE)
+        [float(getattr(run, what)) for cell in cells.values() for run in cell[strategy].values()]
+        for strategy in (name, THRIFTY_BASE)
     )
     return sum(mine) / sum(theirs) if np.mean(theirs) >= _HARDLY_S else math.nan
 
@@ -188,7 +188,7 @@ def _dominated(cells: _RunsByCell[_R], name: str) -> int:
                 for what in ("makespan_s", "core_hours")
             )
             comparisons += [(key, time, hours), (key, hours, time)]
-    above = [_above(one, math.log1p(MARGIN)) for _, one, _ in comparisons]
+    above = [_above(interval, math.log1p(MARGIN)) for _, interval, _ in comparisons]
     return len(
         {
             key

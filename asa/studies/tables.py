@@ -71,10 +71,10 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     for cores in TABLE_1[workflow]:
         found = [getattr(usage, metric) for usage in usages if (usage.workflow, usage.cores) == (workflow, cores)]
         rows.append(Row([f"{cores:5d}", *(_with_paper(compared, digits) for compared in found)]))
-        if any(one.ours.is_spread for one in found):
-            bounds = (written(one.ours, digits) for one in found)
+        if any(figure.ours.is_spread for figure in found):
+            bounds = (written(figure.ours, digits) for figure in found)
             rows.append(Row(["", *(f"{words}   " if words else "" for words in bounds)], "dim"))
-    average = [getattr(one, metric) for one in results.normalised if (one.mode, one.workflow) == (mode, workflow)]
+    average = [getattr(row, metric) for row in results.normalised if (row.mode, row.workflow) == (mode, workflow)]
     rows.append(Row(["above", *(_above(compared) for compared in average)], begins_section=True))
     return Table(["Cores", *STRATEGIES], rows, f"{workflow}: {heading}", wraps=())
 
@@ -136,7 +136,7 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
         "and the longest of the others, run times); core-hours, and idle ones; jobs submitted again"
     )
     rows = []
-    for breakdown in sorted(breakdowns, key=lambda one: one.cores):
+    for breakdown in sorted(breakdowns, key=lambda breakdown: breakdown.cores):
         if (breakdown.mode, breakdown.workflow) == (mode, workflow):
             first, *others = breakdown.stages
             longest = max(others, key=lambda stage: stage.wait_s)
@@ -187,8 +187,11 @@ def of_schedulers(results: SchedulerResults) -> RenderableType:
         for name in schedulers
     ]
     parts += [
-        Text(f"Left out: {one.strategy} under {one.scheduler} on {one.world}: it {one.reason}.", style="yellow")
-        for one in results.left_out
+        Text(
+            f"Left out: {left_out.strategy} under {left_out.scheduler} on {left_out.world}: it {left_out.reason}.",
+            style="yellow",
+        )
+        for left_out in results.left_out
     ]
     parts.append(Text(_legend(campaign.window_s / 3600), style="dim"))
     return Group(*parts)

@@ -63,7 +63,7 @@ def _in_widths(stage: Stage, law: Scaling, widths: Sequence[int], is_possible: C
         return None
     each = stage.cpus_per_task if stage.nodes is None else 1
     others = widths or [stage.width >> halved for halved in range(1, _WIDTHS)]
-    offered = {stage.width, *(one // each * each for one in others)} - {0}
+    offered = {stage.width, *(width // each * each for width in others)} - {0}
     with suppress(WorkflowError):  # raised by stages that cannot, such as job arrays
         every = replace(stage, moldable=Moldable(tuple(sorted(offered)), scaling=law))
         fit = [shape.width for shape in every.shapes if shape.width == stage.width or is_possible(every.shaped(shape))]

@@ -152,9 +152,9 @@ class Alternatives:
                     add(fixed, simple, [at_width(way, width) for way in simple], group)
 
         add_single_widths(flow, 1)
-        for group, one in enumerate(assumed, start=2):
-            add(one.workflow, (_CHOOSES,), (_CHOOSES,), group)
-            add_single_widths(one.workflow, group)
+        for group, assumption in enumerate(assumed, start=2):
+            add(assumption.workflow, (_CHOOSES,), (_CHOOSES,), group)
+            add_single_widths(assumption.workflow, group)
         return cls(tuple(workflows), tuple(pairs), tuple(names), tuple(groups), tuple(assumed))
 
     def sorted_out(
@@ -168,7 +168,7 @@ class Alternatives:
             of.setdefault(self.groups[number], []).append(replace(run, cores=cores, strategy=self.names[number]))
         own = of[0]
         runs = [*own, *(best_of(of[1], own) if 1 in of else [])]
-        return runs, [(one, of[group]) for group, one in enumerate(self.assumed, start=2)]
+        return runs, [(assumption, of[group]) for group, assumption in enumerate(self.assumed, start=2)]
 
 
 def judged(
@@ -207,7 +207,9 @@ def judged(
     rough = " Waits in the twin are far from those of the site: take this as a rough estimate." if is_rough else ""
     second = _second(way, [cell for cell in (*simple, hero) if cell is not way])
     goes_on = any(stage.has_unknown_last_job for stage in workflow.stages.values())
-    out = "".join(f" {one} is left out: it failed from {count} starting times." for one, count in failed.items())
+    out = "".join(
+        f" {strategy} is left out: it failed from {count} starting times." for strategy, count in failed.items()
+    )
     why = _why(answer, way, best, waits, accrues=accrues) if not goes_on else _WHY_NEXT
     return WorthVerdict(
         answer, way.strategy, best.strategy, len(way.runs), (first + rough, second + out, why), compared, failed, waits,
@@ -248,11 +250,11 @@ def _of_widths(
         if _failures(plan) > _MOST_FAILED * len(plan.runs) or not all(len(_pairs(plan, rival)) for rival in rivals):
             continue
         compared = _compared([plan], rivals)
-        decides = all(one.is_clear and one.weighed.mean < -_MATTERS for one in compared[: len(own)])
+        decides = all(way.is_clear and way.weighed.mean < -_MATTERS for way in compared[: len(own)])
         sentence = _told_of_widths(widths, plan, way, compared[0], compared[len(own) :], decides=decides)
         law = written(widths.law)
         found.append(WidthsVerdict(decides, law, widths.stages, widths.widths, compared, sentence))
-    return next((one for one in found if one.would_decide), found[-1] if found else None)
+    return next((verdict for verdict in found if verdict.would_decide), found[-1] if found else None)
 
 
 def written(law: Scaling) -> dict[str, Any]:
@@ -315,7 +317,7 @@ def _times(share: Interval) -> str:
 
 def _toml(law: Mapping[str, Any]) -> str:
     """Format a law as a table of TOML."""
-    parts = (f"{key} = {_toml(one) if isinstance(one, Mapping) else f'{one:g}'}" for key, one in law.items())
+    parts = (f"{key} = {_toml(value) if isinstance(value, Mapping) else f'{value:g}'}" for key, value in law.items())
     return f"{{ {', '.join(parts)} }}"
 
 
@@ -354,11 +356,11 @@ def _share(of_logs: Interval) -> Interval:
 def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
     """Compare each strategy with each rival; all clear differences hold together with 95 %."""
     pairs = [(way, rival) for way in ours for rival in rivals]
-    found = [_logs(one, rival) for one, rival in pairs]
+    found = [_logs(way, rival) for way, rival in pairs]
     clear = beyond_chance([weighed for *_, weighed in found])
     return tuple(
-        ComparedWay(one.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
-        for (one, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
+        ComparedWay(way.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
+        for (way, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
     )
 
 
@@ -368,8 +370,8 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
     times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
     claim = claimed(
         [other.strategy for other in others],
-        [_share(one) for one in times],
-        [_share(one) for one in hours],
+        [_share(change) for change in times],
+        [_share(change) for change in hours],
         beyond_chance([*times, *hours]),
     )
     took, cost = format_duration(way.intervals["makespan_s"].mean), way.intervals["core_hours"].mean
@@ -378,9 +380,12 @@ def _second(way: Cell, others: Sequence[Cell]) -> str:
 
 def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "unclear"], str]:
     """Return the answer, and the asa strategy that it recommends or rejects."""
-    of = {way: [one for one in compared if one.way == way] for way in dict.fromkeys(one.way for one in compared)}
+    of = {
+        way: [comparison for comparison in compared if comparison.way == way]
+        for way in dict.fromkeys(comparison.way for comparison in compared)
+    }
     # by its worst comparison: with the rival that is hardest to beat
-    worst = {way: max(one.weighed.mean for one in ones) for way, ones in of.items()}
+    worst = {way: max(comparison.weighed.mean for comparison in ones) for way, ones in of.items()}
     better = [way for way, ones in of.items() if all(o.is_clear and o.weighed.mean < -_MATTERS for o in ones)]
     if better:
         return "yes", min(better, key=worst.__getitem__)

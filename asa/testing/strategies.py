@@ -235,16 +235,16 @@ class _ModelRun:
             view = self.views[name]
             may_be = view.phase is Phase.WAITING or view.job_id in back
             assert may_be, self._words(f"stage {name!r} is asked for, which is {view.phase.value}")
-            inside = [one for one in self.workflow.stages[name].after if one in job.stages]
-            assert all(job.stages.index(one) < index for one in inside), self._words(f"{what}: not in order")
-        before = {one for name in job.stages for one in self.workflow.stages[name].after} - set(job.stages)
-        is_ready = all(self.views[one].phase.is_settled for one in before)
+            inside = [earlier for earlier in self.workflow.stages[name].after if earlier in job.stages]
+            assert all(job.stages.index(earlier) < index for earlier in inside), self._words(f"{what}: not in order")
+        before = {earlier for name in job.stages for earlier in self.workflow.stages[name].after} - set(job.stages)
+        is_ready = all(self.views[earlier].phase.is_settled for earlier in before)
         if job.keep is Keep.NOTHING:
             assert is_ready, self._words(f"{what}: nothing keeps it from running before what it follows has ended")
         if job.keep is Keep.DEPENDENCY:
             types = self.site.dependency_types
             assert DependencyType.AFTEROK in types, self._words(f"{what}: the site has no dependencies")
-            has_jobs = all(self.views[one].phase.is_settled or self._comes(one, plan) for one in before)
+            has_jobs = all(self.views[earlier].phase.is_settled or self._comes(earlier, plan) for earlier in before)
             assert has_jobs, self._words(f"{what}: it depends on a stage that has no job")
         assert job.reason, self._words(f"{what}: no reason is given")
         assert math.isfinite(job.submit_s), self._words(f"{what}: it is to be submitted at {job.submit_s}")
@@ -294,8 +294,8 @@ class _ModelRun:
         return max(since_s + self.wait_s, released_s)
 
     def _before(self, job: _ModelJob) -> list[StageView]:
-        after = {one for name in job.planned.stages for one in self.workflow.stages[name].after}
-        return [self.views[one] for one in sorted(after - set(job.planned.stages))]
+        after = {earlier for name in job.planned.stages for earlier in self.workflow.stages[name].after}
+        return [self.views[earlier] for earlier in sorted(after - set(job.planned.stages))]
 
     def _events(self) -> Iterator[float]:
         """Yield the times of the next events of jobs."""

@@ -282,7 +282,7 @@ class LocalManager:
     def _decide(self, running: _RunningProgram, wish: Wish) -> Reply:
         """Ask the policy, with the nodes and jobs that have no part in earlier promises."""
         allocated = self._allocated(running)
-        coming = sum(self._allocated(one) - one.target for one in self._running.values() if one.target is not None)
+        coming = sum(self._allocated(job) - job.target for job in self._running.values() if job.target is not None)
         coming -= sum(resizer.nodes for resizer in self._resizers.values())
         queue = self._queue()
         needs = [job.nodes for job in queue]
@@ -362,7 +362,7 @@ class LocalManager:
         running = self._running[job.number] = _RunningProgram(job, process)
         self._tell(f"job {job.number} ({job.name}) starts on {job.nodes} nodes")
         watcher = threading.Thread(target=self._watch, args=(running,), daemon=True)
-        self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+        self._watchers = [*(thread for thread in self._watchers if thread.is_alive()), watcher]
         watcher.start()
 
     def _watch(self, running: _RunningProgram) -> None:

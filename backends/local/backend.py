@@ -668,13 +668,13 @@ def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max
 
     return tuple(
         StepTimes(
-            names[one.index],
-            within(one.began),
-            None if one.ended is None else within(one.ended),
-            exit_code=None if one.failed is None else one.failed.exit_code,
-            outcome=None if one.failed is None else one.failed.outcome,
+            names[mark.index],
+            within(mark.began),
+            None if mark.ended is None else within(mark.ended),
+            exit_code=None if mark.failed is None else mark.failed.exit_code,
+            outcome=None if mark.failed is None else mark.failed.outcome,
         )
-        for one in marks
+        for mark in marks
     )
 
 

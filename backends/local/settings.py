@@ -80,7 +80,7 @@ def _yes(value: object) -> bool:
 def _of_slurm(value: object) -> str:
     word = "no" if value is False else str(value)  # TOML and Python may turn the text `no` into False
     if word not in SLURM:
-        hint = f"{'; '.join(f'{one}: jobs find {what}' for one, what in SLURM.items())}."
+        hint = f"{'; '.join(f'{variable}: jobs find {what}' for variable, what in SLURM.items())}."
         raise InputError(f"{value!r} is none of {', '.join(SLURM)}", where="slurm", hint=hint)
     return word
 

@@ -159,7 +159,9 @@ class FreePool:
 
     def binds(self, ask: Ask, user: str, group: str) -> bool:
         """Return whether a request must leave the pool free."""
-        return ask.totals.get(self.resource, 0) > 0 and not any(one.admits(ask, user, group) for one in self.access)
+        return ask.totals.get(self.resource, 0) > 0 and not any(
+            access.admits(ask, user, group) for access in self.access
+        )
 
     def keeps(self, available: int) -> int:
         """Return the number of items kept free out of `available`."""
@@ -446,7 +448,7 @@ class Consumers:
                 )
                 left = _items(pool.resource, max(least, 0))
                 found.append((least - keeps < ask.totals[pool.resource], f"{words}, and {left} are free then"))
-        return [words for _, words in sorted(found, key=lambda one: not one[0])]
+        return [words for _, words in sorted(found, key=lambda condition: not condition[0])]
 
     def _explain_limit(
         self, account: _Account, bound: _Bound, items: int, lasts_s: int, windows: Sequence[tuple[int, int]]

@@ -69,7 +69,7 @@ class _LimitsTable:
     def tables(self, key: str, known: Sequence[str]) -> list[_LimitsTable]:
         """Return the tables of an array."""
         entries = self.read(key, _list) or []
-        return [_LimitsTable(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(entries, 1)]
+        return [_LimitsTable(entry, f"{self.where}: {key} {number}", known) for number, entry in enumerate(entries, 1)]
 
     def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
         """Convert a value, if present; errors name its position."""

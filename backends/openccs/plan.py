@@ -110,21 +110,21 @@ class RequestPlan:
             raise RefusedError(why, where=f"job {name!r}" if name else "an array", hint="Submit several.")
         name = self._next_name() if name is None else name
         names = [name] if request.array is None else [f"{name}[{index}]" for index in request.array]
-        if taken := next((one for one in names if one in self.jobs), None):
+        if taken := next((name for name in names if name in self.jobs), None):
             raise RefusedError("is in the plan already", where=f"job {taken!r}", hint="Name it otherwise.")
         ask = self._prepared(request, name, user, group)
         self._names.add(name)
         since = now
         planned: list[CcsJob] = []
-        for one in names:
-            job = CcsJob(one, request, user, group, now)
+        for each in names:
+            job = CcsJob(each, request, user, group, now)
             placement = self._find(job, ask, since)
             if placement is None and (request.start_s is not None or request.deadline_s is not None):
                 for before in planned:
                     self._forget(before)
                 when = "at its start" if request.start_s is not None else "before its deadline"
                 hint = "Ask for less, or another time."
-                raise RefusedError(f"there is no room for it {when}", where=f"job {one!r}", hint=hint)
+                raise RefusedError(f"there is no room for it {when}", where=f"job {each!r}", hint=hint)
             planned.append(self._put(job, ask, placement, now))
             if placement is not None:
                 since = placement.start  # elements are equal: a start without space for one has none for the next

@@ -493,7 +493,7 @@ _SIZE_HINT: Final = "Write a whole number of bytes, or with a unit k, m, g, t or
 
 
 def _place(piece: Piece) -> PlacementRule:
-    arrangements = [str(one) for one in Arrangement]
+    arrangements = [str(arrangement) for arrangement in Arrangement]
     items = piece.split(":")
     found = [Arrangement(item.text) for item in items[:1] if item.text in arrangements]
     sharing = items[len(found) :]

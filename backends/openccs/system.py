@@ -83,7 +83,7 @@ class CcsSystem:
         counted, properties = resources | set(self.licences), set(self.properties)
         kept = [name for reserve in self.reserves for name in (reserve.resource, *reserve.keeps)]
         kept += [name for node in self.nodes for reason in node.admits for name in reason.at_least]
-        named = [self.licences, *(node.resources for node in self.nodes), *(one.keeps for one in self.reserves)]
+        named = [self.licences, *(node.resources for node in self.nodes), *(reserve.keeps for reserve in self.reserves)]
         named += [reason.at_least for node in self.nodes for reason in node.admits]
         texts = {
             *counted,
@@ -197,7 +197,7 @@ def load_system(path: str | Path) -> CcsSystem:
     reader = _SystemReader()
     try:
         nodes = [node for kind in document.pop("nodes") for node in reader.kind(dict(kind))]
-        reserves = tuple(reader.reserve(dict(one)) for one in document.pop("reserves", []))
+        reserves = tuple(reader.reserve(dict(table)) for table in document.pop("reserves", []))
         walltime_s = int(parse_duration(str(document.pop("walltime", "1h"))))
         licences = reader.items(document.pop("licences", {}))
         name = str(document.pop("name", Path(path).stem))
@@ -220,14 +220,14 @@ class _SystemReader:
         name, count = str(table.pop("name")), _whole(table.pop("count", 1), "count")
         resources = self.items(table.pop("resources"))
         properties = {key: _text(value) for key, value in table.pop("properties", {}).items()}
-        admits = tuple(self.admission(dict(one)) for one in table.pop("admits", []))
+        admits = tuple(self.admission(dict(entry)) for entry in table.pop("admits", []))
         priority = _whole(table.pop("priority", 0), "priority")
         if count < 1:
             raise ValueError(f"count = {count}")
         _all_read(table, "nodes")
         numbers = range(1, count + 1)
         names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
-        return [Node(one, resources, properties, priority, admits) for one in names]
+        return [Node(name, resources, properties, priority, admits) for name in names]
 
     def admission(self, table: dict[str, Any]) -> Admission:
         lasts_s = int(parse_duration(str(table.pop("walltime")))) if "walltime" in table else 0

@@ -94,7 +94,7 @@ class Why:
             yield f"Nothing keeps it from {clock(self.free_s, self.now_s)} any more: backfilling will move it."
         elif self.together:
             at = clock(self.together[0].start_s or 0, self.now_s)
-            what = "; ".join(one.words for one in self.together)
+            what = "; ".join(constraint.words for constraint in self.together)
             yield f"No single thing keeps it from starting sooner. It would start at {at} but for all of: {what}."
 
 
@@ -226,24 +226,24 @@ class _Alternatives(World):
         """Find few constraints without which the job would start sooner, and none of which can be left out."""
         whole = Constraint(LackCause.JOBS, "", "all that other jobs hold")
         kept = [*(constraint for constraint in constraints if constraint.cause is not LackCause.JOBS), whole]
-        for one in list(kept):
-            fewer = [other for other in kept if other is not one]
+        for constraint in list(kept):
+            fewer = [other for other in kept if other is not constraint]
             if self.start_without(fewer) is not None:
                 kept = fewer
         start_s = self.start_without(kept)
-        return tuple(replace(one, start_s=start_s) for one in kept) if start_s is not None else ()
+        return tuple(replace(constraint, start_s=start_s) for constraint in kept) if start_s is not None else ()
 
     # ------------------------------------------------------------------ starts without some constraints
 
     def start_without(self, gone: Collection[Constraint]) -> int | None:
         """Return the start of the job without the given constraints; None if that is not earlier."""
-        job, causes = self.job, {one.cause for one in gone}
+        job, causes = self.job, {constraint.cause for constraint in gone}
         request = self._request_without(gone)
         ask = self._ask_without(gone, request)
         if ask is None or (window := self._window(request, ask.lasts_s)) is None:
             return None
         since, end = window
-        freed = {one.of for one in gone if one.cause is LackCause.JOBS}
+        freed = {constraint.of for constraint in gone if constraint.cause is LackCause.JOBS}
         with self.changed(freed, is_up=LackCause.DOWN in causes) as cluster:
             views: Mapping[str, RUSV] = {}
             if LackCause.CONSUMER not in causes:
@@ -270,30 +270,34 @@ class _Alternatives(World):
 
     def _request_without(self, gone: Collection[Constraint]) -> ResourceRequest:
         request = self.job.request
-        for one in gone:
+        for constraint in gone:
             place = request.place
-            if one.cause is LackCause.START:
+            if constraint.cause is LackCause.START:
                 request = replace(request, start_s=None)
-            elif one.cause is LackCause.DEADLINE:
+            elif constraint.cause is LackCause.DEADLINE:
                 request = replace(request, deadline_s=None)
-            elif one.cause is LackCause.PLACE and one.of == "excl":
+            elif constraint.cause is LackCause.PLACE and constraint.of == "excl":
                 request = replace(request, place=replace(place, exclusive=False))
-            elif one.cause is LackCause.PLACE:
+            elif constraint.cause is LackCause.PLACE:
                 request = replace(request, place=replace(place, arrangement=Arrangement.FREE))
-            elif one.cause is LackCause.PROPERTY:
-                request = replace(request, chunks=tuple(_without(one.of, chunk) for chunk in request.chunks))
+            elif constraint.cause is LackCause.PROPERTY:
+                request = replace(request, chunks=tuple(_without(constraint.of, chunk) for chunk in request.chunks))
         return request
 
     def _ask_without(self, gone: Collection[Constraint], request: ResourceRequest) -> Ask | None:
         system = self.system
-        for one in gone:
-            if one.cause is LackCause.RESERVE:
-                system = replace(system, reserves=tuple(r for r in system.reserves if r.resource != one.of))
-            elif one.cause is LackCause.ADMISSION:
+        for constraint in gone:
+            if constraint.cause is LackCause.RESERVE:
+                system = replace(system, reserves=tuple(r for r in system.reserves if r.resource != constraint.of))
+            elif constraint.cause is LackCause.ADMISSION:
                 system = replace(system, nodes=tuple(replace(node, admits=()) for node in system.nodes))
         ask = self.prepared(request, system)
         resources = self.cluster.resources
-        columns = [resources.index(one.of) for one in gone if one.cause is LackCause.JOBS and one.of in resources]
+        columns = [
+            resources.index(constraint.of)
+            for constraint in gone
+            if constraint.cause is LackCause.JOBS and constraint.of in resources
+        ]
         if ask is None or not columns:
             return ask
         chunks = ask.chunks.reshape(len(ask.wanted), -1).copy()

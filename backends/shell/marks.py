@@ -208,7 +208,7 @@ class MarksFolder:
     def steps(self, job_id: str, token: str, count: int) -> list[StepMarks]:
         """Return the beginnings and ends of a job's steps, for those that began."""
         folder = self.marks / (token or f"job.{job_id}")
-        there = self._seen(folder / "step-", lambda path: frozenset(one.name for one in path.parent.iterdir()))
+        there = self._seen(folder / "step-", lambda path: frozenset(entry.name for entry in path.parent.iterdir()))
         names = there or frozenset[str]()
 
         def mark(number: int, kind: str) -> Mark | None:

@@ -171,11 +171,13 @@ def refuse_unwritable(spec: JobSpec, *others: str, below_s: float = math.inf) ->
         why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing, and less than ever."
     elif spec.cores < 1:
         why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
-    elif bad := [one for one in (spec.token, spec.race, *(s.race for s in spec.steps)) if one and not _is_token(one)]:
+    elif bad := [
+        token for token in (spec.token, spec.race, *(s.race for s in spec.steps)) if token and not _is_token(token)
+    ]:
         why, hint = f"has the token {bad[0]!r}", "Give letters, digits and '-'."
     elif spec.race and (not spec.token or spec.array is not None or not all(s.race and s.post for s in spec.steps)):
         why, hint = "races without a token, as a job array, or with steps that do not", "Leave out `race`."
-    elif too_long := [one for one in (*spec.awaits, *spec.posts) if len(file_name(one)) > _LONGEST_FILE_NAME]:
+    elif too_long := [name for name in (*spec.awaits, *spec.posts) if len(file_name(name)) > _LONGEST_FILE_NAME]:
         why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
     elif any("\0" in command for command in commands):
         why, hint = "has a command which no shell can take", "Put it into a file, and run that."

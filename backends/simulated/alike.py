@@ -73,7 +73,7 @@ def centre_like(machine: Machine, waits: NDArray[np.float64]) -> AlikeCentre:
     while low < high:  # waits grow with the load
         middle = (low + high) // 2
         low, high = (middle + 1, high) if distance(_LOADS[middle]) < 0 else (low, middle)
-    load = min(_LOADS[max(low - 1, 0) : low + 1], key=lambda one: abs(distance(one)))
+    load = min(_LOADS[max(low - 1, 0) : low + 1], key=lambda candidate: abs(distance(candidate)))
     return AlikeCentre(_model(machine, load), len(waits), known_s, means[load])
 
 

@@ -316,7 +316,7 @@ class Engine:
         rows = len(self.table)
         news, self._core.news[:] = list(self._core.news), []
         # additions last, so that no job loses cores that were already lost
-        news.sort(key=lambda one: not self.widths.is_addition(one.job - rows))
+        news.sort(key=lambda item: not self.widths.is_addition(item.job - rows))
         for job_index, fate, again in news:
             job = self.clients[job_index - rows]
             self._changed[job_index - rows] = None

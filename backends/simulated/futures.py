@@ -59,9 +59,9 @@ class RunTimeRatios:
         drawn = rng.random((samples, len(kind)))
         left_s = np.maximum(asked_s - elapsed_s, 1.0)
         made = drawn * left_s
-        for one in range(KINDS):
-            mine = np.flatnonzero(kind == one)
-            ratios = self._sorted(one)
+        for number in range(KINDS):
+            mine = np.flatnonzero(kind == number)
+            ratios = self._sorted(number)
             first = np.searchsorted(ratios, elapsed_s[mine] / np.maximum(expected_s[mine], 1.0), "right")
             known = first < len(ratios)
             mine, first = mine[known], first[known]
@@ -123,23 +123,26 @@ def plan_starts(
     """
     order = np.argsort(running[1], kind="stable")
     samples, own = len(running[2]), len(plan)
-    run_s = np.stack([one.run_s[np.arange(samples) % len(one.run_s)] for one in plan], axis=1)
+    run_s = np.stack([ahead.run_s[np.arange(samples) % len(ahead.run_s)] for ahead in plan], axis=1)
     nothing = np.zeros(samples)
-    ready = [nothing if one.ready_s is None else one.ready_s[np.arange(samples) % len(one.ready_s)] for one in plan]
+    ready = [
+        nothing if ahead.ready_s is None else ahead.ready_s[np.arange(samples) % len(ahead.ready_s)] for ahead in plan
+    ]
     fades, usual = later or (np.full(samples, k.NEVER_S), np.zeros((samples, own)))
     after = np.zeros((own, own), dtype=np.int64)
-    for index, one in enumerate(plan):
-        after[index, list(one.after)] = 1
+    for index, ahead in enumerate(plan):
+        after[index, list(ahead.after)] = 1
     found = np.zeros((samples, own))
-    cores = np.minimum([one.job.cores for one in plan], size)
+    cores = np.minimum([ahead.job.cores for ahead in plan], size)
     both = (
         np.concatenate([waiting[0], cores]),
-        np.concatenate([waiting[1], [one.job.walltime_s for one in plan]]),
+        np.concatenate([waiting[1], [ahead.job.walltime_s for ahead in plan]]),
         np.concatenate([waiting[2], run_s], axis=1),
     )
     queue = _queue((running[0][order], running[1][order], running[2][:, order]), both)
     columns = (
-        np.array([_MODES[one.queues] for one in plan], dtype=np.int64), np.array([one.submit_s for one in plan]),
+        np.array([_MODES[ahead.queues] for ahead in plan], dtype=np.int64),
+        np.array([ahead.submit_s for ahead in plan]),
         after.reshape(-1), _flat(np.stack(ready, axis=1)), _flat(fades), _flat(usual), found.reshape(-1),
         np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
     )  # fmt: skip

@@ -226,16 +226,16 @@ class QueueSimulation:
 
         Returns: for each plan, seconds from now, shape (samples, jobs).
         """
-        samples, now = self._futures(samples), min(one.now_s for plan in plans for one in plan)
+        samples, now = self._futures(samples), min(ahead.now_s for plan in plans for ahead in plan)
         widest: dict[int, int] = {}
-        for one in (one for plan in plans for one in plan):
-            place = self._place(one.job)
-            widest[place] = max(widest.get(place, 1), min(one.job.cores, k.MAX_CORES))
+        for ahead in (ahead for plan in plans for ahead in plan):
+            place = self._place(ahead.job)
+            widest[place] = max(widest.get(place, 1), min(ahead.job.cores, k.MAX_CORES))
         seen_now = {place: self._visible(now, place, cores, samples, None) for place, cores in widest.items()}
         found = []
         for number, plan in enumerate(plans):
             fading = None if later is None else (later[number][0][:samples], later[number][1][:samples])
-            places = [self._place(one.job) for one in plan]
+            places = [self._place(ahead.job) for ahead in plan]
             if len(set(places)) <= 1:
                 found.append(plan_starts(*seen_now[places[0]], plan, fading) if plan else np.zeros((samples, 0)))
             else:
@@ -583,7 +583,7 @@ def _in_partitions(
     starts_s: list[NDArray[np.float64]] = []
     ends_s: list[NDArray[np.float64]] = []
     nothing = np.zeros(len(next(iter(visible.values()))[1][2]))
-    for index, (place, one) in enumerate(zip(places, plan, strict=True)):
+    for index, (place, ahead) in enumerate(zip(places, plan, strict=True)):
         mine = [i for i in range(index + 1) if places[i] == place]
         among = {i: number for number, i in enumerate(mine)}
         here = [
@@ -598,9 +598,9 @@ def _in_partitions(
         ]
         fading = None if later is None else (later[0], later[1][:, mine])
         start_s = plan_starts(*visible[place], here, fading)[:, -1]
-        before = [_row(one.ready_s, nothing), *(ends_s[p] for p in one.after)]
+        before = [_row(ahead.ready_s, nothing), *(ends_s[p] for p in ahead.after)]
         starts_s.append(start_s)
-        ends_s.append(np.maximum.reduce([start_s, *before]) + _row(one.run_s, nothing))
+        ends_s.append(np.maximum.reduce([start_s, *before]) + _row(ahead.run_s, nothing))
     return np.stack(starts_s, axis=1)
 
 

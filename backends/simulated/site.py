@@ -121,7 +121,7 @@ class SimulatedBackend:
             whole_nodes=self._machine.whole_nodes,
             races=True,
             partition=next(iter(self._partitions), ""),
-            partitions={name: one.limits for name, one in self._partitions.items() if name},
+            partitions={name: partition.limits for name, partition in self._partitions.items() if name},
         )
 
     @property

@@ -72,9 +72,11 @@ class TrackedArray(TrackedJob):
     def is_to_be_kept(self) -> bool:
         """Put what the next client cannot learn from Slurm into the record; return whether the record has changed."""
         starts = tuple(sorted((n, s) for n, s in self._starts.items() if n not in self.own or self.own[n].is_live))
-        absent = _together({number: one.absence for number, one in self.own.items() if one.is_live})
+        absent = _together({number: element.absence for number, element in self.own.items() if element.is_live})
         was, kept = self.kept, replace(self.kept, spent_s=self._spent_s, starts=starts, absent=absent)
-        suspended_s = max((s for one in self.own.values() if (s := one.suspended_s())), default=self.kept.suspended_s)
+        suspended_s = max(
+            (s for element in self.own.values() if (s := element.suspended_s())), default=self.kept.suspended_s
+        )
         self.kept = replace(kept, cancelled_s=self.cancelled_s, suspended_s=suspended_s)
         return self.kept != was
 
@@ -89,7 +91,9 @@ class TrackedArray(TrackedJob):
         """
         waiting, reported, knows_all = set[int](), set[int](), True
         self._is_known = bool(records)
-        self._held = {n: reason_of(one) for one in records if waits_held(one) for n in self._elements_of(one) or ()}
+        self._held = {
+            n: reason_of(record) for record in records if waits_held(record) for n in self._elements_of(record) or ()
+        }
         self.heard_s = clock_s
         for record in records:
             if record.is_array:
@@ -110,7 +114,7 @@ class TrackedArray(TrackedJob):
         for number in waiting & self.own.keys():
             if self.own[number].status.state is JobState.CANCELLED and self.own[number].status.start_s is None:
                 del self.own[number]  # the element was not shown for a while, and was taken as cancelled
-        live = {number for number, one in self.own.items() if one.is_live}
+        live = {number for number, element in self.own.items() if element.is_live}
         missing = live - reported - waiting
         if knows_all:
             missing |= self.numbers - self.own.keys() - waiting
@@ -118,13 +122,13 @@ class TrackedArray(TrackedJob):
         return self._become(self._together(now_s)), missing
 
     def _hear_one(self, number: int, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> None:
-        one = self._one(number)
-        was = one.status
-        if not one.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
+        element = self._one(number)
+        was = element.status
+        if not element.is_live and ended_as(record) is not None and record.restarts <= was.restarts:
             return  # nothing changed, so markers are not read again
         self.raw_ids[number] = record.job_id
-        one.hear(replace(record, job_id=one.job_id), folder, now_s, clock_s)
-        self._count(number, was, one.status, record)
+        element.hear(replace(record, job_id=element.job_id), folder, now_s, clock_s)
+        self._count(number, was, element.status, record)
 
     def _count(self, number: int, was: JobStatus, status: JobStatus, record: SlurmRecord) -> None:
         """Add an element's run time before a requeue, which Slurm shows as a new submission.
@@ -164,18 +168,18 @@ class TrackedArray(TrackedJob):
         if self._is_known:  # the controller shows other elements, so it no longer knows this one
             inquiry = Inquiry(lambda _: True, dict, inquiry.confirm)
         for number in numbers:
-            one = self._one(number)
-            if not one.is_live:
+            element = self._one(number)
+            if not element.is_live:
                 continue
-            was, record = one.status, recorded.get(number)
+            was, record = element.status, recorded.get(number)
             if record is not None:
                 self.raw_ids[number] = record.job_id
-                record = replace(record, job_id=one.job_id)
-            one.miss(folder, now_s, clock_s, certain=certain, past=record, inquiry=inquiry)
-            if record is not None and one.status.state.is_final:
-                self._count(number, was, one.status, record)
-            if self._is_known and one.status.reason == VANISHED and one.status.start_s is None:
-                one.status = replace(one.status, state=JobState.CANCELLED, reason="")
+                record = replace(record, job_id=element.job_id)
+            element.miss(folder, now_s, clock_s, certain=certain, past=record, inquiry=inquiry)
+            if record is not None and element.status.state.is_final:
+                self._count(number, was, element.status, record)
+            if self._is_known and element.status.reason == VANISHED and element.status.start_s is None:
+                element.status = replace(element.status, state=JobState.CANCELLED, reason="")
         return self._become(self._together(now_s))
 
     def left(self) -> set[int]:
@@ -190,8 +194,8 @@ class TrackedArray(TrackedJob):
         """Return elements that were requeued although their payloads have completed, with their own ids."""
         return [
             (number, self.raw_ids[number])
-            for number, one in self.own.items()
-            if number in self.raw_ids and self.raw_ids[number] != self.job_id and one.is_needless(folder)
+            for number, element in self.own.items()
+            if number in self.raw_ids and self.raw_ids[number] != self.job_id and element.is_needless(folder)
         ]
 
     def conclude_one(self, number: int, folder: MarksFolder, now_s: float) -> None:
@@ -213,9 +217,9 @@ class TrackedArray(TrackedJob):
     def _one(self, number: int) -> TrackedElement:
         if number not in self.own:
             self.own[number] = self._made(number)
-        one = self.own[number]
-        one.cancelled_s, one.released_s, one.held_here = self.cancelled_s, self.released_s, self.held_here
-        return one
+        element = self.own[number]
+        element.cancelled_s, element.released_s, element.held_here = self.cancelled_s, self.released_s, self.held_here
+        return element
 
     def _made(self, number: int | None) -> TrackedElement:
         base = self.kept.token or f"job.{self.job_id}"
@@ -225,9 +229,9 @@ class TrackedArray(TrackedJob):
         kept = replace(self.kept, token=token, array="", absent=(), posts=posts, suspended_s=suspended_s)
         job_id = self.job_id if number is None else f"{self.job_id}_{number}"
         status = JobStatus(job_id, JobState.PENDING, self.kept.submit_s)
-        one = TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
-        one.absence = PRESENT if number is None else self._absent.pop(number, PRESENT)
-        return one
+        element = TrackedElement(kept, status, heard_s=self.heard_s, holds=(self.kept.token, self.job_id))
+        element.absence = PRESENT if number is None else self._absent.pop(number, PRESENT)
+        return element
 
     def _with_held(self, elements: ElementsStatus) -> ElementsStatus:
         """Add elements that somebody other than this client has put on hold."""
@@ -236,7 +240,7 @@ class TrackedArray(TrackedJob):
 
     def _together(self, now_s: float) -> JobStatus:
         """Return the state of the whole array."""
-        known = {number: one.status for number, one in self.own.items()}
+        known = {number: element.status for number, element in self.own.items()}
         elements = self._with_held(_elements_status(known, self._spent_s))
         first = min((s for s in known.values() if s.start_s is not None), key=_start_s, default=None)
         queued = self._queue.status if self._queue is not None else None

@@ -319,7 +319,7 @@ class SlurmBackend:
         if live:
             self._home.confirm(self._is_at_home, before=True)
         left = self._own.cancel(live) if live else {}
-        clock_s, inquiry = self._clock(), self._inquiry([self._jobs[one] for one in left if one in self._jobs])
+        clock_s, inquiry = self._clock(), self._inquiry([self._jobs[job_id] for job_id in left if job_id in self._jobs])
         for job_id in live:
             job, error = self._jobs.get(job_id), left.get(job_id)
             if job is None or not (error is None or isinstance(error, JobNotFoundError)):
@@ -451,7 +451,7 @@ class SlurmBackend:
             except BackendError as error:
                 self._trouble = _in_words(error)
                 return job
-            self._hear_array(job, [one for one in current if job.is_ours(one)])
+            self._hear_array(job, [record for record in current if job.is_ours(record)])
         return job
 
     def _present(self, records: Iterable[SlurmRecord]) -> set[str]:
@@ -618,7 +618,7 @@ class SlurmBackend:
         live = {job.job_id: job for job in self._live() if not self._home.is_unsure(job.job_id)}
         arrays = [job_id for job_id, job in live.items() if isinstance(job, TrackedArray)]
         reported = list(self._link.jobs([job_id for job_id in live if job_id not in arrays]).items()) if live else []
-        reported += [(job_id, one) for job_id, of in known_of(self._link, arrays).items() for one in of]
+        reported += [(job_id, record) for job_id, of in known_of(self._link, arrays).items() for record in of]
         is_shown = any(job_id in live and is_same(record, live[job_id].kept) for job_id, record in reported)
         return not live or is_shown or self._is_reported({job_id: job.kept for job_id, job in live.items()})
 
@@ -634,7 +634,7 @@ class SlurmBackend:
     def _hear_arrays(self, arrays: Iterable[TrackedArray], elements: Mapping[str, Sequence[SlurmRecord]]) -> None:
         """Process Slurm's reports on the given arrays."""
         for job in arrays:
-            self._hear_array(job, [one for one in elements.get(job.job_id, ()) if job.is_ours(one)])
+            self._hear_array(job, [record for record in elements.get(job.job_id, ()) if job.is_ours(record)])
 
     def _hear_array(self, job: TrackedJob, records: Sequence[SlurmRecord]) -> None:
         """Process Slurm's reports on an array's elements; ask accounting for those that Slurm no longer knows."""
@@ -682,7 +682,7 @@ class SlurmBackend:
             self._trouble, past, certain = f"accounting: {error.message}", [], False
         except BackendError:
             past = []
-        ours = [one for one in past if job.is_ours(one)]
+        ours = [record for record in past if job.is_ours(record)]
         how: dict[str, Any] = {"certain": certain, "past": ours, "inquiry": self._inquiry([job])}
         return job.miss_all(missing, self._folder, self.now(), self._clock(), **how)
 
@@ -770,7 +770,7 @@ class SlurmBackend:
         records, arrays = by_array(self._link.named(names))
         present = self._present(records)
         if ended:
-            present |= {one.job_id for one in records if ended_as(one) not in (None, JobState.CANCELLED)}
+            present |= {record.job_id for record in records if ended_as(record) not in (None, JobState.CANCELLED)}
         there = {record.name: record.job_id for record in records if record.job_id in present}
         live = {array_id: elements[0].name for array_id, elements in arrays.items() if not has_ended(elements)}
         found = known_of(self._link, list(live))

@@ -242,7 +242,7 @@ def _is_numbered_in_order(record: SlurmRecord) -> bool:
 def _is_out_of_order(records: Iterable[SlurmRecord]) -> bool:
     """Whether a job has a higher number than one that was submitted later: numbers have passed the highest."""
     latest_s = -math.inf
-    for record in sorted(filter(_is_numbered_in_order, records), key=lambda one: int(one.job_id)):
+    for record in sorted(filter(_is_numbered_in_order, records), key=lambda record: int(record.job_id)):
         if record.submit_s < latest_s - _CLOCKS_S:
             return True
         latest_s = max(latest_s, record.submit_s)

@@ -400,7 +400,7 @@ class Examiner:
             found.add_error(topic, error, "note")
             return
         lines = [
-            f"{_whose(one)}: {', '.join(_limit(*pair) for pair in one.limits.items())}" for one in every if one.limits
+            f"{_whose(row)}: {', '.join(_limit(*pair) for pair in row.limits.items())}" for row in every if row.limits
         ]
         if not every:
             found.add(topic, "accounting knows no account of yours on this cluster", "note")

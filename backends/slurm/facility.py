@@ -201,7 +201,7 @@ class SlurmFacility:
             own = link.limits(about.cluster) if about.accounting else []
         except BackendError:
             return []
-        return sorted({one.account for one in own if one.user and one.account})
+        return sorted({row.account for row in own if row.user and row.account})
 
 
 class SlurmRest(SlurmFacility):

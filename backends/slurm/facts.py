@@ -69,13 +69,13 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
     tiers = _tier_points(partitions, config, settings)
     facts = [
         PartitionFacts(
-            one.name,
-            next(pool for pool, names in pools.items() if names & _names(one, nodes)),
-            partition_limits(one, nodes),
-            tiers[one.name],
+            partition.name,
+            next(pool for pool, names in pools.items() if names & _names(partition, nodes)),
+            partition_limits(partition, nodes),
+            tiers[partition.name],
         )
-        for one in sorted(partitions, key=lambda one: one.name != default)
-        if _names(one, nodes)
+        for partition in sorted(partitions, key=lambda partition: partition.name != default)
+        if _names(partition, nodes)
     ]
     return SiteFacts(
         system=config.get("ClusterName", ""),
@@ -237,7 +237,7 @@ def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int])
         for begin_s, end_s, drained in _merged(sorted(own)) if pool is not None else ():
             end = None if end_s == math.inf else end_s
             found.append(Away(begin_s, end, width[node], pool or "", drained))
-    return tuple(sorted(found, key=lambda one: (one.begin_s, one.end_s or math.inf)))
+    return tuple(sorted(found, key=lambda absence: (absence.begin_s, absence.end_s or math.inf)))
 
 
 def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:

@@ -181,17 +181,17 @@ def _ways(
     )
     if any(partition.quality for partition in partitions if not names or partition.name in names):
         return  # a partition's own quality of service takes precedence, and its limits are not known
-    qualities = {one.quality: one for one in every if one.quality}
-    for one in every:
-        if not one.user or (account and one.account != account) or one.partition not in ("", *names):
+    qualities = {row.quality: row for row in every if row.quality}
+    for row in every:
+        if not row.user or (account and row.account != account) or row.partition not in ("", *names):
             continue
-        for name in (quality,) if quality else (one.qualities or ("",)):
-            yield (qualities[name], one) if name in qualities else (one,)
+        for name in (quality,) if quality else (row.qualities or ("",)):
+            yield (qualities[name], row) if name in qualities else (row,)
 
 
 def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
     said = dict(option.partition("=")[::2] for option in job.options)
-    if limit := next((one for one in way if "MaxWall" in one.limits), None):
+    if limit := next((row for row in way if "MaxWall" in row.limits), None):
         most_s = _seconds(limit.limits["MaxWall"])
         if most_s is not None and job.walltime_s > most_s and not {"--time", "-t"} & said.keys():
             most = format_duration(most_s)
@@ -200,13 +200,13 @@ def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
     cores = 0 if {"--overcommit", "-O"} & said.keys() else least.cores  # then several tasks may share a core
     asked = {"cpu": cores, "node": least.nodes, "gres/gpu": least.gpus, "mem": least.memory_bytes / (1 << 20)}
     for kind, amount in asked.items():
-        for one in way:
-            allowed = _amounts(one.limits.get("MaxTRES", "")).get(kind)
+        for row in way:
+            allowed = _amounts(row.limits.get("MaxTRES", "")).get(kind)
             if allowed is None:
                 continue
             if amount > allowed:
                 unit = _KINDS[kind]
-                return f"asks for {amount:.0f} {unit}, and {_whose(one)} has at most {allowed:.0f} a job (MaxTRES)"
+                return f"asks for {amount:.0f} {unit}, and {_whose(row)} has at most {allowed:.0f} a job (MaxTRES)"
             break
     return None
 

@@ -122,7 +122,7 @@ def capabilities(
         partition=default,
         partitions=limits,
         accounts=tuple(accounts),
-        whole_nodes=bool(limits) and all(one.whole_nodes for one in limits.values()),
+        whole_nodes=bool(limits) and all(limit.whole_nodes for limit in limits.values()),
     )
 
 

@@ -66,7 +66,7 @@ def with_others(twin: Twin, on_progress: Progress) -> Twin:
 def _joined(twin: Twin, load: float) -> Twin:
     """Add the model's jobs to the visible ones, in each group of nodes that these use."""
     about, own = twin.about, twin.jobs
-    places = {one.name: place for place, one in enumerate(about.partitions)}
+    places = {partition.name: place for place, partition in enumerate(about.partitions)}
     used = {about.partitions[place].pool for place in np.unique(own.partitions).tolist()}
     last, nobody = int(own.table.submit[-1]) + _BEFORE_S, int(own.users.max()) + 1
     parts = []  # rows of columns
@@ -80,9 +80,9 @@ def _joined(twin: Twin, load: float) -> Twin:
     tables = [part[1] for part in parts]
     table = JobTable(
         np.concatenate([part[0] for part in parts]),
-        np.concatenate([one.run for one in tables]),
-        np.concatenate([one.request for one in tables]),
-        np.concatenate([one.cores for one in tables]),
+        np.concatenate([table.run for table in tables]),
+        np.concatenate([table.request for table in tables]),
+        np.concatenate([table.cores for table in tables]),
     )
     users, where, waits = (
         np.concatenate([column for *_, column in rows])[table.order].astype(np.int32)

@@ -186,15 +186,17 @@ class _Trials:
         """Return for each pool the share with the smallest misfit of its jobs; of several, the largest."""
         found = self._found[rules.words]
         if len(self._pools) == 1:
-            return {self._pools[0]: -min((one.whole, -share) for share, one in found.items())[1]}
-        least = [min((one.by_pool[place], -share) for share, one in found.items()) for place in range(len(self._pools))]
+            return {self._pools[0]: -min((misfit.whole, -share) for share, misfit in found.items())[1]}
+        least = [
+            min((misfit.by_pool[place], -share) for share, misfit in found.items()) for place in range(len(self._pools))
+        ]
         return {pool: -less for pool, (_, less) in zip(self._pools, least, strict=True)}
 
     def best(self, rules: RankingRules) -> tuple[float, Shares]:
         """Return the smallest misfit, and its shares: each pool's own, or the same for all."""
         if rules.words not in self._best:
             found = self._found[rules.words]
-            off, less = min((one.whole, -share) for share, one in found.items())
+            off, less = min((misfit.whole, -share) for share, misfit in found.items())
             alike, each = dict.fromkeys(self._pools, -less), self._shares(rules)
             by_pool = off if each == alike else self._tried(rules, each).whole
             self._best[rules.words] = (by_pool, each) if by_pool < off else (off, alike)

@@ -101,9 +101,9 @@ def _run(command: str, *, is_needed: bool) -> str | None:
 def _read(folder: Path) -> tuple[JobHistory, SiteFacts | None]:
     """Read the jobs, and the facts if there are any, from a folder."""
     surveys = list(_surveys())
-    survey = next((one for one in surveys if (folder / one.jobs).exists()), None)
+    survey = next((survey for survey in surveys if (folder / survey.jobs).exists()), None)
     if survey is None:
-        names = ", ".join(one.jobs for one in surveys)
+        names = ", ".join(survey.jobs for survey in surveys)
         hint = "asa twin --script prints the commands that make it."
         if (folder / "twin.json").exists():
             hint = f"It is a twin already: --twin {folder}"

@@ -186,7 +186,7 @@ def _places(history: JobHistory, facts: SiteFacts | None) -> NDArray[np.int64]:
     """Return the index of each job's partition among the site's; -1 if the site has no such partition."""
     if facts is None:
         return np.zeros(len(history), dtype=np.int64)
-    known = {one.name: index for index, one in enumerate(facts.partitions)}
+    known = {partition.name: index for index, partition in enumerate(facts.partitions)}
     # if a job names several partitions, any of them may have started it
     of_name = [next((known[part] for part in name.split(",") if part in known), -1) for name in history.partitions]
     default = 0 if len(known) == 1 or not of_name else -1
@@ -218,8 +218,8 @@ def _about(history: JobHistory, facts: SiteFacts | None, jobs: Jobs, assumed: li
     if not history.machine_cores:
         assumed.append(f"the machine has {cores:,} cores, as many as were ever in use at a time")
     assumed.append("one partition of nodes that are shared, none of which was ever away")
-    one = (PartitionFacts("", "all"),)
-    return About(1, history.system, {"all": cores}, one, seen=tuple(seen), assumed=tuple(assumed))
+    partitions = (PartitionFacts("", "all"),)
+    return About(1, history.system, {"all": cores}, partitions, seen=tuple(seen), assumed=tuple(assumed))
 
 
 def _age_accrues(facts: SiteFacts | None, given: bool | None, assumed: list[str]) -> bool:  # noqa: FBT001 - one of two

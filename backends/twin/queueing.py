@@ -24,10 +24,10 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
         points = tuple(partition.points for partition in about.partitions)
         policy = replace(policy, order=replace(policy.order, partition=1.0, partition_factors=points))
     outages = [
-        Outage(max(round(one.begin_s) - jobs.clock_s, 0), {one.pool: one.cores}, end, one.is_drained)
-        for one in about.away
-        if (end := NEVER if one.end_s is None else round(one.end_s) - jobs.clock_s) > 0
-        and end > one.begin_s - jobs.clock_s
+        Outage(max(round(away.begin_s) - jobs.clock_s, 0), {away.pool: away.cores}, end, away.is_drained)
+        for away in about.away
+        if (end := NEVER if away.end_s is None else round(away.end_s) - jobs.clock_s) > 0
+        and end > away.begin_s - jobs.clock_s
     ]
     cluster = Cluster(about.pools, outages, {partition.name: partition.pool for partition in about.partitions})
     load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])

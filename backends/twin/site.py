@@ -77,13 +77,13 @@ class TwinSite(SimulatedSite):
             about.system or "twin", -(-self.machine.cores // width), width, whole_nodes=about.whole_nodes
         )
         self._user = self._known_user(user)
-        names = [one.name for one in about.partitions]
+        names = [partition.name for partition in about.partitions]
         if partition and partition not in names:
             raise InputError(f"there is no partition {partition!r}", where="partition", hint=f"Known: {names}.")
         first = partition or next(iter(names), "")
         parts = [
-            (one.name, Partition(index, one.limits, about.pools[one.pool]))
-            for index, one in enumerate(about.partitions)
+            (partition.name, Partition(index, partition.limits, about.pools[partition.pool]))
+            for index, partition in enumerate(about.partitions)
         ]
         self._partitions = dict(sorted(parts, key=lambda part: part[0] != first))
         self._most = max(self.machine.cores, sum(about.told_pools.values()))
@@ -107,7 +107,7 @@ class TwinSite(SimulatedSite):
     @property
     def capabilities(self) -> Capabilities:
         """Abilities of the site."""
-        named = {name: one.limits for name, one in self._partitions.items() if name}
+        named = {name: partition.limits for name, partition in self._partitions.items() if name}
         return replace(super().capabilities, max_cores=self._most, partition=next(iter(named), ""), partitions=named)
 
     def _known_user(self, user: str | int) -> int | None:

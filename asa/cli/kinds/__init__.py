@@ -59,7 +59,7 @@ def output_files(
     """Find the output files of all jobs that do a job's work, with job numbers; `unit`: only those of this unit."""
     if job.spec.array is not None:
         return element_files(folder, state, job, kind, unit)
-    jobs = [one for one in state.jobs.values() if one.spec.bag == job.spec.bag] if job.spec.shares else [job]
+    jobs = [other for other in state.jobs.values() if other.spec.bag == job.spec.bag] if job.spec.shares else [job]
     if job.spec.shares_tasks:  # of legs, earlier rounds count, too
-        jobs = [one for one in jobs if one.round == job.round]
-    return [(one.status.job_id, file) for one in jobs if (file := file_of(one)) is not None]
+        jobs = [other for other in jobs if other.round == job.round]
+    return [(job.status.job_id, file) for job in jobs if (file := file_of(job)) is not None]

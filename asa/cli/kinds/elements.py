@@ -90,16 +90,16 @@ def element_files(
 ) -> list[tuple[str, Path]]:
     """Find the latest output files of one element, else of those that failed, else of all."""
     found: dict[int, tuple[str, Path]] = {}
-    for one in (one for one in state.jobs.values() if one.spec.bag == job.spec.bag):
-        if (array := one.spec.array) is None:
+    for part in (part for part in state.jobs.values() if part.spec.bag == job.spec.bag):
+        if (array := part.spec.array) is None:
             continue
         known = dict(enumerate(array.elements)) if array.is_compact else {}
-        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(one.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
+        named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(part.spec.token)}-[0-9a-f]+-e(\d+)\.{kind}\Z")
         for entry in _entries(folder):
             if match := named.search(entry.name):
                 listed = int(match[1])
                 number = known.get(listed, listed)
-                found[number] = f"{one.status.job_id}_{number}", Path(entry.path)
+                found[number] = f"{part.status.job_id}_{number}", Path(entry.path)
     failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
     wanted = {element} if element is not None else failed & found.keys() or found.keys()
     return [found[number] for number in sorted(wanted) if number in found]
@@ -201,9 +201,11 @@ def _held(state: RunState, name: str) -> tuple[str, int, str]:
     """Return the elements on hold, their number, and the reason."""
     lead = state.jobs.get(state.stages[name].job_id or "")
     parts = state.units.elements.parts(lead.round) if lead is not None and lead.spec.array is not None else ()
-    known = [one.status.elements for one in parts if one.status.elements is not None and not one.status.state.is_final]
-    held = Elements.of(number for one in known for number in one.held)
-    return str(held), len(held), next((one.held_reason for one in known if one.held), "")
+    known = [
+        part.status.elements for part in parts if part.status.elements is not None and not part.status.state.is_final
+    ]
+    held = Elements.of(number for status in known for number in status.held)
+    return str(held), len(held), next((status.held_reason for status in known if status.held), "")
 
 
 def _known(state: RunState, name: str) -> tuple[Elements, Elements, list[ElementEnd]]:

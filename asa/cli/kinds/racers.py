@@ -43,14 +43,14 @@ class RaceStanding(UnitStanding):
 
     def documents(self) -> dict[str, Any]:
         """Return the jobs as JSON-ready data, under the kind's key."""
-        return {"racers": [asdict(one) for one in self.racers]}
+        return {"racers": [asdict(racer) for racer in self.racers]}
 
     def line(self, stage: StageStanding, now_s: float) -> str:  # noqa: ARG002
         """List the jobs that may run the stage; once one of them has started, list it and the jobs still pending."""
         if not self.is_next:
             return ""
-        pending = [one.called for one in self.racers if one.state == "pending"]
-        lead = next((one for one in self.racers if one.job_id == stage.job_id and one.state == "started"), None)
+        pending = [racer.called for racer in self.racers if racer.state == "pending"]
+        lead = next((racer for racer in self.racers if racer.job_id == stage.job_id and racer.state == "started"), None)
         if lead is None:
             return f"the first to start runs it: {', '.join(pending)}" if len(pending) > 1 else ""
         stay = f"; still pending: {', '.join(pending)}" if pending else ""
@@ -58,11 +58,11 @@ class RaceStanding(UnitStanding):
 
     def other_jobs(self, stage: StageStanding) -> Iterator[str]:
         """Describe each job that raced with the stage's own, and why it was withdrawn."""
-        for one in self.racers:
-            if one.job_id == stage.job_id or one.state not in _SAID:
+        for racer in self.racers:
+            if racer.job_id == stage.job_id or racer.state not in _SAID:
                 continue
-            reason = f", since {one.reason}" if one.reason else ""
-            yield f"{one.called[0].upper()}{one.called[1:]} {_SAID[one.state]}{reason}."
+            reason = f", since {racer.reason}" if racer.reason else ""
+            yield f"{racer.called[0].upper()}{racer.called[1:]} {_SAID[racer.state]}{reason}."
 
 
 _SAID = {

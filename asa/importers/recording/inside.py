@@ -150,8 +150,8 @@ class PrivateView:
         self._tried += 1
         number = self._tried
         upper, work = (os.path.join(self._scratch, f"{kind}{number}") for kind in ("upper", "work"))
-        for one in (upper, work):
-            os.makedirs(one, exist_ok=True)
+        for folder in (upper, work):
+            os.makedirs(folder, exist_ok=True)
         below = os.open(where, os.O_PATH | os.O_DIRECTORY)
         shutil.copymode(where, upper)
         if self._is_alone:
@@ -203,21 +203,21 @@ class PrivateView:
         shutil.copymode(where, target)
         tops = _tops(mounts)
         for name in names:
-            one = os.path.join(where, name)
+            path = os.path.join(where, name)
             try:
-                seen = os.lstat(one)
+                seen = os.lstat(path)
                 if stat.S_ISLNK(seen.st_mode):
-                    os.symlink(os.readlink(one), self._root + one)
+                    os.symlink(os.readlink(path), self._root + path)
                     continue
                 if stat.S_ISDIR(seen.st_mode):
-                    os.mkdir(self._root + one)
-                elif stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_COPIED_BYTES and one not in tops:
-                    shutil.copy2(one, self._root + one)
+                    os.mkdir(self._root + path)
+                elif stat.S_ISREG(seen.st_mode) and seen.st_size <= _MOST_COPIED_BYTES and path not in tops:
+                    shutil.copy2(path, self._root + path)
                     continue
                 else:
-                    with open(self._root + one, "wb"):
+                    with open(self._root + path, "wb"):
                         pass
-                self._put(one)
+                self._put(path)
             except OSError:
                 continue
 
@@ -276,8 +276,8 @@ def _is_allowed(flags: int) -> bool:
 
 def _open_loopback() -> None:
     """Enable the loopback, so that programs can talk to each other without another network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, contextlib.suppress(OSError):
-        fcntl.ioctl(one, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        fcntl.ioctl(sock, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
 
 
 def _kept_flags(where: str) -> int:
@@ -383,7 +383,9 @@ class Leftovers:
         self._into = os.path.join(keep, "made")
         self._bytes_left = max_bytes
         self._folder = folder
-        self._passed_over = tuple(one if one.endswith("/.") else f"{os.path.normpath(one)}/" for one in passed_over)
+        self._passed_over = tuple(
+            prefix if prefix.endswith("/.") else f"{os.path.normpath(prefix)}/" for prefix in passed_over
+        )
 
     def look(self, where: str, upper: str, below: int) -> None:
         """Search a layer."""
@@ -421,7 +423,7 @@ class Leftovers:
         os.close(nowhere)
 
     def _is_passed_over(self, path: str) -> bool:
-        at_home = tuple(one for one in self._passed_over if one.endswith("/."))
+        at_home = tuple(prefix for prefix in self._passed_over if prefix.endswith("/."))
         if path.startswith(at_home) and not f"{self._folder}/".startswith(at_home):
             return True  # also if the driver is started in the home folder
         if path == self._folder or path.startswith(f"{self._folder}/"):
@@ -530,14 +532,14 @@ def _run(command: list[str], limit_s: float) -> tuple[int, bool, str, list[str]]
     behind: list[str] = []
     while True:
         try:
-            one, status = os.waitpid(-1, os.WNOHANG)
+            ended, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             break
-        if one == child:
+        if ended == child:
             code = os.waitstatus_to_exitcode(status)
             # for processes that the driver left in the background
             until = min(until, time.monotonic() + max(5.0, 0.1 * limit_s))
-        elif one == 0:
+        elif ended == 0:
             if time.monotonic() > until or interrupts.count >= _MANY_INTERRUPTS or _is_left_alone():
                 behind = _end_all()
                 break
@@ -614,11 +616,11 @@ def _below(top: int) -> list[int]:
 
 def _clear(keep: str) -> None:
     """Remove the folder in the recorder's place; if it is a mount point, it may stay, empty."""
-    for one in os.scandir(keep):
-        if one.is_dir(follow_symlinks=False):
-            shutil.rmtree(one.path, ignore_errors=True)
+    for entry in os.scandir(keep):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
         else:
-            os.unlink(one.path)
+            os.unlink(entry.path)
     with contextlib.suppress(OSError):
         os.rmdir(keep)
 
@@ -643,8 +645,8 @@ def main(path: str) -> None:
         code, was_ended, why_not = 0, False, ""
         behind: list[str] = []
         for command in settings["commands"]:
-            one, is_late, why_not, left = _run(command, settings["limit_s"])
-            code, was_ended, behind = code or one, was_ended or is_late, behind + left
+            exit_code, is_late, why_not, left = _run(command, settings["limit_s"])
+            code, was_ended, behind = code or exit_code, was_ended or is_late, behind + left
             if why_not:
                 break
         made = Leftovers(keep, settings["max_bytes"], settings["folder"], settings["passed_over"])

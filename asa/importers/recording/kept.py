@@ -56,8 +56,8 @@ def _clear(folder: Path) -> None:
         hint = "Move it away, or give another name with --out."
         raise InputError("is not of a recording: what is recorded would be kept there", where=str(folder), hint=hint)
     for name in KEPT_FOLDERS:
-        one = folder / name
-        if one.is_symlink() or not one.is_dir():
-            one.unlink(missing_ok=True)
+        path = folder / name
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
         else:
-            shutil.rmtree(one)
+            shutil.rmtree(path)

@@ -60,7 +60,7 @@ class EndOfWait:
         The call's nearest living ancestor knows it, and so do processes that this ancestor started after the end. If
         the driver has slept since, any of its processes may know it by other means.
         """
-        knowing = next((one for one in self.lineage[1:] if one.is_alive()), None)
+        knowing = next((process for process in self.lineage[1:] if process.is_alive()), None)
         if not lineage or knowing is None or slept > self.slept:
             return True
         if knowing not in lineage:

@@ -255,7 +255,7 @@ class Programs:
         rows = [] if "noheader" in words else [[name for name, _, _ in fields]]
         if rows and not {"parsable", "parsable2"} & words.keys():
             rows.append(["-" * abs(int(width or 10)) for _, _, width in fields])
-        for job, row in [(one, row) for one in shown for row in self._rows(one)]:
+        for job, row in [(shown_job, row) for shown_job in shown for row in self._rows(shown_job)]:
             rows.append(
                 [row if name.lower() == "jobid" else self._field(job, name.lower(), row) for name, _, _ in fields]
             )

@@ -64,7 +64,7 @@ class RecordedQueue:
 
     def own_job_of(self, lineage: tuple[Process, ...]) -> int:
         """Return the job number of the driver that made a call; 0 if that driver is no job."""
-        return next((self._own[one] for one in lineage if one in self._own), 0)
+        return next((self._own[process] for process in lineage if process in self._own), 0)
 
     def end(self, number: int, lineage: tuple[Process, ...] = ()) -> None:
         """End a job whose ``sbatch --wait`` a process with this lineage has called."""
@@ -113,7 +113,9 @@ class RecordedQueue:
                 parts, _ = waits_for(job.value("dependency"))
                 left += [one for part in parts if (one := self.job(part.number)) is not None]
                 if any(part.kind == "singleton" for part in parts):
-                    left += [one for one in self.jobs if one.name == job.name and one.number < job.number]
+                    left += [
+                        earlier for earlier in self.jobs if earlier.name == job.name and earlier.number < job.number
+                    ]
         return [found[number] for number in sorted(found)]
 
     def _may_begin(self, job: Submission) -> bool:
@@ -127,7 +129,7 @@ class RecordedQueue:
     def _is_over(self, job: Submission, part: WaitsFor) -> bool:
         if part.kind == "singleton":
             before = self.jobs[: self.jobs.index(job)]
-            return all(self.has_ended(one) for one in before if one.name == job.name)
+            return all(self.has_ended(earlier) for earlier in before if earlier.name == job.name)
         other = self.job(part.number)
         return other is None or self.has_ended(other) or (part.kind == "after" and other.looks >= _ENDED_AT - 1)
 

@@ -177,7 +177,7 @@ def record(
                 environment |= variables_of(own_number, own, folder, script)
             passed_over = ["/var/tmp", "/run", "/dev", os.environ.get("TMPDIR", "/tmp"), "/tmp", f"{Path.home()}/."]  # noqa: S108
             settings = {
-                "commands": [list(one) for one in commands], "folder": str(folder), "programs": str(programs),
+                "commands": [list(words) for words in commands], "folder": str(folder), "programs": str(programs),
                 "limit_s": limit_s, "is_private": is_private, "has_network": has_network, "max_bytes": _MAX_BYTES,
                 "passed_over": passed_over,
             }  # fmt: skip
@@ -190,10 +190,10 @@ def record(
             ended = _ended(keep, command)
             made = _made(keep, ended)
     return Recording(
-        tuple(tuple(one) for one in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
+        tuple(tuple(words) for words in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
         (*answers.remarks, *_of_what_it_awaited(queue)),
         ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), tuple(ended["fixed"]), made,
-        tuple(Path(one) for one in ended["read"]), limit_s, is_private, script, word, own_number, own,
+        tuple(Path(path) for path in ended["read"]), limit_s, is_private, script, word, own_number, own,
         tuple(queue.own_jobs), (str(programs), str(keep / "python")),
     )  # fmt: skip
 

@@ -154,8 +154,8 @@ def waits_for(value: str) -> tuple[list[WaitsFor], bool]:
         if kind not in _KINDS or not numbers:
             raise RefusedBySbatchError("Batch job submission failed: Job dependency problem")
         for number in numbers.split(":"):
-            one = _NUMBER.fullmatch(number.strip())
-            if one is None:
+            match = _NUMBER.fullmatch(number.strip())
+            if match is None:
                 raise RefusedBySbatchError("Batch job submission failed: Job dependency problem")
-            found.append(WaitsFor(kind, int(one[1]), (one[2] or "").strip("*"), int(one[3] or 0)))
+            found.append(WaitsFor(kind, int(match[1]), (match[2] or "").strip("*"), int(match[3] or 0)))
     return found, "?" in value

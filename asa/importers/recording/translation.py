@@ -134,7 +134,7 @@ class _Translation:
         if self._first:
             scripts.insert(0, self._driver_itself())
         befores |= {place: dict.fromkeys(some, "failed") for some, place in self._failures.items()}
-        scripts += [_of_a_failure([scripts[one] for one in some]) for some in self._failures]
+        scripts += [_of_a_failure([scripts[place] for place in some]) for some in self._failures]
         chosen = self._reduced(befores)
         scripts = [self._with_befores(place, script, chosen.get(place, {})) for place, script in enumerate(scripts)]
         called = name or self._recording.script_name or self._recording.folder.name or "workflow"
@@ -164,8 +164,8 @@ class _Translation:
             notes.add(f"the driver was ended after {format_duration(done.limit_s)}: what it submitted later is missing")
         elif done.code:
             notes.add(f"the driver ended with exit code {done.code}: what it submitted until then is here")
-        for one in () if done.was_ended else done.behind:
-            notes.add(f"it left something running in the background, which was ended: {one[:100]}")
+        for left in () if done.was_ended else done.behind:
+            notes.add(f"it left something running in the background, which was ended: {left[:100]}")
         for job in done.jobs:
             if job.is_cancelled:
                 notes.add("is left out: the driver cancelled it", job.where)
@@ -261,7 +261,7 @@ class _Translation:
         parts, any_will_do = waits_for(job.value("dependency"))
         for part in parts:
             if part.kind == "singleton":
-                same = [at for at, one in enumerate(self._jobs[: place - self._first]) if one.name == job.name]
+                same = [at for at, earlier in enumerate(self._jobs[: place - self._first]) if earlier.name == job.name]
                 found |= {at + self._first: found.get(at + self._first, "always") for at in same}
             elif (before := self._before(part, job)) is not None and part.kind == "afternotok":
                 failed[before] = None
@@ -288,7 +288,7 @@ class _Translation:
         is_apart = others.keys().isdisjoint(failed) and set(others.values()) <= {"always", "begun"}
         if is_one and is_apart and not (any_will_do and others):
             return dict.fromkeys(failed, "failed")
-        groups = [failed] if any_will_do and failed else [(one,) for one in failed]
+        groups = [failed] if any_will_do and failed else [(name,) for name in failed]
         last = self._first + len(self._jobs)
         return {self._failures.setdefault(group, last + len(self._failures)): "success" for group in groups}
 
@@ -306,7 +306,7 @@ class _Translation:
             self._notes.add("`after` an array becomes: once the first of its elements has begun, not all", job.where)
         if any_will_do and any(part.kind == "aftercorr" for part in parts):
             self._notes.add("`aftercorr` becomes: after the whole of the other array has completed", job.where)
-        if any_will_do and {one for one, _ in job.ended}.intersection(self._index):
+        if any_will_do and {number for number, _ in job.ended}.intersection(self._index):
             self._notes.add("`?` becomes: after all of them, not after any", job.where)
             any_will_do = False
         delay_s = 60.0 * max((part.minutes for part in begun), default=0)
@@ -327,12 +327,12 @@ class _Translation:
             self._notes.add("a dependency on an element becomes one on the whole array", job.where)
         return before
 
-    def _more(self, one: _For | None, part: WaitsFor, job: Submission) -> _For:
+    def _more(self, known: _For | None, part: WaitsFor, job: Submission) -> _For:
         """Return the strictest requirement of a job's dependencies on another job, including a further one."""
         other = _FOR[part.kind]
-        if one is not None and one != other and "begun" in {one, other}:
+        if known is not None and known != other and "begun" in {known, other}:
             self._notes.add("of several dependencies on one job only the strictest is kept", job.where)
-        return other if one is None or _STRICT.index(one) > _STRICT.index(other) else one
+        return other if known is None or _STRICT.index(known) > _STRICT.index(other) else known
 
     def _reduced(self, befores: Mapping[int, Mapping[int, _For]]) -> dict[int, dict[int, _For]]:
         """Leave out dependencies that exist only because the driver saw a job end, if other dependencies imply them."""
@@ -348,7 +348,9 @@ class _Translation:
         }
         return {
             place: {
-                one: when for one, when in some.items() if str(one) in left[str(place)] or one in asked.get(place, some)
+                number: when
+                for number, when in some.items()
+                if str(number) in left[str(place)] or number in asked.get(place, some)
             }
             for place, some in befores.items()
         }
@@ -412,7 +414,7 @@ class _Translation:
                 continue
             found.append((key, value))
         for key in ("PATH", "PYTHONPATH"):
-            folders, at_first = (self._folders(one.get(key, "")) for one in (job.environment, before))
+            folders, at_first = (self._folders(variables.get(key, "")) for variables in (job.environment, before))
             folders = _without_shim(folders, at_first, job.environment)
             if folders and folders != at_first:
                 # if PYTHONPATH was empty, `lib:$PYTHONPATH` ends with an empty entry: the current folder
@@ -545,7 +547,7 @@ class _Translation:
             if at in self._files:
                 self._notes.add(f"the driver writes it anew, and so will a run, unless it is another by then: {path}")
                 self._files["before" / at] = content
-                old, new = (shlex.quote(str(self._kept / one)) for one in ("before" / at, at))
+                old, new = (shlex.quote(str(self._kept / version)) for version in ("before" / at, at))
                 checks.append(f"as_recorded {old} {new} {shlex.quote(_shown(path, folder))}")
         return [f"{_AS_RECORDED}\n{checks[0]}", *checks[1:]] if checks else []
 
@@ -670,7 +672,7 @@ def _printable(text: str) -> str:
 def _of_a_failure(scripts: Sequence[Script]) -> Script:
     """Return a script to run after one of several others has failed."""
     stems = [script.path.stem if script.path is not None else "wrap" for script in scripts]
-    names = [text_of(one.directives, "job-name") or stem for one, stem in zip(scripts, stems, strict=True)]
+    names = [text_of(script.directives, "job-name") or stem for script, stem in zip(scripts, stems, strict=True)]
     where = scripts[0].where
     given = {"wrap": "true", "job-name": f"{'-or-'.join(names[:3])}-failed", "time": "1"}
     return Script(None, "", {name: Directive(name, value, where) for name, value in given.items()}, where)
@@ -682,7 +684,7 @@ def _following(script: Script, befores: Mapping[int, _For], *, any_will_do: bool
     when: When = "always" if whats == {"always"} else "failed" if "failed" in whats else "success"
     if any_will_do and len(befores) > 1 and when != "failed":
         when = "any"
-    of_each = {what: tuple(place for place, one in befores.items() if one == what) for what in whats}
+    of_each = {what: tuple(place for place, before in befores.items() if before == what) for what in whats}
     return replace(
         script,
         submitted_after=tuple(befores),

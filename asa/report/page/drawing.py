@@ -463,20 +463,20 @@ def dots(
     order = sorted(range(len(points)), key=lambda place: -points[place].y)
     spread = _apart([y(points[place].y) + 4 for place in order], _LINE - 3, top + plot + 4)
     for place, at in zip(order, spread, strict=True):
-        one = points[place]
-        colour = (place if one.colour is None else one.colour) % _PALETTE
-        if one.x_interval:
-            canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{colour}")
-        if one.y_interval:
-            canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{colour}")
-        label = f"{one.name}: {format_duration(one.x) if in_time else _number(one.x)}, {_number(one.y)}"
+        dot = points[place]
+        colour = (place if dot.colour is None else dot.colour) % _PALETTE
+        if dot.x_interval:
+            canvas.line(x(dot.x_interval[0]), y(dot.y), x(dot.x_interval[1]), y(dot.y), f"whisker s{colour}")
+        if dot.y_interval:
+            canvas.line(x(dot.x), y(dot.y_interval[0]), x(dot.x), y(dot.y_interval[1]), f"whisker s{colour}")
+        label = f"{dot.name}: {format_duration(dot.x) if in_time else _number(dot.x)}, {_number(dot.y)}"
         canvas.add(
-            f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
+            f'<circle cx="{x(dot.x):.1f}" cy="{y(dot.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
             f'aria-label="{escape(label)}"><title>{escape(label)}</title></circle>'
         )
-        if one.is_marked:
-            canvas.add(f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="8.5" class="ring"/>')
-        canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
+        if dot.is_marked:
+            canvas.add(f'<circle cx="{x(dot.x):.1f}" cy="{y(dot.y):.1f}" r="8.5" class="ring"/>')
+        canvas.line(x(dot.x) + 5, y(dot.y), _WIDTH - right + 4, at - 4, "leader")
         canvas.text(_WIDTH - right + 8, at, names[place])
     return canvas.svg()
 

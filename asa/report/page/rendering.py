@@ -78,7 +78,7 @@ def _is_metadata(about: Any) -> bool:
             lists = [summary, *parts]
             return (
                 isinstance(about.get("of", ""), str)
-                and all(isinstance(one, list) and all(isinstance(words, str) for words in one) for one in lists)
+                and all(isinstance(items, list) and all(isinstance(words, str) for words in items) for items in lists)
                 and all(len(part) == _LINKED for part in parts)
             )
     return False

@@ -251,7 +251,7 @@ def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> It
     elif run.outcome is not None:
         return
     elif job.status.start_s is None and (
-        job.status.reason == NUMBER_LOST or any(is_void_for(run, job, one) for one in run.jobs.needed(job))
+        job.status.reason == NUMBER_LOST or any(is_void_for(run, job, needed) for needed in run.jobs.needed(job))
     ):
         run.ask_again(job)  # the batch system lost the job, or cancelled it because it could never start
     elif len(culprits := ended_in(job, left)) > 1 or culprits != left[:1]:
@@ -287,9 +287,9 @@ def _cut_short_in_turn(run: RunCourse, job: Job, left: Sequence[str], end_s: flo
     else:
         # to cancel a job is to cancel all its stages
         failed = left if status.state is JobState.CANCELLED and not run.host.may_add else left[:1]
-        one = f"stage {failed[0]!r}" if len(failed) == 1 else f"the job of {len(failed)} stages"
+        what_ended = f"stage {failed[0]!r}" if len(failed) == 1 else f"the job of {len(failed)} stages"
         run.ask_again(job, but=failed)
-        yield from run.fail(failed, f"{one} ended as {why(status)}", end_s)
+        yield from run.fail(failed, f"{what_ended} ended as {why(status)}", end_s)
 
 
 def _cut_short_in_wave(
@@ -341,9 +341,9 @@ def why_stranded(run: RunCourse, job: Job) -> str:
     if why := next((view.reason for view in own if view.phase in _OUT_FOR_GOOD), ""):
         return why
     needed = run.jobs.needed(job)
-    if (void := next((one for one in needed if is_void_for(run, job, one)), None)) is not None:
+    if (void := next((other for other in needed if is_void_for(run, job, other)), None)) is not None:
         return f"job {void.status.job_id}, which it depends on, is gone"
-    are_over = all(one.status.state.is_final and one.status.reason != DUPLICATE for one in needed)
+    are_over = all(other.status.state.is_final and other.status.reason != DUPLICATE for other in needed)
     return "the batch system says that it can never start" if job.status.reason == HOPELESS and are_over else ""
 
 
@@ -353,8 +353,8 @@ def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
         return needed.is_void and not _has_done_its_part(run, needed, job)
     if run.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
         return False
-    same_round = (one for one in run.jobs.needed(job) if one.round == needed.round)
-    return all(one.status.state.is_final or one.giving_up for one in same_round)
+    same_round = (other for other in run.jobs.needed(job) if other.round == needed.round)
+    return all(other.status.state.is_final or other.giving_up for other in same_round)
 
 
 def _has_done_its_part(run: RunCourse, needed: Job, job: Job) -> bool:

@@ -148,8 +148,8 @@ class ElementUnits(RoundUnits):
         can_go_on = not job.giving_up or not self._released(run, run.stages, name, self.open(bag, array))
         if self.unasked(job.round, array) - never and can_go_on and run.outcome is None:
             return  # the next part follows
-        parts = [one.status for one in self.parts(job.round)]
-        end_s = max((one.end_s for one in parts if one.end_s is not None), default=job.status.submit_s)
+        parts = [part.status for part in self.parts(job.round)]
+        end_s = max((part.end_s for part in parts if part.end_s is not None), default=job.status.submit_s)
         view = replace(view, job_id=job.status.job_id)
         run.stages.put(name, view)
         if not self.open(bag, array):
@@ -158,7 +158,7 @@ class ElementUnits(RoundUnits):
         if run.outcome is not None:
             return
         may_retry = view.attempts < view.stage.retries
-        faults = {one: node for one in self.failed(bag) if (node := run.nodes.moves(view.stage, one, job))}
+        faults = {element: node for element in self.failed(bag) if (node := run.nodes.moves(view.stage, element, job))}
         possible = array.elements - never
         again, failed = (
             self.again(bag, array.only(possible), may_retry=may_retry, excused=faults) if possible else (NONE, [])
@@ -256,10 +256,10 @@ class ElementUnits(RoundUnits):
             return
         unasked, parts = self.unasked(lead.round, array), self.parts(lead.round)
         if released := self._released(run, run.stages, name, unasked):
-            further = 1 + max((one.planned.mate for one in parts), default=0)
+            further = 1 + max((part.planned.mate for part in parts), default=0)
             more = self.another(run, lead, further, "more elements of its array", now_s)
             if unasked - released - self._never(run, run.stages, name):
-                latest_s = max((one.planned.submit_s for one in parts), default=-math.inf)
+                latest_s = max((part.planned.submit_s for part in parts), default=-math.inf)
                 more = replace(more, submit_s=max(now_s, latest_s + _GATHER_S))
             yield more
 
@@ -298,7 +298,7 @@ class ElementUnits(RoundUnits):
 def _why_again(again: Elements, failed: Collection[ElementEnd], faults: Mapping[ElementEnd, str]) -> str:
     """Return why elements are submitted again: they failed, are moved to another node, or were not run."""
     if failed:
-        count = sum(len(one.elements) for one in failed)
+        count = sum(len(part.elements) for part in failed)
         return f"{'element' if count == 1 else 'elements'} {how_they_ended(failed)}"
     if faults:
         return moved(f"elements {how_they_ended(faults)}", *faults.values())

@@ -75,7 +75,7 @@ class GrowthUnits(Units):
         """Count the ended or cancelled jobs that were to join the same job for the same stage."""
         former = self._joining.get(_key(run.jobs[planned.joins]), [])
         return sum(
-            one.planned.stages == planned.stages and bool(one.status.state.is_final or one.giving_up) for one in former
+            job.planned.stages == planned.stages and bool(job.status.state.is_final or job.giving_up) for job in former
         )
 
     def line(self, run: RunCourse, job: Job) -> list[Job]:

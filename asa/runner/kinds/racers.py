@@ -76,10 +76,10 @@ class RacingUnits(Units):
         if planned.racer < 2:
             return True
         jobs = self.jobs.get(self.race_of(run, planned.stages[0]), ())
-        is_new = all(one.planned.racer != planned.racer for one in jobs)
+        is_new = all(job.planned.racer != planned.racer for job in jobs)
         may_start = self._has_lead(run, planned.stages[0]) and all(self._is_free(run, name) for name in planned.stages)
         if planned.replaces:
-            may_start &= any(one.status.job_id == planned.replaces and _is_pending(one) for one in jobs)
+            may_start &= any(job.status.job_id == planned.replaces and _is_pending(job) for job in jobs)
         return bool(jobs) and is_new and may_start and not self._is_needed(run, planned.stages)
 
     @staticmethod
@@ -122,12 +122,12 @@ class RacingUnits(Units):
         lead = run.jobs.get(run.stages[name].job_id or "")
         if lead is None or not lead.spec.race or lead.status.payload_start_s is not None:
             return False
-        return any(self._is_contested(run, one, lead) for one in run.left_of(lead))
+        return any(self._is_contested(run, name, lead) for name in run.left_of(lead))
 
     def _is_contested(self, run: RunCourse, name: str, lead: Job) -> bool:
         """Whether another job, accepted or in doubt, may take a stage from the job that represents it."""
         others = self.jobs.get(self.race_of(run, name), ())
-        return any(one is not lead and not one.status.state.is_final for one in others) or any(
+        return any(other is not lead and not other.status.state.is_final for other in others) or any(
             token != lead.spec.token for token in self._in_doubt(run, name)
         )
 
@@ -159,7 +159,9 @@ class RacingUnits(Units):
         """Return views of the jobs of all undecided races."""
         shown = dict[str, Job]()
         for race, jobs in self.jobs.items():
-            lead = next((one for one in jobs for name in run.left_of(one) if self.race_of(run, name) == race), None)
+            lead = next(
+                (other for other in jobs for name in run.left_of(other) if self.race_of(run, name) == race), None
+            )
             if lead is not None and lead.status.payload_start_s is None:
                 shown |= {job.status.job_id: job for job in jobs}
         for job in shown.values():
@@ -211,11 +213,15 @@ class RacingUnits(Units):
         """Make another job of the race the lead of each stage that this job leads but will not run."""
         for name in run.left_of(job):
             race = self.race_of(run, name)
-            live = [one for one in self.jobs.get(race, ()) if not (one.status.state.is_final or one.giving_up)]
-            may = [one for one in live if one is not job and (one.status.start_s is None or _may_begin(run, one, name))]
+            live = [other for other in self.jobs.get(race, ()) if not (other.status.state.is_final or other.giving_up)]
+            may = [
+                other
+                for other in live
+                if other is not job and (other.status.start_s is None or _may_begin(run, other, name))
+            ]
             if may:
-                self._hand_over(run, min(may, key=lambda one: one.status.start_s is None), name)
-            elif ours := [one for one in self.jobs.get(race, ()) if one is not job and _gave_way(run, one)]:
+                self._hand_over(run, min(may, key=lambda other: other.status.start_s is None), name)
+            elif ours := [other for other in self.jobs.get(race, ()) if other is not job and _gave_way(run, other)]:
                 self._hand_over(run, ours[0], name)
 
     # ------------------------------------------------------------------ ends of jobs
@@ -284,8 +290,8 @@ class RacingUnits(Units):
         if not left or not all(left.values()):
             return "what it was to run has ended, or was asked for anew"
         others = self.jobs.get(self.race_of(run, next(iter(left))), ())
-        newer = [one for one in others if one.planned.replaces == job.status.job_id and not one.giving_up]
-        if _is_pending(job) and (there := [one for one in newer if not one.status.state.is_final]):
+        newer = [other for other in others if other.planned.replaces == job.status.job_id and not other.giving_up]
+        if _is_pending(job) and (there := [other for other in newer if not other.status.state.is_final]):
             return f"job {there[0].status.job_id} takes its place"
         if any(self._is_free(run, name) or run.stages[name].job_id == job.status.job_id for name in left):
             return ""
@@ -316,7 +322,7 @@ def _gave_way(run: RunCourse, job: Job) -> bool:
 
 def _may_begin(run: RunCourse, job: Job, name: str) -> bool:
     """Whether a stage is the next one that a started job would begin."""
-    return next((one for one in job.planned.stages if not run.stages[one].phase.is_settled), "") == name
+    return next((stage for stage in job.planned.stages if not run.stages[stage].phase.is_settled), "") == name
 
 
 def may_race(run: RunCourse, planned: PlannedJob) -> bool:

@@ -77,18 +77,18 @@ class RoundUnits(Units):
 
     def others(self, job: Job) -> list[Job]:
         """Return the other unended jobs of a job's round, the most advanced first."""
-        live = [one for one in self.live(job.round) if one is not job]
+        live = [other for other in self.live(job.round) if other is not job]
         return sorted(live, key=_progress)
 
     def live(self, number: str) -> list[Job]:
         """Return the unended jobs of a round."""
-        return [one for one in self.jobs.get(number, ()) if not (one.status.state.is_final or one.given_up)]
+        return [job for job in self.jobs.get(number, ()) if not (job.status.state.is_final or job.given_up)]
 
     def count(self, lead: Job) -> tuple[int, int]:
         """Count the running and the pending jobs of a round."""
-        live = [lead.status, *(one.status for one in self.others(lead))]
-        running = sum(one.state is JobState.RUNNING for one in live)
-        return running, sum(one.state is JobState.PENDING for one in live)
+        live = [lead.status, *(other.status for other in self.others(lead))]
+        running = sum(status.state is JobState.RUNNING for status in live)
+        return running, sum(status.state is JobState.PENDING for status in live)
 
     def another(self, run: RunCourse, lead: Job, further: int, reason: str, now_s: float) -> PlannedJob:
         """Plan another job of a round, with the same request as the job that represents the stage."""

@@ -102,7 +102,7 @@ class TaskUnits(RoundUnits):
 
     def _is_doubted(self, job: Job) -> bool:
         """Whether tasks that exited with 0 in some job of the round may have failed."""
-        return any(one.status.in_doubt for one in self.jobs.get(job.round, ()))
+        return any(job.status.in_doubt for job in self.jobs.get(job.round, ()))
 
     def _decisive(self, job: Job) -> Job:
         """Return the ended job of a round that decides how the stage ended: the job that saw all tasks end.
@@ -111,8 +111,8 @@ class TaskUnits(RoundUnits):
         """
         jobs = self.jobs.get(job.round, [])
         if self._is_doubted(job):
-            return next(one for one in jobs if one.status.in_doubt)
-        return next((one for one in jobs if outcome_of(one.status) is JobOutcome.TASKS_FAILED), job)
+            return next(job for job in jobs if job.status.in_doubt)
+        return next((other for other in jobs if outcome_of(other.status) is JobOutcome.TASKS_FAILED), job)
 
 
 def _did(run: RunCourse, job: Job) -> bool:

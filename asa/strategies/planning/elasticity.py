@@ -192,4 +192,4 @@ def looked_after(view: RunView, forecast: Forecast) -> Watched:
 
 def additions(view: RunView) -> int:
     """Count the jobs whose cores only join others."""
-    return sum(one.phase is not Phase.DONE for one in view.growths)
+    return sum(growth.phase is not Phase.DONE for growth in view.growths)

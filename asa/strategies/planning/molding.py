@@ -28,8 +28,8 @@ def forms_of(stage: Stage, site: Capabilities) -> tuple[Form, ...]:
     found = [_form(stage, shape, site.cores_per_node) for shape in stage.shapes if not impossible(stage, shape, site)]
     kept: list[Form] = []
     for form in sorted(found, key=attrgetter("cores")):
-        here = [one for one in kept if one.shape.partition == form.shape.partition]
-        if all(form.shape.run_s < one.shape.run_s for one in here):
+        here = [other for other in kept if other.shape.partition == form.shape.partition]
+        if all(form.shape.run_s < other.shape.run_s for other in here):
             kept.append(form)
     return tuple(kept) or (own_form(stage, site),)
 

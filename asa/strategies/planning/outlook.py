@@ -259,8 +259,8 @@ def _best_together(question: Question, forecast: Forecast) -> Sketch:
     # without shapes, plans are made from forecasts of single jobs, whose means differ from those of sampled futures
     if not isinstance(forecast, Joint) or not found[0].jobs or not question.typically:
         return found[0]
-    different = {(one.shape, *(job.block.shapes for job in one.jobs)): one for one in reversed(found)}
-    plans = [one for one in found if any(one is other for other in different.values())][:_JUDGED]
+    different = {(sketch.shape, *(job.block.shapes for job in sketch.jobs)): sketch for sketch in reversed(found)}
+    plans = [sketch for sketch in found if any(sketch is other for other in different.values())][:_JUDGED]
     if len(found[0].jobs) <= _FEW_STAGES:
         for shape in merged(found[0]):
             if any(may_stretch(question, block) for block in question.parts.blocks(shape[0][0])):
@@ -360,8 +360,8 @@ def _part_of(view: RunView) -> RunView:
     in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
     chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
     stages = {name: view.stages[name] for name in names if name in chosen}
-    made = [one.stage.following(p for p in one.stage.after if p in chosen) for one in stages.values()]
-    views = {name: replace(one, stage=stage) for (name, one), stage in zip(stages.items(), made, strict=True)}
+    made = [view.stage.following(p for p in view.stage.after if p in chosen) for view in stages.values()]
+    views = {name: replace(view, stage=stage) for (name, view), stage in zip(stages.items(), made, strict=True)}
     return replace(view, workflow=Workflow(view.workflow.name, made), stages=views, turn=None, first=0)
 
 
@@ -463,7 +463,7 @@ class _Waits:
             found = self.of.predict_each(stages, requests)
         else:
             now_s = self._view.now_s
-            found = [predicted(self.of, stages, now_s, one.cores, one.walltime_s) for one in requests]
+            found = [predicted(self.of, stages, now_s, request.cores, request.walltime_s) for request in requests]
         for key, forecast in zip(asked, found, strict=True):
             self._columns[key] = len(self._compared)
             self._compared.append(forecast)

@@ -160,7 +160,7 @@ class Parts:
         if block.stages not in self._stretches:
             ends: dict[str, float] = {}
             for name in block.stages:
-                before = (ends[one] for one in self.workflow.stages[name].after if one in ends)
+                before = (ends[earlier] for earlier in self.workflow.stages[name].after if earlier in ends)
                 ends[name] = max(before, default=0.0) + self._runs_s[name]
             self._stretches[block.stages] = max(ends.values()), len({self.depths[name] for name in block.stages})
         path_s, levels = self._stretches[block.stages]
@@ -233,20 +233,20 @@ class Parts:
         stages: tuple[str, ...] = ()
         for count, added in enumerate(self._shared(pieces), start=1):
             stages += added
-            fitting = [one for one in fitting if all(map(one.add, added))]
-            for one in fitting:
+            fitting = [job for job in fitting if all(map(job.add, added))]
+            for job in fitting:
                 # a block with fewer cores exists already, on a narrower line
-                if one.cores == one.line.width and (block := self._grown_to(stages, one)) is not None:
+                if job.cores == job.line.width and (block := self._grown_to(stages, job)) is not None:
                     yield count, block
 
-    def _grown_to(self, names: tuple[str, ...], one: WideningJob) -> Block | None:
-        walltime_s = self.workflow.walltime_of(names, one.walltime_s)
-        if len(names) > 1 and not one.run_s <= walltime_s <= self._max_walltime_s(one.line.partition):
+    def _grown_to(self, names: tuple[str, ...], job: WideningJob) -> Block | None:
+        walltime_s = self.workflow.walltime_of(names, job.walltime_s)
+        if len(names) > 1 and not job.run_s <= walltime_s <= self._max_walltime_s(job.line.partition):
             return None
-        core_seconds, elasticity = self.resizing.core_seconds_of(one.cores, one.run_s, one.needs, one.lasts_s)
+        core_seconds, elasticity = self.resizing.core_seconds_of(job.cores, job.run_s, job.needs, job.lasts_s)
         hours = 0.0 if self.workflow.stages[names[0]].local else core_seconds / 3600
-        spread = math.sqrt(one.strays) / one.run_s
-        return Block(names, one.cores, walltime_s, one.run_s, hours, elasticity, spread, one.shapes)
+        spread = math.sqrt(job.strays) / job.run_s
+        return Block(names, job.cores, walltime_s, job.run_s, hours, elasticity, spread, job.shapes)
 
     def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
         """Make those blocks of `leading` whose job grows, each with its number of pieces."""

@@ -160,7 +160,7 @@ def priced_frontier(
         for price_s, sketch in found
     }.values()
     kept: list[tuple[float, Sketch]] = []
-    for price_s, sketch in sorted(different, key=lambda one: (one[1].core_hours, question.span_s(one[1]))):
+    for price_s, sketch in sorted(different, key=lambda pair: (pair[1].core_hours, question.span_s(pair[1]))):
         if not kept or question.span_s(sketch) < question.span_s(kept[-1][1]) - 0.5:
             kept.append((price_s, sketch))
     return kept
@@ -199,7 +199,9 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
     ways = begin
     for here, piece in enumerate(pieces):
         ways = _best(question, ways) if here == 0 else _made(found[here])
-        if leading := [one for one in question.parts.leading(pieces[here:]) if may_stretch(question, one[1])]:
+        if leading := [
+            counted for counted in question.parts.leading(pieces[here:]) if may_stretch(question, counted[1])
+        ]:
             extension = _Extension(question, ways, [block for _, block in leading], first=first and here == 0)
             for count, indices in groupby(range(len(leading)), key=lambda index: leading[index][0]):
                 found[here + count].append(extension.best(list(indices)))
@@ -249,11 +251,11 @@ def _side_by_side(question: Question, branches: tuple[Series, ...], ways: list[S
                 question,
                 [
                     Sketch(
-                        one.jobs + option.jobs,
-                        np.maximum(one.end_s, option.end_s),
-                        one.core_hours + option.core_hours,
+                        joined.jobs + option.jobs,
+                        np.maximum(joined.end_s, option.end_s),
+                        joined.core_hours + option.core_hours,
                     )
-                    for one in together
+                    for joined in together
                     for option in options
                 ],
             )
@@ -377,8 +379,8 @@ def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
     if spreads.any():
         made = usual * np.exp(spreads * _NORMAL[_shuffle(salt + _OF_RUNS, SAMPLES)])
     late_s = [block.elasticity.late_s for block in blocks]
-    if any(one is not None for one in late_s):
-        late = np.stack([np.zeros(SAMPLES) if one is None else one for one in late_s])
+    if any(lateness_s is not None for lateness_s in late_s):
+        late = np.stack([np.zeros(SAMPLES) if lateness_s is None else lateness_s for lateness_s in late_s])
         return made + late[:, _shuffle(salt + _OF_LATENESS, SAMPLES)]
     return made
 

@@ -25,7 +25,9 @@ def judged_together(question: Question, forecast: object, sketches: Sequence[Ske
     """
     if not isinstance(forecast, Joint) or not sketches:
         return list(sketches)
-    if any(job.block.elasticity.widths or question.jobs_of(job.block) > 1 for one in sketches for job in one.jobs):
+    if any(
+        job.block.elasticity.widths or question.jobs_of(job.block) > 1 for sketch in sketches for job in sketch.jobs
+    ):
         return list(sketches)
     links = [_links(question, sketch) for sketch in sketches]
     plans = [_steps(question, sketch, after) for sketch, after in zip(sketches, links, strict=True)]

@@ -34,7 +34,7 @@ _TOLERANCE = 0.05
 
 def _within(level: float) -> Callable[[Score], float]:
     """Return a function for the coverage of a quantile, in percent."""
-    return lambda one: 100 * one.coverage_at(level)
+    return lambda score: 100 * score.coverage_at(level)
 
 
 _HOW = (
@@ -61,7 +61,7 @@ def accuracy_page(
     `convergences`: results of Algorithm 1 with changing waits, as in the paper's Fig. 5.
     """
     names = short_names(list(dict.fromkeys(score.trace for score in scores)))
-    whole = [one for one in scores if not one.geometry and not math.isnan(one.log10_error)]
+    whole = [score for score in scores if not score.geometry and not math.isnan(score.log10_error)]
     ranked = _ranked(whole)
     sections = []
     if ranked:
@@ -77,7 +77,7 @@ def accuracy_page(
         sections.append(Section("columns", "What the columns below mean", [reading]))
     for index, (trace, name) in enumerate(names.items(), start=1):
         here = [score for score in scores if score.trace == trace]
-        parts = list(_of_log(here, ranked) if any(one.trace == trace for one in whole) else _of_scheduler(here))
+        parts = list(_of_log(here, ranked) if any(score.trace == trace for score in whole) else _of_scheduler(here))
         if odd := (oddities or {}).get(trace):
             parts.append(Text(tuple(f"{count:,} jobs: {words}." for words, count in odd.items()), is_small=True))
         sections.append(Section(f"log-{index}", _plain(name), parts))
@@ -101,9 +101,9 @@ def _plain(name: str) -> str:
 def _ranked(whole: Sequence[Score]) -> list[str]:
     """Return the estimators by their mean error over all logs, the best first; those that failed are last."""
     of: dict[str, list[float]] = {}
-    for one in whole:
-        if one.estimator not in REFERENCES:
-            of.setdefault(one.estimator, []).append(one.log10_error)
+    for score in whole:
+        if score.estimator not in REFERENCES:
+            of.setdefault(score.estimator, []).append(score.log10_error)
     return sorted(of, key=lambda name: (-len(of[name]), sum(of[name]) / len(of[name])))
 
 
@@ -112,7 +112,7 @@ def _off(score: Score) -> float:
 
 
 def _mean_off(whole: Sequence[Score], name: str) -> float:
-    of = [_off(one) for one in whole if one.estimator == name]
+    of = [_off(score) for score in whole if score.estimator == name]
     return sum(of) / len(of)
 
 
@@ -122,13 +122,13 @@ def _mean_off(whole: Sequence[Score], name: str) -> float:
 def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     if not ranked:
         return
-    traces = list(dict.fromkeys(one.trace for one in whole))
-    of = {name: [one for one in whole if one.estimator == name] for name in ranked}
+    traces = list(dict.fromkeys(score.trace for score in whole))
+    of = {name: [score for score in whole if score.estimator == name] for name in ranked}
     best, *others = ranked
-    waits = sum(max(one.jobs for one in whole if one.trace == trace) for trace in traces)
+    waits = sum(max(score.jobs for score in whole if score.trace == trace) for trace in traces)
     where = "one log" if len(traces) == 1 else f"{len(traces)} logs"
     yield f"{waits:,} waits of {where}, each predicted by {_many(len(ranked), 'estimator')} as it was submitted."
-    first = sum(_is_closest(one, whole) for one in of[best])
+    first = sum(_is_closest(score, whole) for score in of[best])
     on = f" on {'all' if first == len(traces) else first} of them" if len(traces) > 1 else ""
     off = f"off by a factor of {_span(of[best], _factor, 1)}"
     yield f"`{best}` is closest{on}: on average it is {off}." if others else f"`{best}` is {off} in the mean."
@@ -136,23 +136,24 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
         second, last = others[0], others[-1]
         after = f", last `{last}` ({_span(of[last], _factor, 0)})" if len(others) > 1 else ""
         yield f"Next is `{second}` ({_span(of[second], _factor, 1)}){after}."
-    hits = _span(of[best], lambda one: 100 * one.hit_ratio, 0)
+    hits = _span(of[best], lambda score: 100 * score.hit_ratio, 0)
     yield f"`{best}` finds the closest of the paper's 53 alternatives for {hits} % of the waits."
     p50, p90 = (_span(of[best], _within(level), 1) for level in (0.5, 0.9))
-    held = sum(all(_is_calibrated(one, level) for level in (0.5, 0.9)) for one in of[best])
+    held = sum(all(_is_calibrated(score, level) for level in (0.5, 0.9)) for score in of[best])
     does = "holds" if held == len(of[best]) else f"holds on {held} of them only" if held else "does not hold"
     yield f"What it states {does}: its p90 covers {p90} % of the waits, and its p50 {p50} %, equal waits spread."
     plain50, plain90 = (
-        _span(of[best], value, 0) for value in (lambda one: 100 * one.within_p50, lambda one: 100 * one.within_p90)
+        _span(of[best], value, 0)
+        for value in (lambda score: 100 * score.within_p50, lambda score: 100 * score.within_p90)
     )
     yield f"So {plain90} % of the jobs started within its p90, and {plain50} % within its p50."
-    if known := [one.coverage_p90_range for one in of[best] if not math.isnan(one.coverage_p90_range[0])]:
+    if known := [score.coverage_p90_range for score in of[best] if not math.isnan(score.coverage_p90_range[0])]:
         low, high = min(low for low, _ in known), max(high for _, high in known)
         yield f"In tenths of a log, one after the other, its p90 covers {100 * low:.0f} to {100 * high:.0f} %."
-    if loose := [name for name in ranked if not all(_is_calibrated(one, 0.9) for one in of[name])]:
+    if loose := [name for name in ranked if not all(_is_calibrated(score, 0.9) for score in of[name])]:
         shares = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
         yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {shares}."
-    halves_s = [one.abs_error_p50_s for one in of[best]]
+    halves_s = [score.abs_error_p50_s for score in of[best]]
     half = " to ".join(dict.fromkeys(format_duration(edge(halves_s)) for edge in (min, max)))
     yield f"Half of `{best}`'s predictions are off by less than {half}."
 
@@ -184,7 +185,7 @@ def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int)
 
 
 def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str]) -> list[Part]:
-    errors = _by_log(whole, ranked, names, lambda one: one.log10_error)
+    errors = _by_log(whole, ranked, names, lambda score: score.log10_error)
     drawn = strips(errors, title="Error", x_words="error, powers of ten: 0.3 is a factor of 2, 1 a factor of 10")
     logs = list(dict.fromkeys(log for row in errors.values() for log in row))
     rows: list[list[str | float | None]] = [
@@ -209,24 +210,27 @@ def _mean(row: Mapping[str, float]) -> float:
 def _by_log(
     whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str], value: Callable[[Score], float]
 ) -> dict[str, dict[str, float]]:
-    return {name: {_plain(names[one.trace]): value(one) for one in whole if one.estimator == name} for name in ranked}
+    return {
+        name: {_plain(names[score.trace]): value(score) for score in whole if score.estimator == name}
+        for name in ranked
+    }
 
 
 def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str]) -> list[Part]:
     worst = sorted(ranked[1:], key=lambda name: -_mean_off(whole, name))[: _DRAWN - 1]
     lines: dict[str, list[tuple[float, float]]] = {"as it should be": [(0.0, 0.0), (100.0, 100.0)]}
     for name in (ranked[0], *worst):
-        of = [one.coverage for one in whole if one.estimator == name]
+        of = [score.coverage for score in whole if score.estimator == name]
         shares = [100 * sum(shares) / len(of) for shares in zip(*of, strict=True)]
         lines[name] = [(100 * level, share) for level, share in zip(LEVELS, shares, strict=True)]
     curve = curves(lines, title="Reliability", x_words="stated, %", y_words="waits within, %")
     held = _by_log(whole, ranked, names, _within(0.9))
     strip = strips(held, title="Coverage of p90", x_words="coverage of the stated p90, %", goal=90.0)
     rows: list[list[str | float | None]] = [
-        [one.estimator, _plain(names[one.trace]), *(100 * share for share in one.coverage), 100 * _off(one)]
+        [score.estimator, _plain(names[score.trace]), *(100 * share for share in score.coverage), 100 * _off(score)]
         for name in ranked
-        for one in whole
-        if one.estimator == name
+        for score in whole
+        if score.estimator == name
     ]
     columns = [Column("Estimator"), Column("Log"), *(Column(f"p{100 * level:.0f}", 1) for level in LEVELS)]
     columns.append(Column("Off by, points", 1))
@@ -240,15 +244,17 @@ def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str,
 
 def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
     (_, whole), *geometries = by_geometry(scores)
-    drawn = [one for name in ranked for one in whole if one.estimator == name and one.course][:_DRAWN]
+    drawn = [score for name in ranked for score in whole if score.estimator == name and score.course][:_DRAWN]
     yield from (
-        _measured(whole, ACCURACY, f"{max(one.jobs for one in whole):,} waits."),
+        _measured(whole, ACCURACY, f"{max(score.jobs for score in whole):,} waits."),
         _measured(whole, STATED, "Are the predicted quantiles right?."),
         _measured(whole, COST, "What errors cost."),
     )
     if drawn:
         lines = {
-            one.estimator: list(zip(one.course.day, one.course.log10_error, strict=True)) for one in drawn if one.course
+            score.estimator: list(zip(score.course.day, score.course.log10_error, strict=True))
+            for score in drawn
+            if score.course
         }
         x_words = "days since the first submission"
         which = f": the {len(drawn)} that come closest over all" if len(drawn) > 1 else ""
@@ -275,9 +281,9 @@ def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption
     """Return the table of the terminal for a page; ranges become text."""
     shown = [m for m in measures if any(not math.isnan(value) for score in scores for value in m.values(score))]
     marks = {
-        (scores.index(one), 1 + index): "best"
+        (scores.index(score), 1 + index): "best"
         for index, measure in enumerate(shown)
-        for one in best_of(scores, measure)
+        for score in best_of(scores, measure)
     }
     columns = [Column("Estimator"), *(_column(m, scores) for m in shown)]
     rows = [[score.estimator, *(_value(m, score) for m in shown)] for score in scores]
@@ -298,7 +304,7 @@ def _value(measure: ScoreMeasure, score: Score) -> str | float:
 
 def _geometries(sections: Sequence[tuple[str, Sequence[Score]]]) -> PageTable:
     columns = [Column("Jobs of"), Column("Estimator"), *(_column(m, sections[0][1]) for m in ACCURACY)]
-    rows = [[label, one.estimator, *(_value(m, one) for m in ACCURACY)] for label, of in sections for one in of]
+    rows = [[label, score.estimator, *(_value(m, score) for m in ACCURACY)] for label, of in sections for score in of]
     return PageTable(columns, rows, "The geometries that have most jobs.")
 
 

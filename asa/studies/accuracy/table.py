@@ -237,9 +237,9 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
     panels = []
     for trace in traces:
         here = [score for score in whole if score.trace == trace]
-        one = next((score for score in here if score.estimator == hero), here[0])
+        shown = next((score for score in here if score.estimator == hero), here[0])
         title = names[trace].removesuffix(".gz").removesuffix(".swf")
-        panels += [*_courses(title, here), _reliability(one)]
+        panels += [*_courses(title, here), _reliability(shown)]
     looks = _LOOKS | {name: Look(width=1.0, opacity=0.85) for name in estimators}
     looks[hero] = Look("#000000", "-", width=2.2, is_above=True)
     widths = (1.25, 1.25, 1.25, 0.8)

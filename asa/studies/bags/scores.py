@@ -71,16 +71,19 @@ class BagVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Return every score, and every run."""
-        return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+        return {
+            "verdicts": [asdict(verdict) for verdict in judged(self.runs)],
+            "runs": [asdict(run) for run in self.runs],
+        }
 
     def __rich__(self) -> Group:
         """Return tables for a terminal."""
         headings = (*map(str, _SHOWN), "Most", "Over best", "Core-h", "Others")
         rows: list[Row] = []
-        for trace, of in put_together(judged(self.runs), lambda one: one.trace).items():
+        for trace, of in put_together(judged(self.runs), lambda verdict: verdict.trace).items():
             log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
             rows.append(Row((log, *[""] * len(headings)), style="bold", begins_section=bool(rows)))
-            rows += [Row((f"{one.hours:g} h x {one.cores}", *_cells(one))) for one in of]
+            rows += [Row((f"{verdict.hours:g} h x {verdict.cores}", *_cells(verdict))) for verdict in of]
         text = (
             "Makespan of a bag of tasks as so many jobs over that as one job of all its cores; geometric means of "
             f"{self.starts} starts. Most: of the most jobs, which asa takes of a range, with the 95 % interval over "

@@ -71,8 +71,8 @@ class BagQuestion:
         """Return all units of work."""
         if self.starts < 2 or not self.traces or not self.hours:
             raise InputError("there is nothing to compare", hint="Give a log, hours above 0, and at least two starts.")
-        if not all(0 < one <= _LONGEST_H for one in self.hours):
-            given = ", ".join(f"{one:g}" for one in self.hours)
+        if not all(0 < time_h <= _LONGEST_H for time_h in self.hours):
+            given = ", ".join(f"{time_h:g}" for time_h in self.hours)
             raise InputError(f"bags of {given} hours cannot be", hint=f"Give hours above 0, at most {_LONGEST_H:g}.")
         code = code_digest([("asa.strategies", _STRATEGY)])
         cells = []

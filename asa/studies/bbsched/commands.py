@@ -248,7 +248,7 @@ def bench(
         )
     ]
     if output is Output.JSON:
-        print_json([asdict(one) for one in timings])
+        print_json([asdict(timing) for timing in timings])
     else:
         from .printing import print_timings
 

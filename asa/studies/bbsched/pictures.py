@@ -106,7 +106,7 @@ def draw_curve(curve: Sequence[Distance], path: Path) -> None:
         lines.setdefault(f"P = {point.population}", []).append(point)
     panels = [
         Panel(
-            [PlottedSeries(name, [scale * getattr(one, of) for one in on], [one.generations for one in on])
+            [PlottedSeries(name, [scale * getattr(score, of) for score in on], [score.generations for score in on])
              for name, on in lines.items()],
             title,
             "generations",

@@ -71,9 +71,9 @@ def print_comparison(outcomes: Sequence[ComparedOutcome]) -> None:
 
 def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Measure]) -> None:
     methods, headings = methods_of(grid), [name.split("-")[1] for name in grid]
-    buffer = " or ".join(sorted({f"{one.burst_buffer_gb / 1000:,g} TB" for one in flat(grid)}))
+    buffer = " or ".join(sorted({f"{outcome.burst_buffer_gb / 1000:,g} TB" for outcome in flat(grid)}))
     title = f"{machine}{', SSD' if has_ssd(next(iter(grid.values()))) else ''}"
-    nodes = " or ".join(sorted({f"{one.nodes:,}" for one in flat(grid)}))
+    nodes = " or ".join(sorted({f"{outcome.nodes:,}" for outcome in flat(grid)}))
     out.print(Text.assemble("\n", (title, "bold"), f": {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer"))
     for measure in measures:
         found = {
@@ -92,7 +92,7 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
         rows = _estimates(out, found, 1, is_change=True)
         _put(out, f"{title}: average wait against {BASELINE}, %, draw by draw", headings, rows)
     longest = [
-        (method, *(number(max(one.longest_wait_s for one in of[method]), None) for of in grid.values()))
+        (method, *(number(max(outcome.longest_wait_s for outcome in of[method]), None) for of in grid.values()))
         for method in methods
     ]
     _put(out, f"{title}: longest wait", headings, longest)
@@ -119,13 +119,13 @@ def _estimates(
     rows = []
     for method, estimates in found.items():
         shown = estimates if has_room else [Interval(estimate.mean, math.nan, math.nan) for estimate in estimates]
-        cells: list[str | Text] = [plus_minus(one, digits, "+" if is_change else "") for one in shown]
+        cells: list[str | Text] = [plus_minus(interval, digits, "+" if is_change else "") for interval in shown]
         if best:
             cells = [_starred(str(cell), is_best=method in those) for cell, those in zip(cells, best, strict=True)]
         rows.append(Row([method, *cells]))
         if papers is not None and method in papers:
             rows.append(Row(["  the paper's", *papers[method]], "dim"))
-    widest = [max(one.half for one in column) for column in zip(*found.values(), strict=True)]
+    widest = [max(interval.half for interval in column) for column in zip(*found.values(), strict=True)]
     if not has_room and not any(map(math.isnan, widest)):
         rows.append(Row(["+- at most", *(number(half, digits) for half in widest)], "dim"))
     return rows
@@ -186,7 +186,7 @@ def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[Co
 def _print_text(out: Console, grid: Grid) -> None:
     """Print changes that the paper's text states, compared with ours."""
     rows = []
-    words = {one.name: one.words for one in MEASURES}
+    words = {measure.name: measure.words for measure in MEASURES}
     for (name, method, measure), paper in CHANGES.items():
         of = grid.get(name, {})
         if {method, BASELINE} <= set(of):
@@ -250,7 +250,7 @@ def print_curve(curve: Sequence[Distance], facts: Mapping[str, Any]) -> None:
     rows = []
     for generations in dict.fromkeys(point.generations for point in curve):
         points = [point for point in curve if point.generations == generations]
-        cells = ((f"{100 * one.distance:.4f}", f"{1e3 * one.seconds:.2f}") for one in points)
+        cells = ((f"{100 * point.distance:.4f}", f"{1e3 * point.seconds:.2f}") for point in points)
         rows.append((f"G={generations}", *(cell for pair in cells for cell in pair)))
     out = console()
     title = f"{facts['workload']}: the genetic algorithm by generations (G) and population (P)"
@@ -309,7 +309,7 @@ def _starred(text: str, *, is_best: bool) -> Text:
 
 def _counted(grid: Grid) -> str:
     """Return how many jobs of each workload are measured."""
-    counts = [one.jobs for one in flat(grid)]
+    counts = [outcome.jobs for outcome in flat(grid)]
     least, most = min(counts), max(counts)
     return f"{least:,} jobs" if least == most else f"{least:,} to {most:,} jobs"
 

@@ -65,7 +65,7 @@ def arrange(
             grid.setdefault(outcome.case.workload, {}).setdefault(outcome.case.method, []).append(outcome)
     for by_method in grid.values():
         for some in by_method.values():
-            some.sort(key=lambda one: one.case.seed)
+            some.sort(key=lambda outcome: outcome.case.seed)
     return grid
 
 
@@ -191,7 +191,7 @@ def methods_of(grid: Grid) -> list[str]:
 
 def flat(grid: Grid) -> list[ComparedOutcome]:
     """Return all outcomes as a list."""
-    return [one for methods in grid.values() for some in methods.values() for one in some]
+    return [outcome for methods in grid.values() for some in methods.values() for outcome in some]
 
 
 def has_ssd(methods: Mapping[str, Sequence[ComparedOutcome]]) -> bool:

@@ -277,7 +277,7 @@ def _make(
         # a job wider than the half of the nodes with more SSD can only ask for what all nodes have
         ssd = np.where((size < share) | (table.cores > large), small_gb, large_gb)
         made.append(workload(kind, halves, {BUFFER: buffers["s2"], SSD: ssd}))
-    return {one.name: one for one in made}
+    return {workload.name: workload for workload in made}
 
 
 def _spread(seed: np.random.SeedSequence, count: int) -> NDArray[np.float64]:

@@ -82,8 +82,8 @@ class Speed:
                 "figures": [asdict(figure) | {"times_papers": figure.times_papers} for figure in self.figures],
                 "slots": self.slots,
                 "weeks": self.weeks,
-                "longer": [one._asdict() for one in self.longer],
-                "flat": [one._asdict() for one in self.flat],
+                "longer": [timing._asdict() for timing in self.longer],
+                "flat": [timing._asdict() for timing in self.flat],
             },
             indent=1,
         )

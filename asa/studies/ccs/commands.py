@@ -282,7 +282,9 @@ def _print_why(explanation: Why) -> None:
     if not explanation.constraints:
         return
     rows = []
-    for constraint in sorted(explanation.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
+    for constraint in sorted(
+        explanation.constraints, key=lambda constraint: (constraint.start_s is None, constraint.start_s or 0)
+    ):
         start_s, planned_s = constraint.start_s, explanation.job.start_s
         starts = clock(start_s, explanation.now_s) if start_s is not None else "no sooner"
         sooner = format_duration(planned_s - start_s) if planned_s is not None and start_s is not None else ""
@@ -307,6 +309,6 @@ def _why_as_dict(explanation: Why, made: MadeRequest) -> dict[str, Any]:
         "constraints": [
             asdict(constraint) | {"binds": constraint.start_s is not None} for constraint in explanation.constraints
         ],
-        "together": [asdict(one) for one in explanation.together],
+        "together": [asdict(constraint) for constraint in explanation.together],
         "words": explanation.sentences(),
     }

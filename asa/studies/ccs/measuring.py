@@ -134,10 +134,10 @@ def _print_drift(drift: Drift) -> None:
     from asa.studies.present import Table, console
 
     headings = ["Promised", "Jobs", "Promised, p50", "Waited, p50", "Kept %", "2x %", "Earlier by", "Error"]
-    uppers = [format_duration(one.above_s) for one in drift.classes[2:] if one.above_s is not None]
+    uppers = [format_duration(class_.above_s) for class_ in drift.classes[2:] if class_.above_s is not None]
     rows = [
-        (_class(one, upper), f"{one.jobs:,}", *_row(one))
-        for one, upper in zip(drift.classes, ["", *uppers, ""], strict=True)
+        (_class(class_, upper), f"{class_.jobs:,}", *_row(class_))
+        for class_, upper in zip(drift.classes, ["", *uppers, ""], strict=True)
     ]
     out = console()
     out.print(Table(headings, rows, wraps=range(1, len(headings)), is_ruled=False))

@@ -105,13 +105,13 @@ def _lines(file: Path, kinds: Mapping[str, RequestKind]) -> list[AskedRequest]:
         if not bare:
             continue
         try:
-            one = _line(bare, kinds, asked, lines)
+            request = _line(bare, kinds, asked, lines)
         except PointedError as error:
             message = error.message.partition("\n")[2].lstrip().removeprefix("^ ")
             where = f"{file}:{number}"
             raise PointedError(message, where=where, hint=error.hint, text=bare, position=error.position) from error
-        lines[one.name] = number
-        asked.append(one)
+        lines[request.name] = number
+        asked.append(request)
     if not asked:
         raise InputError("asks for nothing", where=str(file), hint="Write a request a line, as rset=ncpus=4.")
     return asked
@@ -178,7 +178,7 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[CcsSystem, list[Aske
 
 def last_moment(given: str | None, asked: Sequence[AskedRequest]) -> int:
     """Return the time at which the plan is shown: the given one, or that of the last request."""
-    return max(one.at_s for one in asked) if given is None else moment_of(given, "--now", None)
+    return max(request.at_s for request in asked) if given is None else moment_of(given, "--now", None)
 
 
 def moment_of(text: str, option: str, now: int | None) -> int:
@@ -213,18 +213,20 @@ class MadeRequest:
         self.refused: dict[str, CcsJob] = {}
         self.now = now
         has_limits = bool(given.limits or given.pools)
-        for one in sorted(given.asked, key=lambda one: one.at_s):
-            if one.at_s > now:
+        for request in sorted(given.asked, key=lambda request: request.at_s):
+            if request.at_s > now:
                 break
             if has_limits:
-                self._let_pass(one.at_s)
-            who = {"user": one.user, "group": one.group, "name": one.name}
+                self._let_pass(request.at_s)
+            who = {"user": request.user, "group": request.group, "name": request.name}
             try:
-                self.plan.submit(one.request, now=one.at_s, **who)
+                self.plan.submit(request.request, now=request.at_s, **who)
             except RefusedError as error:
-                self.refused[one.name] = CcsJob(one.name, one.request, one.user, one.group, one.at_s, why=error.message)
-                if one.name == until:
-                    self.now = one.at_s
+                self.refused[request.name] = CcsJob(
+                    request.name, request.request, request.user, request.group, request.at_s, why=error.message
+                )
+                if request.name == until:
+                    self.now = request.at_s
                     break
         if has_limits:
             self._let_pass(self.now)

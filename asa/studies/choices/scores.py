@@ -35,9 +35,9 @@ class ChoiceScore:
 
 def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
     """Score choices: a row for each log and estimator; and over all logs, if there are several."""
-    traces, names = (list(dict.fromkeys(getattr(one, of) for one in found)) for of in ("trace", "estimator"))
+    traces, names = (list(dict.fromkeys(getattr(choice, of) for choice in found)) for of in ("trace", "estimator"))
     rows = [
-        _judged(trace, name, [[one for one in found if (one.trace, one.estimator) == (trace, name)]])
+        _judged(trace, name, [[choice for choice in found if (choice.trace, choice.estimator) == (trace, name)]])
         for trace in traces
         for name in names
     ]
@@ -51,19 +51,19 @@ def judged(found: Sequence[ChosenWidth]) -> list[ChoiceScore]:
 
 def by_program(found: Sequence[ChosenWidth]) -> list[tuple[str, ChoiceScore]]:
     """Score the choices for each program separately, on each log."""
-    return [(one.program, _judged(one.trace, one.estimator, [[one]])) for one in found]
+    return [(choice.program, _judged(choice.trace, choice.estimator, [[choice]])) for choice in found]
 
 
 def _judged(trace: str, name: str, logs: Sequence[Sequence[ChosenWidth]]) -> ChoiceScore:
     """Score choices on logs with equal weight; the interval is over the times at which programs were put in."""
     # by time: logarithms for the choice, the best fixed width, and the best width
-    gaps = np.mean([np.mean([_logs(one) for one in log], axis=0) for log in logs], axis=0)
-    sure = np.concatenate([one.probabilities.ravel() for log in logs for one in log])
-    came_true = np.concatenate([one.came_true.ravel() for log in logs for one in log])
+    gaps = np.mean([np.mean([_logs(choice) for choice in log], axis=0) for log in logs], axis=0)
+    sure = np.concatenate([choice.probabilities.ravel() for log in logs for choice in log])
+    came_true = np.concatenate([choice.came_true.ravel() for log in logs for choice in log])
     return ChoiceScore(
         trace,
         name,
-        sum(one.places.size for log in logs for one in log),
+        sum(choice.places.size for log in logs for choice in log),
         as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[2]), gaps)),
         as_ratio(statistic_interval(lambda mean: float(mean[0] - mean[1]), gaps)),
         float(np.exp(np.mean(gaps[:, 1] - gaps[:, 2]))),
@@ -82,9 +82,9 @@ def _logs(choice: ChosenWidth) -> NDArray[np.float64]:
 def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:
     """Return how often predictions with some probability came true: by estimator, in tenths of probability."""
     rows: list[dict[str, Any]] = []
-    for name in dict.fromkeys(one.estimator for one in found):
-        said = np.concatenate([one.probabilities.ravel() for one in found if one.estimator == name])
-        came_true = np.concatenate([one.came_true.ravel() for one in found if one.estimator == name])
+    for name in dict.fromkeys(choice.estimator for choice in found):
+        said = np.concatenate([choice.probabilities.ravel() for choice in found if choice.estimator == name])
+        came_true = np.concatenate([choice.came_true.ravel() for choice in found if choice.estimator == name])
         tenth = np.minimum((10 * said).astype(int), 9)
         rows += [
             {
@@ -109,14 +109,14 @@ class Choices:
     def as_dict(self) -> dict[str, Any]:
         """Return every score: by log and estimator, by program, and the calibration of probabilities."""
         return {
-            "choices": [asdict(one) for one in judged(self.found)],
-            "by_program": [{"program": program, **asdict(one)} for program, one in by_program(self.found)],
+            "choices": [asdict(score) for score in judged(self.found)],
+            "by_program": [{"program": program, **asdict(score)} for program, score in by_program(self.found)],
             "calibration": calibration(self.found),
         }
 
     def __rich__(self) -> Group:
         """Return tables for a terminal."""
-        programs = len({one.program for one in self.found})
+        programs = len({choice.program for choice in self.found})
         text = (
             f"At {self.times} times of each log, whose jobs are scheduled by EASY backfilling, each of {programs} "
             "programs is put into the queue in each width. Over best: over the width that ends first, at each time. "
@@ -130,15 +130,17 @@ class Choices:
 def _table(choices: Sequence[ChoiceScore]) -> Table:
     """Return the table of scores."""
     rows: list[Row] = []
-    for index, one in enumerate(choices):
-        if index == 0 or one.trace != choices[index - 1].trace:
-            log = one.trace if one.trace == ALL else Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
+    for index, score in enumerate(choices):
+        if index == 0 or score.trace != choices[index - 1].trace:
+            log = score.trace if score.trace == ALL else Path(score.trace).name.removesuffix(".gz").removesuffix(".swf")
             rows.append(Row((log, "", "", "", ""), style="bold", begins_section=index > 0))
-            over = number(100 * (one.fixed_over_best - 1), 1, "+")
+            over = number(100 * (score.fixed_over_best - 1), 1, "+")
             rows.append(Row(("  best fixed width", over, "0", "0", "")))
-        closed = f"{100 * one.closed.mean:.0f}{'' if np.isnan(one.closed.half) else f' +-{100 * one.closed.half:.0f}'}"
-        over = number(100 * (one.over_best.mean - 1), 1, "+")
-        rows.append(Row((f"  {one.estimator}", over, _percent(one.over_fixed), closed, number(one.brier, 3))))
+        closed = (
+            f"{100 * score.closed.mean:.0f}{'' if np.isnan(score.closed.half) else f' +-{100 * score.closed.half:.0f}'}"
+        )
+        over = number(100 * (score.over_best.mean - 1), 1, "+")
+        rows.append(Row((f"  {score.estimator}", over, _percent(score.over_fixed), closed, number(score.brier, 3))))
     headings = ("Chosen by", "Over best %", "Over fixed %", "Closed %", "Brier")
     title = "The width that was chosen: time to its end"
     return Table(headings, rows, title=title)

@@ -98,7 +98,7 @@ def choices(
     results = run_cells(
         _choose, pairs, worlds, dict(estimators), (times, seed), jobs=jobs, on_end=lambda _pair, _found: done()
     )
-    return [one for found in results for one in found]
+    return [choice for found in results for choice in found]
 
 
 _World = tuple[JobHistory, int]

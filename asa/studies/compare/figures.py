@@ -21,7 +21,7 @@ def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
         done = [run.metrics for run in members if run.metrics]
         parts = []
         for index in range(len(done[0].stages) if done else 0):
-            critical = [one.stages[index] for one in done if one.stages[index].critical]
+            critical = [metrics.stages[index] for metrics in done if metrics.stages[index].critical]
             parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
             parts.append((done[0].stages[index].stage, sum(stage.run_s for stage in critical) / len(done)))
         groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))

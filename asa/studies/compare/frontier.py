@@ -84,7 +84,7 @@ def _p90_s(cell: Cell) -> float:
 
 def named(cell: Cell, cells: Sequence[Cell]) -> str:
     """Return the name of a cell, with its cores if these differ between cells."""
-    return f"{cell.strategy}, {cell.cores} cores" if len({one.cores for one in cells}) > 1 else cell.strategy
+    return f"{cell.strategy}, {cell.cores} cores" if len({cell.cores for cell in cells}) > 1 else cell.strategy
 
 
 def about_prices(cells: Sequence[Cell]) -> Iterator[str]:

@@ -268,7 +268,7 @@ class MalleableCluster:
         wish = run.record.job.wish(run.done)
         assert wish is not None, "it checks"
         resized = sum(resizer.nodes for resizer in self._resizers.values())
-        coming = sum(one.returns for one in self._running.values()) - resized
+        coming = sum(job.returns for job in self._running.values()) - resized
         free, places = unpromised(self.ledger.free, coming, self._needs, len(self._promoted))
         answer = decide(run.nodes, wish, free=free, queued=[self._needs[place] for place in places])
         run.returns = run.nodes - answer.nodes if answer.action is Action.SHRINK else 0

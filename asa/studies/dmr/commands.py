@@ -113,7 +113,7 @@ def _as_dict(made: Study, jobs: int, costs: Costs) -> dict[str, Any]:
         "table_3": [row.as_dict() for row in table_3(made)],
         "table_4": [row.as_dict() for row in table_4(made)],
         "figure_6": {"jobs": jobs, "fixed": asdict(evolution(fixed)), "flexible": asdict(evolution(flexible))},
-        "figures_7_and_8": [{**asdict(one), "gains_s": one.gains_s} for one in compare(fixed, flexible)],
+        "figures_7_and_8": [{**asdict(pair), "gains_s": pair.gains_s} for pair in compare(fixed, flexible)],
     }
 
 

@@ -53,11 +53,14 @@ def draw_evolution(fixed: Evolution, flexible: Evolution, nodes: int, path: Path
         ("running", "jobs running"),
         ("completed", "jobs completed"),
     ):
-        lines = [PlottedSeries(name, getattr(one, what), one.times_s, kind="step") for name, one in versions.items()]
+        lines = [
+            PlottedSeries(name, getattr(version, what), version.times_s, kind="step")
+            for name, version in versions.items()
+        ]
         if what == "allocated":
             lines += [
-                PlottedSeries(f"_{name}", one.allocated, one.times_s, kind="area of steps")
-                for name, one in versions.items()
+                PlottedSeries(f"_{name}", version.allocated, version.times_s, kind="area of steps")
+                for name, version in versions.items()
             ]
         level = nodes if what == "allocated" else None
         panels.append(Panel(lines, x="time (s)", y=words, x_limits=(0, None), y_limits=(0, None), level=level))

@@ -43,8 +43,14 @@ def preliminary(jobs: int, seed: int, kind: ApplicationKind) -> MalleableWorkloa
     return MalleableWorkload(
         most,
         tuple(
-            MalleableJob(number, one.submit_s, sleep(min(one.run * _UNIT_S, _LONGEST_S), one.nodes), one.nodes, kind)
-            for number, one in enumerate(drawn)
+            MalleableJob(
+                number,
+                arrival.submit_s,
+                sleep(min(arrival.run * _UNIT_S, _LONGEST_S), arrival.nodes),
+                arrival.nodes,
+                kind,
+            )
+            for number, arrival in enumerate(drawn)
         ),
     )
 
@@ -56,13 +62,13 @@ def throughput(
     rng = random.Random(seed)
     drawn = list(draw(jobs, NODES, rng))
     chosen = [rng.choice(applications) for _ in drawn]
-    sorted_at_random = [chosen[one.first] for one in drawn]
+    sorted_at_random = [chosen[arrival.first] for arrival in drawn]
     rng.shuffle(sorted_at_random)
     return MalleableWorkload(
         NODES,
         tuple(
-            MalleableJob(number, one.submit_s, application, application.wish.maximum, kind)
-            for number, (one, application) in enumerate(zip(drawn, sorted_at_random, strict=True))
+            MalleableJob(number, arrival.submit_s, application, application.wish.maximum, kind)
+            for number, (arrival, application) in enumerate(zip(drawn, sorted_at_random, strict=True))
         ),
     )
 

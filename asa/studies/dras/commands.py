@@ -224,7 +224,7 @@ def orders(
     if plot is not None:
         _draw_curves({name: training.episodes for name, training in done.items()}, plot)
     if output is Output.JSON:
-        curves = {name: [asdict(episode) for episode in one.episodes] for name, one in done.items()}
+        curves = {name: [asdict(episode) for episode in order.episodes] for name, order in done.items()}
         print_json({"schema": _SCHEMA, "agent": agent, "orders": curves})
         return
     headings = ["", "best episode", "worth", "reward", "mean wait (h)", "slowdown"]
@@ -353,12 +353,12 @@ def ablation(
     on_few_cores("ppo", "small")
     outcomes = []
     began = time.perf_counter()
-    for one in run(tested, size, seeds=seeds, names=wanted):
+    for outcome in run(tested, size, seeds=seeds, names=wanted):
         _say(
-            f"{one.method} {one.run}: mean wait {one.mean_wait_s / 3600:.2f} h, slowdown {one.slowdown:.1f}, "
-            f"after {time.perf_counter() - began:.0f} s"
+            f"{outcome.method} {outcome.run}: mean wait {outcome.mean_wait_s / 3600:.2f} h, "
+            f"slowdown {outcome.slowdown:.1f}, after {time.perf_counter() - began:.0f} s"
         )
-        outcomes.append(one)
+        outcomes.append(outcome)
     words = {name: variant.words for name, variant in ABLATION.items()} | dict(UNTRAINED)
     if output is Output.JSON:
         document = _as_dict(tested, outcomes)
@@ -520,7 +520,8 @@ def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]
         "learned_from": tested.material.source,
         "test": {"from_day": tested.from_day, "jobs": len(tested.test)},
         "methods": {
-            name: {one.name: summary(some, one.name) for one in MEASURES} for name, some in grouped(outcomes).items()
+            name: {measure.name: summary(some, measure.name) for measure in MEASURES}
+            for name, some in grouped(outcomes).items()
         },
         "runs": [outcome.as_dict() for outcome in outcomes],
     }
@@ -573,9 +574,9 @@ def _print_ablation(tested: Split, outcomes: Sequence[MethodOutcome], words: Map
     rows = []
     for name, some in methods.items():
         cells = []
-        for one in (wait, slowdown):
-            cells.append(_cell(of(some, one.name), one))
-            cells.append("" if name == FULL else _cell(change(some, methods[FULL], one.name), one))
+        for measure in (wait, slowdown):
+            cells.append(_cell(of(some, measure.name), measure))
+            cells.append("" if name == FULL else _cell(change(some, methods[FULL], measure.name), measure))
         rows.append((name, *cells, _cell(of(some, longest.name), longest)))
     headings = ["", wait.words, f"beyond {FULL}", slowdown.words, f"beyond {FULL}", longest.words]
     title = f"{_tested(tested)}; {len(methods[FULL])} trainings each"
@@ -594,8 +595,12 @@ def _modes(methods: Mapping[str, Sequence[MethodOutcome]]) -> Table:
     rows: list[Row] = []
     for name, some in methods.items():
         theirs = TABLE_IV.get(name, {})
-        for index, (mode, one) in enumerate(modes(some).items()):
-            ours = (number(100 * one.jobs, 2), number(100 * one.core_hours, 2), number(one.mean_wait_s, None))
+        for index, (mode, of_mode) in enumerate(modes(some).items()):
+            ours = (
+                number(100 * of_mode.jobs, 2),
+                number(100 * of_mode.core_hours, 2),
+                number(of_mode.mean_wait_s, None),
+            )
             papers = (number(value, 2) for value in theirs.get(mode, (math.nan, math.nan)))
             cells = ("" if index else name, mode, *ours, *papers)
             rows.append(Row(cells, begins_section=not index and bool(rows)))

@@ -71,7 +71,7 @@ def draw_weeks(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     lines = [
         PlottedSeries(
             f"{name} ({of(some, 'mean_wait_s').mean / 3600:.1f} h)",
-            np.mean([[week.mean_wait_s / 3600 for week in one.weeks] for one in some], axis=0).tolist(),
+            np.mean([[week.mean_wait_s / 3600 for week in outcome.weeks] for outcome in some], axis=0).tolist(),
             at,
         )
         for name, some in grouped(outcomes).items()

@@ -165,7 +165,7 @@ class Proximal:
             trying = _Trying(self._ours, self._rng, how)
             scores.append(score(table, nodes, how.scheduler(trying, self.cost)))
             met.append(trying.met)
-        if all(one.chosen for one in met):
+        if all(episode.chosen for episode in met):
             self._learn(met)
             for name, ours in self._ours.items():
                 self._mean[name] += np.float32(_FRESH) * (ours - self._mean[name])
@@ -175,15 +175,15 @@ class Proximal:
 
     def _learn(self, met: list[_Met]) -> None:
         torch = pytorch()
-        rows, there = _padded([situation for one in met for situation in one.situations])
+        rows, there = _padded([situation for episode in met for situation in episode.situations])
         with torch.no_grad():
             begins = range(0, len(rows), _AT_ONCE)
             expected = np.concatenate([self._ask(rows[b : b + _AT_ONCE], there[b : b + _AT_ONCE])[1] for b in begins])
         worth, came = self._worth(met, expected * (self._scale or 1.0))
         size = max(float(np.abs(came).mean()), 1e-6)
         self._scale = 0.9 * self._scale + 0.1 * size if self._scale else size
-        chosen = torch.tensor([place for one in met for place in one.chosen])
-        before = torch.tensor([likelihood for one in met for likelihood in one.likelihood])
+        chosen = torch.tensor([place for episode in met for place in episode.chosen])
+        before = torch.tensor([likelihood for episode in met for likelihood in episode.likelihood])
         worths, values = (torch.from_numpy(array.astype(np.float32)) for array in (worth, came / self._scale))
         for _ in range(self.how.epochs):
             order = torch.from_numpy(self._rng.permutation(len(rows)))
@@ -205,21 +205,21 @@ class Proximal:
     def _worth(self, met: list[_Met], expected: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the worth of each choice relative to others, and the reward after it."""
         beyond, came, begin = [], [], 0
-        for one in met:
-            values = expected[begin : begin + len(one.chosen)]
-            begin += len(one.chosen)
-            keeps = np.exp(-np.array(one.lasted) / self.how.horizon_s)
-            after = np.array(one.reward)
+        for episode in met:
+            values = expected[begin : begin + len(episode.chosen)]
+            begin += len(episode.chosen)
+            keeps = np.exp(-np.array(episode.lasted) / self.how.horizon_s)
+            after = np.array(episode.reward)
             for index in range(len(after) - 2, -1, -1):
                 after[index] += keeps[index] * after[index + 1]
             came.append(after)
             beyond.append(after - values)
         worth = []
-        for one, mine in zip(met, beyond, strict=True):
+        for episode, mine in zip(met, beyond, strict=True):
             same = np.zeros(len(mine))
             for other, theirs in zip(met, beyond, strict=True):
-                if other is not one:
-                    at = np.searchsorted(other.time, one.time)
+                if other is not episode:
+                    at = np.searchsorted(other.time, episode.time)
                     same += theirs[np.minimum(at, len(theirs) - 1)]
             worth.append(mine - same / (len(met) - 1))
         all_worth = np.concatenate(worth)

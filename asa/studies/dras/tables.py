@@ -46,7 +46,7 @@ def change(some: Sequence[MethodOutcome], others: Sequence[MethodOutcome], measu
 
     Runs with the same number share their seed and are compared; a single run is compared with each.
     """
-    ours, theirs = ([float(getattr(one, measure)) for one in each] for each in (some, others))
+    ours, theirs = ([float(getattr(outcome, measure)) for outcome in each] for each in (some, others))
     return mean_interval((np.array(ours) - np.array(theirs)).tolist())
 
 
@@ -96,7 +96,7 @@ def target(methods: Mapping[str, Sequence[MethodOutcome]], ours: str) -> dict[st
     for name in WITH_RESERVATION:
         if name == ours or name not in methods:
             continue
-        if any(len(methods[one]) < 2 for one in (ours, name) if one not in _NOT_TRAINED):
+        if any(len(methods[method]) < 2 for method in (ours, name) if method not in _NOT_TRAINED):
             verdicts[name] = None
             continue
         verdicts[name] = all(

@@ -137,7 +137,7 @@ class Material:
     def exams(self, count: int, days: int = 7) -> list[JobTable]:
         """Return the sets for choosing the best agent: the validation set, and synthetic sets of a given length."""
         drawn = [np.random.SeedSequence([0, _UNSEEN, number]) for number in range(count)]
-        tables = [self.model.generate(days * _DAY_S, one) for one in drawn]
+        tables = [self.model.generate(days * _DAY_S, seed) for seed in drawn]
         return [self.validation, *(table for table in tables if len(table))]
 
     def jobs(self, phase: Phase, number: int, *, count: int, seed: int, days: int = 7) -> JobTable:
@@ -247,7 +247,7 @@ class Training:
         learned = course.practise(table, material.nodes)
         agent = course.agent(_Origin(self.command, material.source, material.seen_days, material.seen))
         scores = [score(exam, material.nodes, course.scheduler(agent)) for exam in self._exams]
-        rewards = tuple(one.reward for one in scores)
+        rewards = tuple(score.reward for score in scores)
         worth = float(np.mean(np.array(rewards) / self._of_easy))
         best = all(episode.worth < worth for episode in self.episodes)
         episode = Episode(

@@ -42,16 +42,18 @@ class LegStandings:
 def judged(found: Sequence[HandOver]) -> list[LegStandings]:
     """Score each rival in each setting, at all starts and by load class."""
     standings = []
-    for of in put_together(found, lambda one: (one.trace, one.cores, one.age_accrues)).values():
+    for of in put_together(found, lambda hand_over: (hand_over.trace, hand_over.cores, hand_over.age_accrues)).values():
         mean_s = {
-            start: float(np.mean([one.interruption_s for one in ones]))
-            for start, ones in put_together((one for one in of if one.way == _REACTIVE), lambda one: one.start).items()
+            start: float(np.mean([hand_over.interruption_s for hand_over in ones]))
+            for start, ones in put_together(
+                (hand_over for hand_over in of if hand_over.way == _REACTIVE), lambda hand_over: hand_over.start
+            ).items()
         }
-        reactive_s = {one.start: one.makespan_s for one in of if one.way == _REACTIVE}
+        reactive_s = {hand_over.start: hand_over.makespan_s for hand_over in of if hand_over.way == _REACTIVE}
         for load in ("all", *(name for name, _ in _CLASSES)) if mean_s else ("all",):
             starts = {start for start, mean in mean_s.items() if load in ("all", _class_of(mean))}
-            for ones in put_together(of, lambda one: one.way).values():
-                there = [one for one in ones if not mean_s or one.start in starts]
+            for ones in put_together(of, lambda hand_over: hand_over.way).values():
+                there = [hand_over for hand_over in ones if not mean_s or hand_over.start in starts]
                 if there:
                     standings.append(_standing(load, there, reactive_s))
     return standings
@@ -62,8 +64,8 @@ def _class_of(mean_s: float) -> str:
 
 
 def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float]) -> LegStandings:
-    by_start = put_together(ones, lambda one: one.start)
-    means = np.array([np.mean([one.interruption_s for one in of]) for of in by_start.values()]) / 3600
+    by_start = put_together(ones, lambda hand_over: hand_over.start)
+    means = np.array([np.mean([hand_over.interruption_s for hand_over in of]) for of in by_start.values()]) / 3600
     ratios = [np.log(of[0].makespan_s / reactive_s[start]) for start, of in by_start.items() if start in reactive_s]
     first = ones[0]
     return LegStandings(
@@ -73,11 +75,11 @@ def _standing(load: str, ones: Sequence[HandOver], reactive_s: dict[int, float])
         load,
         first.way,
         len(by_start),
-        float(np.mean([one.interruption_s <= _NONE_S for one in ones])),
+        float(np.mean([hand_over.interruption_s <= _NONE_S for hand_over in ones])),
         mean_interval(means.tolist())
         if len(means) > 1
         else Interval(float(means[0]), float(means[0]), float(means[0])),
-        sum(one.overlap_s for one in ones) / sum(one.held_s for one in ones),
+        sum(hand_over.overlap_s for hand_over in ones) / sum(hand_over.held_s for hand_over in ones),
         len(ones) / len(by_start),
         as_ratio(statistic_interval(lambda mean: float(mean[0]), np.array(ratios)[:, None]))
         if len(ratios) > 1
@@ -93,21 +95,21 @@ class LegVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Return every score, and every hand-over."""
-        standings = [asdict(one) for one in judged(self.found)]
-        return {"standings": standings, "hand_overs": [asdict(one) for one in self.found]}
+        standings = [asdict(standing) for standing in judged(self.found)]
+        return {"standings": standings, "hand_overs": [asdict(hand_over) for hand_over in self.found]}
 
     def __rich__(self) -> Group:
         """Return tables for a terminal."""
         headings = ("Starts", "Without", "Interruption", "Overlap", "Hand-overs", "Makespan")
         rows: list[Row] = []
         for (trace, cores, age, load), of in put_together(
-            judged(self.found), lambda one: (one.trace, one.cores, one.age_accrues, one.load)
+            judged(self.found), lambda standing: (standing.trace, standing.cores, standing.age_accrues, standing.load)
         ).items():
             log = Path(trace).name.removesuffix(".gz").removesuffix(".swf")
             rule = f"{'' if age else 'no '}priority behind a dependency"
             title = f"{log}, {cores} cores, {rule}" if load == "all" else f"  load: {load}"
             rows.append(Row((title, *[""] * len(headings)), style="bold", begins_section=bool(rows) and load == "all"))
-            rows += [Row((f"  {one.way}", *_cells(one))) for one in of]
+            rows += [Row((f"  {standing.way}", *_cells(standing))) for standing in of]
         ways = "; ".join(f"{name}: {way.text}" for name, way in WAYS.items() if any(o.way == name for o in self.found))
         text = (
             "Without: share of hand-overs without interruption (of at most a minute). Interruption: mean time in which "

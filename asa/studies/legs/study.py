@@ -223,7 +223,7 @@ def _site(
 def compare_ways(question: LegQuestion, kept: Path | None = None, **how: Unpack[How]) -> list[HandOver]:
     """Run every cell whose runs are not kept already; see `asa.studies.harness.fill`."""
     outcomes = fill(question.cells(), Kind(run_cell, LegCell, HandOver), kept, **how)
-    return [one for of in outcomes.values() for one in of]
+    return [hand_over for of in outcomes.values() for hand_over in of]
 
 
 def chain(cores: int, leg_s: float, legs: int, *, hands_over: bool) -> Workflow:
@@ -256,14 +256,14 @@ def run_cell(cell: LegCell) -> list[HandOver]:
         return _hand_overs(cell, system, known.seed, result)
 
     found = each_knowing(site, range(cell.starts), bank, _HISTORY, runs)
-    return [one for of in found for one in of]
+    return [hand_over for of in found for hand_over in of]
 
 
 def _legs(result: RunResult) -> list[Ended]:
     """Return the jobs that ran a leg, in order."""
     jobs = [record for record in result.records if isinstance(record, Ended) and record.payload_start_s is not None]
     ran = [job for job in jobs if job.state is not JobState.CANCELLED]
-    return sorted(ran, key=lambda one: one.payload_start_s or 0.0)
+    return sorted(ran, key=lambda job: job.payload_start_s or 0.0)
 
 
 def _hand_overs(cell: LegCell, system: str, seed: int, result: RunResult) -> list[HandOver]:

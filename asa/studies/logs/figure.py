@@ -17,14 +17,14 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
         Panel(
             [
                 PlottedSeries(
-                    one.strategy,
-                    [one.makespan.mean],
-                    [one.core_hours.mean],
+                    standing.strategy,
+                    [standing.makespan.mean],
+                    [standing.core_hours.mean],
                     kind="point",
-                    x_bounds=[(one.core_hours.low, one.core_hours.high)],
-                    y_bounds=[(one.makespan.low, one.makespan.high)],
+                    x_bounds=[(standing.core_hours.low, standing.core_hours.high)],
+                    y_bounds=[(standing.makespan.low, standing.makespan.high)],
                 )
-                for one in group
+                for standing in group
             ],
             f"{'' if age else 'no '}priority while waiting for a dependency",
             "core-hours over Per-Stage's",
@@ -34,6 +34,6 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
         )
         for age, group in standings.items()
     ]
-    names = dict.fromkeys(one.strategy for group in standings.values() for one in group)
+    names = dict.fromkeys(standing.strategy for group in standings.values() for standing in group)
     looks = {name: Look(marker=_MARKS[index % len(_MARKS)]) for index, name in enumerate(names)}
     draw(Figure(panels, (1.0 + 4.6 * len(panels), 4.4), looks=looks, share_x="all", share_y="all"), path)

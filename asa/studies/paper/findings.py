@@ -161,10 +161,10 @@ def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:
                 workflow,
                 of[0].system,
                 cores,
-                sum(len(one.real_s) for one in of),
+                sum(len(accuracy.real_s) for accuracy in of),
                 **compared,
-                real_sd_h=_deviation_h(one.real_s for one in of),
-                predicted_sd_h=_deviation_h(one.predicted_s for one in of),
+                real_sd_h=_deviation_h(accuracy.real_s for accuracy in of),
+                predicted_sd_h=_deviation_h(accuracy.predicted_s for accuracy in of),
             )
 
 

@@ -102,7 +102,7 @@ def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = No
         mine = replace(
             results,
             usages=tuple(usage for usage in results.usages if usage.workflow == workflow),
-            normalised=tuple(one for one in results.normalised if one.workflow == workflow),
+            normalised=tuple(row for row in results.normalised if row.workflow == workflow),
             accuracies=tuple(accuracy for accuracy in results.accuracies if accuracy.workflow == workflow),
             breakdowns=tuple(breakdown for breakdown in results.breakdowns if breakdown.workflow == workflow),
             claims=(),
@@ -161,9 +161,9 @@ def _plainly(results: PaperResults) -> Iterator[str]:
         f"{_behind(others)}. The paper does not look at the waits of other users: see `asa campaign schedulers`."
     )
     counted = [tally for tally in results.tallies() if tally.table != BY_CONSTRUCTION]
-    total = sum(sum(one.verdicts.values()) for one in counted)
-    same = sum(one.verdicts[VERDICTS[0]] for one in counted)
-    alike = sum(one.alike[VERDICTS[0]] for one in counted)
+    total = sum(sum(table.verdicts.values()) for table in counted)
+    same = sum(table.verdicts[VERDICTS[0]] for table in counted)
+    alike = sum(table.alike[VERDICTS[0]] for table in counted)
     yield (
         f"Of {total} figures, {same} agree with the paper: {'more' if same > alike else 'no more'} than the "
         f"{alike} that would agree if all strategies and sizes were equal."
@@ -178,9 +178,9 @@ def _plainly(results: PaperResults) -> Iterator[str]:
 def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
     """Return for each strategy by how many percent it exceeds the best of each size, the best strategy first."""
     found: dict[str, list[float]] = {}
-    for one in results.normalised:
-        if one.mode == mode:
-            found.setdefault(one.strategy, []).append(getattr(one, metric).ours.mean)
+    for row in results.normalised:
+        if row.mode == mode:
+            found.setdefault(row.strategy, []).append(getattr(row, metric).ours.mean)
     return sorted(((name, sum(of) / len(of)) for name, of in found.items()), key=lambda pair: pair[1])
 
 
@@ -253,8 +253,8 @@ def _claims(results: PaperResults) -> PageTable:
 def _usages(results: PaperResults) -> Iterator[PageTable]:
     columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("Strategy"), Column("Runs")]
 
-    def shown(one: Usage) -> tuple[str, str, int, str, str]:
-        return one.workflow, one.system, one.cores, one.strategy, one.mode
+    def shown(usage: Usage) -> tuple[str, str, int, str, str]:
+        return usage.workflow, usage.system, usage.cores, usage.strategy, usage.mode
 
     rows = [
         (*shown(usage), words, *_with_paper(getattr(usage, name), None))
@@ -271,8 +271,8 @@ def _usages(results: PaperResults) -> Iterator[PageTable]:
 def _averages(results: PaperResults) -> PageTable:
     columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_WITH_PAPER]
     rows = [
-        (one.workflow, one.strategy, one.mode, f"{words}, %", *_with_paper(getattr(one, name), 1))
-        for one in results.normalised
+        (row.workflow, row.strategy, row.mode, f"{words}, %", *_with_paper(getattr(row, name), 1))
+        for row in results.normalised
         for name, words in _USED
     ]
     words = "Percent above the best strategy of each size, averaged over the sizes; off: ours over the paper's, less 1."
@@ -308,11 +308,11 @@ def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
         mine = [u for u in results.usages if (u.mode, u.workflow, u.system) == (mode, workflow, system)]
         groups: dict[str, dict[str, Bar]] = {}
         published: dict[tuple[str, str], float] = {}
-        for one in mine:
-            group = f"{one.cores} cores"
-            ours = one.makespan_s.ours
-            groups.setdefault(group, {})[one.strategy] = Bar((("", ours.mean),), ours.low, ours.high)
-            published[group, one.strategy] = one.makespan_s.published
+        for usage in mine:
+            group = f"{usage.cores} cores"
+            ours = usage.makespan_s.ours
+            groups.setdefault(group, {})[usage.strategy] = Bar((("", ours.mean),), ours.low, ours.high)
+            published[group, usage.strategy] = usage.makespan_s.published
         drawn = bars(groups, title=f"Makespans of {workflow} on {system}", published=published)
         yield PageFigure(drawn, f"Makespans of {workflow} on {system}, {mode}; dashed: the paper's.")
 
@@ -323,19 +323,21 @@ def _pairs(usages: Iterable[Usage]) -> list[tuple[str, str]]:
 
 def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
     shown = [breakdown for breakdown in results.breakdowns if breakdown.mode == mode]
-    for workflow, system in dict.fromkeys((one.workflow, one.system) for one in shown):
+    for workflow, system in dict.fromkeys((breakdown.workflow, breakdown.system) for breakdown in shown):
         groups: dict[str, dict[str, Bar]] = {}
-        for one in shown:
-            if (one.workflow, one.system) == (workflow, system):
-                groups.setdefault(f"{one.cores} cores", {})[one.strategy] = _stacked(one)
-        name = next(one.figure for one in shown if (one.workflow, one.system) == (workflow, system))
+        for row in shown:
+            if (row.workflow, row.system) == (workflow, system):
+                groups.setdefault(f"{row.cores} cores", {})[row.strategy] = _stacked(row)
+        name = next(
+            breakdown.figure for breakdown in shown if (breakdown.workflow, breakdown.system) == (workflow, system)
+        )
         drawn = bars(groups, title=f"Figure {name}: {workflow} on {system}")
         yield PageFigure(drawn, f"Figure {name}: {workflow} on {system}, {mode}; each stage on top of its wait.")
     costs: dict[str, dict[str, Bar]] = {}
-    for one in shown:
-        cost = one.core_hours
-        costs.setdefault(f"{one.workflow} {one.cores}", {})[one.strategy] = Bar((("", cost.mean),), cost.low, cost.high)
-    for workflow in dict.fromkeys(one.workflow for one in shown):
+    for row in shown:
+        cost = row.core_hours
+        costs.setdefault(f"{row.workflow} {row.cores}", {})[row.strategy] = Bar((("", cost.mean),), cost.low, cost.high)
+    for workflow in dict.fromkeys(breakdown.workflow for breakdown in shown):
         mine = {name: group for name, group in costs.items() if name.startswith(workflow)}
         drawn = bars(mine, title=f"Figure 9: core-hours of {workflow}", unit="core-hours")
         yield PageFigure(drawn, f"Figure 9: {workflow}, {mode}.")

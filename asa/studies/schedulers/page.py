@@ -73,7 +73,9 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
     ]
     if results.left_out:
         columns = [Column("World"), Column("Scheduler"), Column("Strategy"), Column("Why")]
-        rows = [(one.world, one.scheduler, one.strategy, one.reason) for one in results.left_out]
+        rows = [
+            (left_out.world, left_out.scheduler, left_out.strategy, left_out.reason) for left_out in results.left_out
+        ]
         sections.append(Section("left-out", "What was left out", [PageTable(columns, rows)]))
     sections.append(_methods())
     title = "Which strategy is best under which scheduler"
@@ -109,15 +111,15 @@ def _methods() -> Section:
 
 
 def _schedulers(results: SchedulerResults) -> list[str]:
-    return list(dict.fromkeys(one.scheduler for one in results.standings))
+    return list(dict.fromkeys(standing.scheduler for standing in results.standings))
 
 
 def _of(results: SchedulerResults, scheduler: str) -> SchedulerResults:
     """Return the results under one scheduler."""
     return replace(
         results,
-        standings=tuple(one for one in results.standings if one.scheduler == scheduler),
-        places=tuple(one for one in results.places if one.scheduler == scheduler),
+        standings=tuple(standing for standing in results.standings if standing.scheduler == scheduler),
+        places=tuple(place for place in results.places if place.scheduler == scheduler),
     )
 
 
@@ -136,8 +138,10 @@ def _plainly(results: SchedulerResults) -> Iterator[str]:
     if not candidates:
         yield "No strategy can be recommended over all schedulers: under none did every strategy run; see each."
         return
-    quick = min((one for one in candidates if one.is_as_quick), key=_makespan)
-    near = [one.strategy for one in candidates if one.is_as_quick and one.strategy != quick.strategy]
+    quick = min((candidate for candidate in candidates if candidate.is_as_quick), key=_makespan)
+    near = [
+        candidate.strategy for candidate in candidates if candidate.is_as_quick and candidate.strategy != quick.strategy
+    ]
     gain = _compared_with_base(quick, candidates)
     if len(near) + 1 == len(candidates):
         yield f"In time no strategy differs significantly from the others; `{quick.strategy}` comes first, with {gain}."
@@ -153,7 +157,7 @@ def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) ->
     if quick.is_thrifty:
         yield f"`{quick.strategy}` is among those that cost least."
         return
-    best = min((one for one in candidates if one.is_as_quick_of_thrifty), key=_makespan)
+    best = min((candidate for candidate in candidates if candidate.is_as_quick_of_thrifty), key=_makespan)
     price = _percent(quick.core_hours.mean, "more core-hours", "fewer core-hours", "as many core-hours", "Per-Stage")
     yield (
         f"`{quick.strategy}` costs {price}; to save core-hours take `{best.strategy}`, which comes out quickest of "
@@ -184,11 +188,11 @@ def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]
     return f"This rests on {ran}; what is called clear or significant is so with 95 %."
 
 
-def _compared_with_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
+def _compared_with_base(standing: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
     """Return the ratio of a strategy's makespan to Big Job's; for Big Job, to Per-Stage's."""
-    base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
+    base, name = (THRIFTY_BASE, "Per-Stage") if standing.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
     [other_base] = [other for other in candidates if other.strategy == base]
-    return _percent(one.makespan.mean / other_base.makespan.mean, "more time", "less time", "as much time", name)
+    return _percent(standing.makespan.mean / other_base.makespan.mean, "more time", "less time", "as much time", name)
 
 
 def _percent(ratio: float, more: str, less: str, same: str, than: str) -> str:
@@ -202,17 +206,21 @@ def _over_all(results: SchedulerResults) -> Iterator[str]:
     if len(by) < 2:
         return
     yield from _on_average(results, len(by))
-    names = len({one.strategy for one in results.standings})
-    alone = [mine[0].strategy for of in by.values() if len(mine := [one for one in of if one.is_as_quick]) == 1]
-    quick = [one.strategy for one in results.standings if one.is_as_quick]
-    thrifty = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
+    names = len({standing.strategy for standing in results.standings})
+    alone = [
+        mine[0].strategy
+        for of in by.values()
+        if len(mine := [standing for standing in of if standing.is_as_quick]) == 1
+    ]
+    quick = [standing.strategy for standing in results.standings if standing.is_as_quick]
+    thrifty = [standing.strategy for standing in results.standings if standing.is_as_quick_of_thrifty]
     yield f"Quickest, or not significantly slower: {_counted(quick, len(by), names)}."
     yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(thrifty, len(by), names)}."
     yield f"Significantly the quickest: {_counted(alone, len(by), names) if alone else 'none, under any scheduler'}."
     if same := _same(results.places):
         yield f"The same in every cell: {'; '.join(' and '.join(names) for names in same)}."
     cases = len(results.standings)
-    longer, shorter = (sum(one.longer == side for one in results.standings) for side in ("longer", "shorter"))
+    longer, shorter = (sum(standing.longer == side for standing in results.standings) for side in ("longer", "shorter"))
     also = f", and significantly less in {shorter}" if shorter else ""
     often = f"in {longer} of {cases} cases" if longer or shorter else f"in none of {cases} cases"
     yield f"The others wait significantly longer {often} of a scheduler and a strategy{also}."
@@ -227,24 +235,26 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     where = f"the {shared} schedulers" if shared == schedulers else (
         f"the {shared} of {schedulers} schedulers under which every strategy ran"
     )  # fmt: skip
-    spans = ", ".join(f"{one.strategy} {_span(one)} and {one.core_hours.mean:.2f}" for one in averages)
+    spans = ", ".join(f"{average.strategy} {_span(average)} and {average.core_hours.mean:.2f}" for average in averages)
     yield f"Over {where}, geometric means of makespan over Big Job's and core-hours over Per-Stage's: {spans}."
     yield f"Over {where} quickest: {_quickest(averages)}."
-    best, _ = _first_of(averages, lambda one: one.is_as_quick_of_thrifty)
+    best, _ = _first_of(averages, lambda average: average.is_as_quick_of_thrifty)
     for kind, among in (("workflow", _by_workflow(results.places)), ("size", _by_size(results.places))):
         if len(among) > 1 and best.strategy != QUICK_BASE:
             text = ", ".join(f"{what} {ratios[best.strategy]:.2f}" for what, ratios in among.items())
             yield f"Makespan of {best.strategy} over Big Job's, by {kind}: {text}."
-    beaten = {one.strategy: one.dominated / one.cells for one in averages}
+    beaten = {average.strategy: average.dominated / average.cells for average in averages}
     text = ", ".join(f"{name} {100 * beaten[name]:.0f} %" for name in sorted(beaten, key=beaten.__getitem__))
     less = f"clearly less, by more than {100 * MARGIN:.0f} %,"
     yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {text}."
     harm = sorted(averages, key=_longer_wait_s)
-    text = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
+    text = ", ".join(_seconds(average.strategy, average.longer_wait_s, average.longer) for average in harm)
     alone = format_duration(averages[0].others_wait_s)
     yield f"How much longer the others wait: {text}; without this workflow they wait {alone}."
-    ahead = [one for one in averages if one.strategy != THRIFTY_BASE]
-    text = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
+    ahead = [average for average in averages if average.strategy != THRIFTY_BASE]
+    text = ", ".join(
+        _seconds(average.strategy, average.beyond_per_stage_s, average.longer_than_per_stage) for average in ahead
+    )
     yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {text}."
 
 
@@ -262,9 +272,9 @@ def _geometric(ratios: Iterable[float]) -> float:
 def _same(places: Sequence[CellMeans]) -> list[list[str]]:
     """Group strategies with equal makespans and core-hours in all cells."""
     figures: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
-    for one in places:
-        cell = one.world, one.scheduler, one.workflow, one.cores
-        figures.setdefault(one.strategy, {})[cell] = one.makespan_s.mean, one.core_hours.mean
+    for place in places:
+        cell = place.world, place.scheduler, place.workflow, place.cores
+        figures.setdefault(place.strategy, {})[cell] = place.makespan_s.mean, place.core_hours.mean
     groups: list[list[str]] = []
     for name, cells in figures.items():
         for group in groups:
@@ -277,32 +287,32 @@ def _same(places: Sequence[CellMeans]) -> list[list[str]]:
 
 
 def _by_workflow(places: Sequence[CellMeans]) -> dict[str, dict[str, float]]:
-    return _over_big_job(places, lambda one: one.workflow)
+    return _over_big_job(places, lambda place: place.workflow)
 
 
 def _by_size(places: Sequence[CellMeans]) -> dict[str, dict[str, float]]:
-    return _over_big_job(places, lambda one: f"{one.cores} cores")
+    return _over_big_job(places, lambda place: f"{place.cores} cores")
 
 
 def _over_big_job(places: Sequence[CellMeans], what: Callable[[CellMeans], str]) -> dict[str, dict[str, float]]:
     """Return each strategy's makespan relative to Big Job's, over the cells in which every strategy ran."""
-    names = {one.strategy for one in places}
-    ran = Counter(_cell(one) for one in places)
+    names = {place.strategy for place in places}
+    ran = Counter(_cell(place) for place in places)
     ratios: dict[str, dict[str, list[float]]] = {}
-    for one in places:
-        if ran[_cell(one)] == len(names):
-            ratios.setdefault(what(one), {}).setdefault(one.strategy, []).append(one.over_big_job.mean)
+    for place in places:
+        if ran[_cell(place)] == len(names):
+            ratios.setdefault(what(place), {}).setdefault(place.strategy, []).append(place.over_big_job.mean)
     return {key: {name: _geometric(mine) for name, mine in of.items()} for key, of in ratios.items()}
 
 
-def _cell(one: CellMeans) -> tuple[str, str, str, int]:
-    return one.world, one.scheduler, one.workflow, one.cores
+def _cell(means: CellMeans) -> tuple[str, str, str, int]:
+    return means.world, means.scheduler, means.workflow, means.cores
 
 
 def _by_scheduler(standings: Iterable[SchedulerStanding]) -> dict[str, list[SchedulerStanding]]:
     by: dict[str, list[SchedulerStanding]] = {}
-    for one in standings:
-        by.setdefault(one.scheduler, []).append(one)
+    for standing in standings:
+        by.setdefault(standing.scheduler, []).append(standing)
     return by
 
 
@@ -314,9 +324,9 @@ def _counted(names: Sequence[str], of: int, among: int) -> str:
     return ", ".join(f"{name} under {names.count(name)} of {of}" for name in counts)
 
 
-def _span(one: SchedulerStanding) -> str:
-    bounds = written(one.makespan, 2)
-    return f"{one.makespan.mean:.2f}{f' ({bounds})' if bounds else ''}"
+def _span(standing: SchedulerStanding) -> str:
+    bounds = written(standing.makespan, 2)
+    return f"{standing.makespan.mean:.2f}{f' ({bounds})' if bounds else ''}"
 
 
 def _first_of(
@@ -324,8 +334,8 @@ def _first_of(
 ) -> tuple[SchedulerStanding, str]:
     """Return the quickest strategy, and a text that names it and the strategies that are not significantly slower."""
     first, *others = sorted(filter(is_near, standings), key=_makespan)
-    same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
-    near = [one.strategy for one in others if one.strategy not in same]
+    same = [standing.strategy for standing in others if math.isclose(standing.makespan.mean, first.makespan.mean)]
+    near = [standing.strategy for standing in others if standing.strategy not in same]
     text = ", ".join([first.strategy, *same])
     if near and len(others) + 1 == len(standings):
         return first, f"{text} (none of the others is significantly slower)"
@@ -334,13 +344,13 @@ def _first_of(
 
 def _quickest(standings: Sequence[SchedulerStanding]) -> str:
     """Name the quickest strategy, and the quickest of the thrifty ones."""
-    quick, words = _first_of(standings, lambda one: one.is_as_quick)
+    quick, words = _first_of(standings, lambda standing: standing.is_as_quick)
     ratios = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
     ratios += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]
     words += f", at {' and '.join(ratios)}"
     if not quick.is_thrifty:
-        thrifty = [one for one in standings if one.is_thrifty]
-        best, names = _first_of(thrifty, lambda one: one.is_as_quick_of_thrifty)
+        thrifty = [standing for standing in standings if standing.is_thrifty]
+        best, names = _first_of(thrifty, lambda standing: standing.is_as_quick_of_thrifty)
         words += f"; of those that cost least {names}, at {_span(best)} of Big Job's makespan"
     return words
 
@@ -362,15 +372,20 @@ _SIDES = {"longer": "bad", "shorter": "good"}
 
 def _overview(results: SchedulerResults) -> Iterator[Part]:
     standings = results.standings
-    quick = {(one.scheduler, one.strategy): "best" for one in standings if one.is_as_quick}
-    thrifty = {(one.scheduler, one.strategy): "best" for one in standings if one.is_thrifty}
-    longer = {(one.scheduler, one.strategy): _SIDES[one.longer] for one in standings if one.longer}
+    quick = {(standing.scheduler, standing.strategy): "best" for standing in standings if standing.is_as_quick}
+    thrifty = {(standing.scheduler, standing.strategy): "best" for standing in standings if standing.is_thrifty}
+    longer = {
+        (standing.scheduler, standing.strategy): _SIDES[standing.longer] for standing in standings if standing.longer
+    }
     for caption, digits, value, marks in (
         ("Makespan, over Big Job's. Marked: the quickest, and what is not significantly slower.", 2, _makespan, quick),
         (f"Core-hours, over Per-Stage's. Marked: within {100 * THRIFTY:.0f} % of the least.", 2, _core_hours, thrifty),
         ("How much longer the others wait. Marked: significant.", None, _longer_wait_s, longer),
     ):
-        rows = {name: {one.strategy: value(one) for one in mine} for name, mine in _by_scheduler(standings).items()}
+        rows = {
+            name: {standing.strategy: value(standing) for standing in mine}
+            for name, mine in _by_scheduler(standings).items()
+        }
         yield _matrix("Scheduler", rows, caption, digits, marks)
     for heading, rows in (("Workflow", _by_workflow(results.places)), ("Size", _by_size(results.places))):
         if len(rows) > 1:
@@ -378,16 +393,16 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
             yield _matrix(heading, rows, text, 2, {})
 
 
-def _makespan(one: SchedulerStanding) -> float:
-    return one.makespan.mean
+def _makespan(standing: SchedulerStanding) -> float:
+    return standing.makespan.mean
 
 
-def _core_hours(one: SchedulerStanding) -> float:
-    return one.core_hours.mean
+def _core_hours(standing: SchedulerStanding) -> float:
+    return standing.core_hours.mean
 
 
-def _longer_wait_s(one: SchedulerStanding) -> float:
-    return one.longer_wait_s.mean
+def _longer_wait_s(standing: SchedulerStanding) -> float:
+    return standing.longer_wait_s.mean
 
 
 def _matrix(
@@ -413,10 +428,10 @@ def _matrix(
 def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
     rows: dict[str, dict[str, float]] = {}
     intervals: dict[tuple[str, str], tuple[float, float]] = {}
-    for one in standings:
-        rows.setdefault(one.strategy, {})[one.scheduler] = one.longer_wait_s.mean
-        if bounds := ends(one.longer_wait_s):
-            intervals[one.strategy, one.scheduler] = bounds
+    for standing in standings:
+        rows.setdefault(standing.strategy, {})[standing.scheduler] = standing.longer_wait_s.mean
+        if bounds := ends(standing.longer_wait_s):
+            intervals[standing.strategy, standing.scheduler] = bounds
     drawn = strips(
         rows,
         title="How much longer others wait",
@@ -438,17 +453,19 @@ def _harm(standings: Sequence[SchedulerStanding]) -> PageTable:
     ]  # fmt: skip
     rows = [
         (
-            one.scheduler, one.strategy, one.others_wait_s, one.longer_wait_s.mean, written(one.longer_wait_s, None),
-            one.beyond_per_stage_s.mean, written(one.beyond_per_stage_s, None),
-            one.others_slowdown, one.more_slowdown.mean, written(one.more_slowdown, 3), one.waited_more_per_core_hour,
+            standing.scheduler, standing.strategy, standing.others_wait_s,
+            standing.longer_wait_s.mean, written(standing.longer_wait_s, None),
+            standing.beyond_per_stage_s.mean, written(standing.beyond_per_stage_s, None),
+            standing.others_slowdown, standing.more_slowdown.mean, written(standing.more_slowdown, 3),
+            standing.waited_more_per_core_hour,
         )
-        for one in standings
+        for standing in standings
     ]  # fmt: skip
-    marks = {(index, 3): _SIDES[one.longer] for index, one in enumerate(standings) if one.longer}
+    marks = {(index, 3): _SIDES[standing.longer] for index, standing in enumerate(standings) if standing.longer}
     marks |= {
-        (index, 5): _SIDES[one.longer_than_per_stage]
-        for index, one in enumerate(standings)
-        if one.longer_than_per_stage
+        (index, 5): _SIDES[standing.longer_than_per_stage]
+        for index, standing in enumerate(standings)
+        if standing.longer_than_per_stage
     }
     return PageTable(columns, rows, "The others. Marked: significant.", marks)
 
@@ -462,13 +479,14 @@ def _standings(standings: Sequence[SchedulerStanding]) -> PageTable:
     ]  # fmt: skip
     rows = [
         (
-            one.scheduler, one.strategy, one.makespan.mean, written(one.makespan, 2), one.core_hours.mean,
-            written(one.core_hours, 2), one.perceived_wait, one.total_wait, one.dominated, one.cells,
+            standing.scheduler, standing.strategy, standing.makespan.mean, written(standing.makespan, 2),
+            standing.core_hours.mean, written(standing.core_hours, 2), standing.perceived_wait, standing.total_wait,
+            standing.dominated, standing.cells,
         )
-        for one in standings
+        for standing in standings
     ]  # fmt: skip
-    marks = {(index, 2): "best" for index, one in enumerate(standings) if one.is_as_quick}
-    marks |= {(index, 4): "best" for index, one in enumerate(standings) if one.is_thrifty}
+    marks = {(index, 2): "best" for index, standing in enumerate(standings) if standing.is_as_quick}
+    marks |= {(index, 4): "best" for index, standing in enumerate(standings) if standing.is_thrifty}
     return PageTable(columns, rows, "Over all workflows and sizes.", marks)
 
 
@@ -481,10 +499,11 @@ def _places(places: Sequence[CellMeans]) -> PageTable:
     ]  # fmt: skip
     rows = [
         (
-            one.world, one.scheduler, one.workflow, one.cores, one.strategy, one.makespan_s.mean, one.core_hours.mean,
-            one.perceived_wait_s.mean, one.total_wait_s.mean, one.longer_wait_s.mean,
+            place.world, place.scheduler, place.workflow, place.cores, place.strategy,
+            place.makespan_s.mean, place.core_hours.mean,
+            place.perceived_wait_s.mean, place.total_wait_s.mean, place.longer_wait_s.mean,
         )
-        for one in places
+        for place in places
     ]  # fmt: skip
     return PageTable(columns, rows, "Means over seeds.")
 
@@ -497,15 +516,23 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
     standings = results.standings
     name = standings[0].scheduler
     points = [
-        Dot(one.strategy, one.makespan.mean, one.core_hours.mean, ends(one.makespan), ends(one.core_hours))
-        for one in standings
+        Dot(
+            standing.strategy,
+            standing.makespan.mean,
+            standing.core_hours.mean,
+            ends(standing.makespan),
+            ends(standing.core_hours),
+        )
+        for standing in standings
     ]
     yield PageFigure(
         dots(points, title=f"Under {name}", x_words="makespan over Big Job's", y_words="core-hours over Per-Stage's"),
         "Time and cost, with 95 % intervals. Nearer to the lower left corner is better in both.",
     )
     axes = _axes(standings)
-    shares = {one.strategy: [column[place] for column in axes.values()] for place, one in enumerate(standings)}
+    shares = {
+        standing.strategy: [column[place] for column in axes.values()] for place, standing in enumerate(standings)
+    }
     yield PageFigure(kiviat(shares, list(axes), title=f"All at once, under {name}"), _BETTER)
     cells: dict[tuple[str, str, int], list[CellMeans]] = {}
     for place in results.places:
@@ -522,12 +549,14 @@ def _jobs(place: CellMeans) -> PageFigure:
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
     """Return by axis each strategy's position on it; see `_BETTER`."""
     axes = {
-        "makespan": _over_min([one.makespan.mean for one in standings]),
-        "core-hours": _over_min([one.core_hours.mean for one in standings]),
-        "waits between stages": _shorter([one.perceived_wait for one in standings]),
-        "all waits": _shorter([one.total_wait for one in standings]),
-        "others' waits": _over_min([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
-        "others' slowdown": _over_min([one.others_slowdown + one.more_slowdown.mean for one in standings]),
+        "makespan": _over_min([standing.makespan.mean for standing in standings]),
+        "core-hours": _over_min([standing.core_hours.mean for standing in standings]),
+        "waits between stages": _shorter([standing.perceived_wait for standing in standings]),
+        "all waits": _shorter([standing.total_wait for standing in standings]),
+        "others' waits": _over_min([standing.others_wait_s + standing.longer_wait_s.mean for standing in standings]),
+        "others' slowdown": _over_min(
+            [standing.others_slowdown + standing.more_slowdown.mean for standing in standings]
+        ),
     }
     return {name: shares for name, shares in axes.items() if not any(map(math.isnan, shares))}
 

@@ -203,7 +203,7 @@ def _code(scheduler: str, workflow: str, strategy: str, estimator: str) -> str:
     """Return a digest of all that an outcome depends on: code, and files that settings name."""
     name, settings = _named(scheduler)
     named = [("schedulers", name), ("workflows", workflow), ("strategies", strategy), ("estimators", estimator)]
-    return code_digest(((f"asa.{kind}", one) for kind, one in named), settings.values())
+    return code_digest(((f"asa.{kind}", plug_in) for kind, plug_in in named), settings.values())
 
 
 def _make(workflow: str) -> Callable[[int], Workflow]:
@@ -327,14 +327,16 @@ def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerSta
     """Yield standings with the significant differences of other users' waits, tested together."""
     longer = _sides([standing.longer_wait_s for standing in standings])
     than = iter(_sides([standing.beyond_per_stage_s for standing in standings if standing.strategy != THRIFTY_BASE]))
-    for one, side in zip(standings, longer, strict=True):
-        yield replace(one, longer=side, longer_than_per_stage="" if one.strategy == THRIFTY_BASE else next(than))
+    for standing, side in zip(standings, longer, strict=True):
+        yield replace(
+            standing, longer=side, longer_than_per_stage="" if standing.strategy == THRIFTY_BASE else next(than)
+        )
 
 
 def _sides(found: Sequence[Interval]) -> list[Side]:
     sides: list[Side] = []
-    for one, is_there in zip(found, beyond_chance(found), strict=True):
-        sides.append(("longer" if one.mean > 0 else "shorter") if is_there else "")
+    for interval, is_there in zip(found, beyond_chance(found), strict=True):
+        sides.append(("longer" if interval.mean > 0 else "shorter") if is_there else "")
     return sides
 
 

@@ -124,7 +124,10 @@ class ShapeVerdicts:
 
     def as_dict(self) -> dict[str, Any]:
         """Return every score, and every run."""
-        return {"verdicts": [asdict(one) for one in judged(self.runs)], "runs": [asdict(run) for run in self.runs]}
+        return {
+            "verdicts": [asdict(verdict) for verdict in judged(self.runs)],
+            "runs": [asdict(run) for run in self.runs],
+        }
 
     def __rich__(self) -> Group:
         """Return tables for a terminal, one for each rule of age."""
@@ -135,30 +138,30 @@ class ShapeVerdicts:
             "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts. Others: by how much "
             "the mean wait of others is longer than with the Big Job."
         )
-        by_age = put_together(judged(self.runs), lambda one: one.age_accrues)
+        by_age = put_together(judged(self.runs), lambda verdict: verdict.age_accrues)
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
 
 
 def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
     rows: list[Row] = []
-    for index, one in enumerate(verdicts):
-        if index == 0 or one.trace != verdicts[index - 1].trace:
-            log = Path(one.trace).name.removesuffix(".gz").removesuffix(".swf")
+    for index, verdict in enumerate(verdicts):
+        if index == 0 or verdict.trace != verdicts[index - 1].trace:
+            log = Path(verdict.trace).name.removesuffix(".gz").removesuffix(".swf")
             rows.append(Row((log, *[""] * 8), style="bold", begins_section=index > 0))
         rows.append(
             Row(
                 (
-                    f"  {one.workflow}",
-                    str(one.best_width or ""),
-                    _ratio(one.over_fixed),
-                    number(one.each_over_fixed, 2),
-                    _ratio(one.over_each),
-                    number(one.hours_over_fixed, 2),
-                    _ratio(one.over_big_job),
-                    number(one.hours_over_big_job, 2),
-                    plus_minus(one.others_wait_s, None, "+"),
+                    f"  {verdict.workflow}",
+                    str(verdict.best_width or ""),
+                    _ratio(verdict.over_fixed),
+                    number(verdict.each_over_fixed, 2),
+                    _ratio(verdict.over_each),
+                    number(verdict.hours_over_fixed, 2),
+                    _ratio(verdict.over_big_job),
+                    number(verdict.hours_over_big_job, 2),
+                    plus_minus(verdict.others_wait_s, None, "+"),
                 ),
-                style="bold" if one.workflow == ALL else "",
+                style="bold" if verdict.workflow == ALL else "",
             )
         )
     headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h", "Others")

@@ -178,7 +178,7 @@ def run_cell(cell: ShapeCell) -> list[ShapeRun]:
         ]
 
     came = each_knowing(site, range(cell.starts), bank, cell.history, run)
-    return [one for runs in came for one in runs]
+    return [run for runs in came for run in runs]
 
 
 def _run(

@@ -153,10 +153,10 @@ class CommandLink:
         own = read_limits(self._answer("limits", of_this_user(sacctmgr("assoc", ASSOCIATION_LIMITS, *here))))
         if not own:
             return []
-        accounts = ",".join(sorted({one.account for one in own}))
+        accounts = ",".join(sorted({row.account for row in own}))
         whole = sacctmgr("assoc", ASSOCIATION_LIMITS, *here, f"account={accounts}", "user=")
         theirs = read_limits(self._answer("limits", whole))
-        names = ",".join(sorted({name for one in own for name in one.qualities}))
+        names = ",".join(sorted({name for row in own for name in row.qualities}))
         qualities = self._answer("limits", sacctmgr("qos", QUALITY_LIMITS, f"name={names}")) if names else ""
         return [*own, *theirs, *read_limits(qualities)]
 
@@ -218,7 +218,7 @@ class CommandLink:
     def holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask the controller which of this user's jobs now have the given numbers; those of other users are missing."""
         wanted = _numbers(job_ids)
-        return [one for one in self._queued("holders", wanted) if one.numbers & wanted.keys()]
+        return [row for row in self._queued("holders", wanted) if row.numbers & wanted.keys()]
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one of this user's jobs; return whether it says that it does not know it."""
@@ -238,7 +238,7 @@ class CommandLink:
     def past_holders(self, job_ids: Collection[str]) -> list[SlurmRecord]:
         """Ask accounting which of this user's jobs had the given numbers."""
         wanted = _numbers(job_ids)
-        records = (one for one in self._recorded("past_holders", wanted) if one.numbers & wanted.keys())
+        records = (row for row in self._recorded("past_holders", wanted) if row.numbers & wanted.keys())
         return sorted(records, key=lambda record: record.submit_s)
 
     def queue(self) -> list[SlurmRecord]:

@@ -42,18 +42,22 @@ def may_count(association: Mapping[str, Any], user: str) -> Mapping[str, Any] | 
 def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
     """Return the limits of a user's associations, and those of their accounts as a whole."""
     here = [association for association in associations if cluster in ("", reading.text(association.get("cluster")))]
-    own = [one for one in here if reading.text(one.get("user")) == user]
-    accounts = {reading.text(one.get("account")) for one in own}
-    theirs = [one for one in here if not reading.text(one.get("user")) and reading.text(one.get("account")) in accounts]
+    own = [entry for entry in here if reading.text(entry.get("user")) == user]
+    accounts = {reading.text(entry.get("account")) for entry in own}
+    theirs = [
+        entry
+        for entry in here
+        if not reading.text(entry.get("user")) and reading.text(entry.get("account")) in accounts
+    ]
     return [
         SlurmLimits(
-            account=reading.text(one.get("account")),
-            user=reading.text(one.get("user")),
-            partition=reading.text(one.get("partition")),
-            qualities=tuple(map(reading.text, reading.listed(one.get("qos")))),
-            limits=_read(one.get("max"), _ASSOCIATION),
+            account=reading.text(entry.get("account")),
+            user=reading.text(entry.get("user")),
+            partition=reading.text(entry.get("partition")),
+            qualities=tuple(map(reading.text, reading.listed(entry.get("qos")))),
+            limits=_read(entry.get("max"), _ASSOCIATION),
         )
-        for one in (*own, *theirs)
+        for entry in (*own, *theirs)
     ]
 
 
@@ -72,7 +76,7 @@ def _read(record: Any, paths: Mapping[str, _JsonPath]) -> dict[str, str]:
     for name, path in paths.items():
         value = reading.nested(record, *path)
         if "TRES" in name:
-            text = ",".join(_resource(one) for one in reading.listed(value) if isinstance(one, Mapping))
+            text = ",".join(_resource(entry) for entry in reading.listed(value) if isinstance(entry, Mapping))
         else:
             number = reading.whole(value)
             text = "" if number is None else str(number)

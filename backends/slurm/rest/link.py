@@ -176,11 +176,11 @@ class RestLink:
         """Return the limits of this user on a cluster, and of their accounts and qualities of service."""
         what = "limits cannot be read"
         user = self._user() or getuser()
-        found = self._listed("limits", "/slurmdb", "associations", lambda one: limits.may_count(one, user), what)
+        found = self._listed("limits", "/slurmdb", "associations", lambda entry: limits.may_count(entry, user), what)
         of_user = limits.of_associations(found, user, cluster)
         document = self._checked(self._ask("limits", "GET", "/slurmdb", "/qos/"), what)
         qualities = _objects(document, "qos") or _objects(document, "QOS")  # the key depends on the version
-        return [*of_user, *limits.of_qualities(qualities, (name for one in of_user for name in one.qualities))]
+        return [*of_user, *limits.of_qualities(qualities, (name for row in of_user for name in row.qualities))]
 
     def partitions(self) -> Sequence[SlurmPartition]:
         """Return the partitions. Only v0.0.38 and v0.0.45 report which of them is the default."""
@@ -253,7 +253,7 @@ class RestLink:
         wanted = dict.fromkeys(job_id for job_id in job_ids if job_id.isascii() and job_id.isdecimal())
         if len(wanted) <= _MAX_SINGLE and not self._is_listed_best(len(wanted)):
             return [record for job_id in wanted for record in self._answered("holders", job_id)]
-        return self._listing("holders", lambda one: bool(one.numbers & wanted.keys()))
+        return self._listing("holders", lambda record: bool(record.numbers & wanted.keys()))
 
     def denies(self, job_id: str) -> bool:
         """Ask the controller for one job; return whether it says that it does not know it."""
@@ -422,7 +422,9 @@ class RestLink:
         self, caller: str, side: str, key: str, read: Callable[[Mapping[str, Any]], _Kept | None], what: str
     ) -> list[_Kept]:
         """Read a list while the answer arrives; it must be a success."""
-        listing = Listing(key, lambda entries: [kept for one in decoded(entries) if (kept := read(one)) is not None])
+        listing = Listing(
+            key, lambda entries: [kept for entry in decoded(entries) if (kept := read(entry)) is not None]
+        )
         self._checked(self._ask(caller, "GET", side, _ADDRESSES[key], listing=listing), what)
         return listing.found
 

@@ -151,7 +151,7 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
         restarts=_count(job.get("restart_cnt")),
         comment=text(nested(job, "comment", "job")),
         node_list=text(job.get("nodes")) if ran else "",
-        **read_number(_number_of(*(nested(job, "array", one) for one in ("job_id", "task_id", "task"))), waits=waiting),
+        **read_number(_number_of(*(nested(job, "array", key) for key in ("job_id", "task_id", "task"))), waits=waiting),
     )
 
 
@@ -159,9 +159,9 @@ def _number_of(head: Any, task: Any, tasks: Any) -> str:
     """Return the array and the elements of a record, as squeue prints them; empty if it is of no array."""
     if not (number_ := _count(head)):
         return ""
-    one, several = whole(task), text(tasks)
+    number, several = whole(task), text(tasks)
     if several in _NOWHERE:
-        return f"{number_}_{'' if one is None or float(one) in _NOT_SET else one}"
+        return f"{number_}_{'' if number is None or float(number) in _NOT_SET else number}"
     return f"{number_}_[{several}]"
 
 

@@ -46,7 +46,7 @@ def key_of(job: Any) -> Hashable:
 def kind_of_job(job: Any) -> str:
     """Return the name that similar jobs share: the rule, or the rules of a group."""
     if job.is_group():
-        return "-".join(sorted({one.rule.name for one in job.jobs}))
+        return "-".join(sorted({job.rule.name for job in job.jobs}))
     return str(job.rule.name)
 
 
@@ -141,7 +141,7 @@ def unheeded_here(stages: Iterable[Stage]) -> str:
     names: set[str] = set()
     for stage in stages:
         names |= {name for field, name in _UNHEEDED_HERE.items() if getattr(stage, field)}
-        names |= {name for name, option in _OPTIONS.items() if any(one.startswith(option) for one in stage.options)}
+        names |= {name for name, option in _OPTIONS.items() if any(given.startswith(option) for given in stage.options)}
     listed = ", ".join(sorted(names))
     return f"This computer heeds threads and runtime; not what rules say of: {listed}.\n" if names else ""
 
