@@ -382,10 +382,10 @@ class ElementsStatus:
     @property
     def failed(self) -> Elements:
         """Elements that ended without completing."""
-        found = NONE
+        failed = NONE
         for part in self.ended:
-            found |= part.elements
-        return found
+            failed |= part.elements
+        return failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ KEYS = ("total", *(key.name for key in keys_of(Continuation)))
 """The other keys of a stage that runs in legs."""
 
 
-def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
+def continuation_of(values: Mapping[str, Any], *, where: str, expects: bool) -> Continuation | None:
     """Read a stage's keys about legs; None if it does not continue.
 
     `said`: given values of ``continues`` and of `KEYS`: `warn` as `Continuation.warned` returns it, `progress` as a
@@ -190,14 +190,14 @@ def continuation_of(said: Mapping[str, Any], *, where: str, expects: bool) -> Co
     Raises `WorkflowError`: it does not continue, but has a key of stages that do; or it continues, and has
     ``expected``.
     """
-    if not said.get("continues"):
-        if key := next((key for key in KEYS if said.get(key) is not None), ""):
+    if not values.get("continues"):
+        if key := next((key for key in KEYS if values.get(key) is not None), ""):
             hint = "Say `continues = true`, too; or leave it out."
             raise WorkflowError(f"says {key!r}, and does not continue in legs", where=where, hint=hint)
         return None
     if expects:
         hint = "Say `total`: how long all legs together take."
         raise WorkflowError("continues in legs, and says 'expected'", where=where, hint=hint)
-    given = {key: said[key] for key in ("max_legs", "unfinished") if said.get(key) is not None}
-    progress = tuple(map(str, said.get("progress") or ()))
-    return replace(said.get("warn") or Continuation(), progress=progress, **given)
+    given = {key: values[key] for key in ("max_legs", "unfinished") if values.get(key) is not None}
+    progress = tuple(map(str, values.get("progress") or ()))
+    return replace(values.get("warn") or Continuation(), progress=progress, **given)

@@ -192,10 +192,10 @@ class Submitter(ABC):
             return attempt.again_s
         if (jobs := self._find([token])) is None:
             attempt.again_s = now_s + AGAIN_S[min(attempt.looks, 1)]
-        elif found := jobs[token]:
-            self._accept(token, found[0])
+        elif alive := jobs[token]:
+            self._accept(token, alive[0])
             attempt.succeeded()
-            if not self._cancel_surplus(token, found[1:]):
+            if not self._cancel_surplus(token, alive[1:]):
                 self._suspect(token)
             return now_s
         else:
@@ -282,17 +282,17 @@ class Submitter(ABC):
         If the token's job has been given up, all its jobs are cancelled, unless the owner takes one in.
         """
         kept = []
-        for token, found in (self._find(tokens) or {}).items():
-            for status in found:
+        for token, statuses in (self._find(tokens) or {}).items():
+            for status in statuses:
                 if self.status_of(status.job_id) is not None:
                     self.heard(status)  # a known status is reported as well
             ours = self.job_of(token)
-            if found and self._is_to_be_taken_in(token, found[0]):
-                self._accept(token, found[0])
-                ours = found[0].job_id
-            elif ours is not None and found and found[0].job_id != ours:
-                self._accept(token, found[0])
-            if self._cancel_surplus(token, found[1:]) if ours is not None else self._cancel_strays(found):
+            if statuses and self._is_to_be_taken_in(token, statuses[0]):
+                self._accept(token, statuses[0])
+                ours = statuses[0].job_id
+            elif ours is not None and statuses and statuses[0].job_id != ours:
+                self._accept(token, statuses[0])
+            if self._cancel_surplus(token, statuses[1:]) if ours is not None else self._cancel_strays(statuses):
                 kept.append(token)
         return kept
 
@@ -317,7 +317,7 @@ class Submitter(ABC):
 
     def _cancel_unwanted(self, unwanted: Mapping[str, Iterable[JobStatus]]) -> list[str]:
         """Cancel jobs of tokens, and record that; return the tokens with jobs that were not cancelled."""
-        alive = {token: _alive(found) for token, found in unwanted.items()}
+        alive = {token: _alive(statuses) for token, statuses in unwanted.items()}
         taken = self._cancel(list(itertools.chain.from_iterable(alive.values())))
         now_s = self.backend.now()
         for token, job_ids in alive.items():
@@ -326,8 +326,8 @@ class Submitter(ABC):
                     self.surplus(token, job_id, now_s)
         return [token for token, job_ids in alive.items() if not taken.issuperset(job_ids)]
 
-    def _cancel_strays(self, found: Iterable[JobStatus]) -> bool:
-        return self._cancel(job_ids := _alive(found)).issuperset(job_ids)
+    def _cancel_strays(self, statuses: Iterable[JobStatus]) -> bool:
+        return self._cancel(job_ids := _alive(statuses)).issuperset(job_ids)
 
     def _cancel(self, job_ids: Collection[str]) -> set[str]:
         """Send cancellations; return the jobs whose cancellation was accepted, or that have ended."""
@@ -402,7 +402,9 @@ class Submitter(ABC):
             return True
         if (jobs := self._find(tokens)) is None:
             return None
-        alive = [(token, status) for token, found in jobs.items() for status in found if not status.state.is_final]
+        alive = [
+            (token, status) for token, statuses in jobs.items() for status in statuses if not status.state.is_final
+        ]
         to_cancel = []
         for token, status in alive:
             if self._is_to_be_taken_in(token, status):
@@ -422,7 +424,9 @@ class Submitter(ABC):
             return []
         if (jobs := self._find(tokens)) is None:
             return None
-        return self._cancel_unwanted({t: [s for s in found if self._is_to_go(s.job_id)] for t, found in jobs.items()})
+        return self._cancel_unwanted(
+            {t: [s for s in statuses if self._is_to_go(s.job_id)] for t, statuses in jobs.items()}
+        )
 
     def _is_to_go(self, job_id: str) -> bool:
         status = self.status_of(job_id)
@@ -457,5 +461,5 @@ class Submitter(ABC):
         return True
 
 
-def _alive(found: Iterable[JobStatus]) -> list[str]:
-    return [status.job_id for status in found if not status.state.is_final]
+def _alive(statuses: Iterable[JobStatus]) -> list[str]:
+    return [status.job_id for status in statuses if not status.state.is_final]

@@ -661,10 +661,10 @@ def _expectation(given: Any, where: str) -> Expectation:
 
 def _fields(asked: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Translate a user's requests into the fields of a `Stage`."""
-    said = {name: _value(name, given, where) for name, given in asked.items()}
-    if not said.keys() & {"cores", "nodes", "request"}:
-        said["cores"] = [said.get("cpus_per_task", 1)]
-    return fields_of({"walltime": _USUAL_WALLTIME_S} | said, where=where)
+    values = {name: _value(name, given, where) for name, given in asked.items()}
+    if not values.keys() & {"cores", "nodes", "request"}:
+        values["cores"] = [values.get("cpus_per_task", 1)]
+    return fields_of({"walltime": _USUAL_WALLTIME_S} | values, where=where)
 
 
 def _value(name: str, given: Any, where: str) -> Any:

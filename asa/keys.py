@@ -526,9 +526,9 @@ def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
     >>> contradiction([JobKeys(account="a"), JobKeys(memory_bytes=1)])
     """
     for key in TERMS:
-        said = sorted({str(value) for stage in stages if (value := getattr(stage, key.field))})
-        if len(said) > 1:
-            return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", said
+        values = sorted({str(value) for stage in stages if (value := getattr(stage, key.field))})
+        if len(values) > 1:
+            return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", values
     return None
 
 

@@ -100,13 +100,13 @@ class Preparation:
     @property
     def changes_path(self) -> str:
         """The first of its parts that may change where programs are found, in a word; empty if none does."""
-        said = (
+        texts = (
             (bool(self.modules), "modules"),
             (bool(self.conda), "conda"),
             (bool(self.container), "container"),
             (bool(self.setup.strip()), "setup"),
         )
-        return next((word for is_so, word in said if is_so), "")
+        return next((word for is_so, word in texts if is_so), "")
 
     def trouble(self) -> tuple[str, str] | None:
         """Return what is wrong with the preparation, and what to do; None if nothing is."""
@@ -159,20 +159,20 @@ KEYS = tuple(key.name for key in keys_of(Preparation))
 """The keys of a stage's preparation."""
 
 
-def preparation_of(said: Mapping[str, Any], *, where: str) -> Preparation | None:
+def preparation_of(values: Mapping[str, Any], *, where: str) -> Preparation | None:
     """Read a stage's keys about its environment; None if there are none.
 
     `said`: given values of `KEYS`.
     `where`: the stage, for errors.
     Raises `WorkflowError`: the values make no sense.
     """
-    launcher = str(said.get("launcher") or "").strip()
+    launcher = str(values.get("launcher") or "").strip()
     made = Preparation(
-        modules=tuple(map(str, said.get("modules") or ())),
-        conda=str(said.get("conda") or "").strip(),
-        container=str(said.get("container") or "").strip(),
-        binds=tuple(map(str, said.get("binds") or ())),
-        setup=str(said.get("setup") or ""),
+        modules=tuple(map(str, values.get("modules") or ())),
+        conda=str(values.get("conda") or "").strip(),
+        container=str(values.get("container") or "").strip(),
+        binds=tuple(map(str, values.get("binds") or ())),
+        setup=str(values.get("setup") or ""),
         launcher="" if launcher == "none" else launcher,
     )
     if (trouble := made.trouble()) is not None:

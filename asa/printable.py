@@ -46,11 +46,11 @@ def printable_in_colours(text: str) -> tuple[str, str]:
     """
     begun = _BEGUN.search(text)
     whole = text[: begun.start()] if begun else text
-    colours = [found for found in _COLOUR.finditer(whole) if _colours(found[0][2:-1])]
+    colours = [match for match in _COLOUR.finditer(whole) if _colours(match[0][2:-1])]
     parts, at = [], 0
-    for found in colours:
-        parts += [printable(whole[at : found.start()]), found[0]]
-        at = found.end()
+    for match in colours:
+        parts += [printable(whole[at : match.start()]), match[0]]
+        at = match.end()
     parts.append(printable(whole[at:]))
     if colours and colours[-1][0] != _END:
         parts.append(_END)

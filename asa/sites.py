@@ -234,31 +234,31 @@ def _site_of(path: Path, document: dict[str, Any]) -> SiteFile:
     return SiteFile(path, backend, document, observed, strategy, notify, patience_s, share, price)
 
 
-def _check_share(said: object, where: str) -> None:
-    if said not in ("", "group"):
+def _check_share(value: object, where: str) -> None:
+    if value not in ("", "group"):
         raise InputError(
-            f"{said!r} is nobody with whom runs can be shared", where=where, hint='Write "group", or leave it out.'
+            f"{value!r} is nobody with whom runs can be shared", where=where, hint='Write "group", or leave it out.'
         )
 
 
-def _price_of(path: Path, said: object) -> str:
+def _price_of(path: Path, value: object) -> str:
     """Check a price of time, which may be a number of seconds for a core-hour."""
-    if said == "":
+    if value == "":
         return ""
-    price = str(said).strip() if isinstance(said, str | int | float) and not isinstance(said, bool) else "no price"
+    price = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else "no price"
     try:
         parse_price(price)
     except InputError as error:
-        message = error.message if isinstance(said, str) else "is no price of time"
+        message = error.message if isinstance(value, str) else "is no price of time"
         raise InputError(message, where=location(path, _PRICE), hint=error.hint) from None
     return price
 
 
-def _patience_s(path: Path, said: object) -> float | None:
-    if said is None:
+def _patience_s(path: Path, value: object) -> float | None:
+    if value is None:
         return None
     try:
-        patience_s = parse_duration(said) if isinstance(said, str) else math.nan
+        patience_s = parse_duration(value) if isinstance(value, str) else math.nan
     except InputError:
         patience_s = math.nan
     if not 0 <= patience_s <= MAX_INPUT_PATIENCE_S:
@@ -597,10 +597,10 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
         document.pop(_SHARE, None)
         document.pop(_PRICE, None)
         observed = document.pop(_OBSERVED)
-        said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
+        written = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (ValueError, KeyError):
-        said = None
-    if said != (wanted.backend, wanted.settings, wanted.observed):
+        written = None
+    if written != (wanted.backend, wanted.settings, wanted.observed):
         raise InputError(
             "cannot be changed automatically without loss",
             where=str(path),

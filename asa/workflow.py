@@ -676,14 +676,14 @@ class Stage(StageKeys):
         own = Shape(self.width, self.expected_s, self.walltime_s, self.run_spread, self.partition)
         if self.moldable is None:
             return (own,)
-        found = shapes_of(own, self.moldable)
+        shapes = shapes_of(own, self.moldable)
         if self.continues is None:
-            return found
+            return shapes
         given = [RunAt(*point) for point in self.moldable.walltime_at]  # all legs have the same walltime, at any width
-        walltimes = {shape.width: run_time_at(shape.width, given) for shape in found}
+        walltimes = {shape.width: run_time_at(shape.width, given) for shape in shapes}
         return tuple(
             replace(shape, walltime_s=own.walltime_s if (said := walltimes[shape.width]) is None else said.run_s)
-            for shape in found
+            for shape in shapes
         )
 
     def shaped(self, shape: Shape) -> Stage:
@@ -943,13 +943,13 @@ class Workflow:
 
     def with_followers(self, names: Iterable[str]) -> frozenset[str]:
         """Return the given stages and all that come after them."""
-        found = set(names)
-        to_see = list(found)
+        wanted = set(names)
+        to_see = list(wanted)
         while to_see:
-            news = [name for name in self._followers[to_see.pop()] if name not in found]
-            found.update(news)
+            news = [name for name in self._followers[to_see.pop()] if name not in wanted]
+            wanted.update(news)
             to_see += news
-        return frozenset(found)
+        return frozenset(wanted)
 
     @cached_property
     def walltime_s(self) -> float:

@@ -122,13 +122,13 @@ class Bag:
         """
         import numpy as np  # noqa: PLC0415 - commands that show no tasks need no numpy
 
-        found: dict[str, list[NDArray[np.int64]]] = {}
+        rows_by_token: dict[str, list[NDArray[np.int64]]] = {}
         with suppress(OSError, ValueError):
             for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
                 for token, rows in _Round(path).deeds() if (path / "list").is_file() else ():
-                    found.setdefault(token, []).append(rows)
+                    rows_by_token.setdefault(token, []).append(rows)
         made = []
-        for token, parts in found.items():
+        for token, parts in rows_by_token.items():
             codes, began, ended = np.concatenate(parts).T
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
         return sorted(made, key=lambda deeds: float(deeds.began_s.min()))
@@ -138,13 +138,13 @@ class Bag:
 
         A task has an outcome only if asa's own shell code ended it, as that code may end an element of an array.
         """
-        found: dict[str, tuple[int, JobOutcome | None]] = {}
+        endings: dict[str, tuple[int, JobOutcome | None]] = {}
         with suppress(OSError, ValueError):
             rounds = sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdecimal())
             for number in rounds:
                 if (self._folder / str(number) / "list").is_file():
-                    found |= _Round(self._folder / str(number)).ends()
-        return found
+                    endings |= _Round(self._folder / str(number)).ends()
+        return endings
 
     def did(self, number: int, token: str) -> bool:
         """Whether a job has logged the end of a task, as far as the visible files show.
@@ -204,7 +204,7 @@ class _Round:
     def has_seen_kills(self, name: str) -> bool:
         """Whether a taker has logged that a task lost a process for lack of memory."""
         word = str(JobOutcome.OUT_OF_MEMORY).encode()
-        return any(found[5] == word for found in _RECORD.finditer(self._log(name)))
+        return any(record[5] == word for record in _RECORD.finditer(self._log(name)))
 
     def _takers(self) -> list[str]:
         """Return all takers that began."""
@@ -242,13 +242,13 @@ class _Round:
         """Return exit code and outcome (None if it has none) of each ended task, by the task's text."""
         with open_file(path := self._folder / "list") as file:
             tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first line is the head
-        found: dict[str, tuple[int, JobOutcome | None]] = {}
+        endings: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             for number, code, _, _, word in _RECORD.findall(self._log(name)):
                 if int(number) not in gone and int(number) < len(tasks):
-                    found[tasks[int(number)]] = int(code), outcome_from(word.decode())
-        return found
+                    endings[tasks[int(number)]] = int(code), outcome_from(word.decode())
+        return endings
 
     def give_back(self, name: str) -> bool:
         """Write the file of the tasks that a taker had claimed and not ended, unless it exists."""
@@ -257,7 +257,7 @@ class _Round:
             return True
         # read first: a taker that is still alive keeps the tasks that it claims from now on
         taken = self._taken().get(name, ())
-        ended = {int(found[1]) for found in _RECORD.finditer(self._log(name))}
+        ended = {int(record[1]) for record in _RECORD.finditer(self._log(name))}
         left = [at for first, last in taken for at in range(first, last + 1) if at not in ended]
         text = "".join(f"{first} {last}\n" for first, last in _pieces(left, max(len(left) // self._divisor, 1)))
         draft = self._folder / f".returned.{name}.{secrets.token_hex(4)}"
@@ -308,7 +308,7 @@ def _counts(log: bytes, given: list[Range] | None) -> tuple[int, int]:
     if not given:
         return log.count(_WELL), log.count(b";")
     gone = {at for first, last in given for at in range(first, last + 1)}
-    codes = [int(found[2]) for found in _RECORD.finditer(log) if int(found[1]) not in gone]
+    codes = [int(record[2]) for record in _RECORD.finditer(log) if int(record[1]) not in gone]
     return codes.count(0), len(codes)
 
 

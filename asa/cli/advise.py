@@ -371,14 +371,14 @@ def _one_line(advice: WalltimeAdvice) -> str:
     known = advice.forecast
     assert known is not None
     asked, better = format_duration(advice.asked_s), format_duration(advice.suggested_s)
-    said = known.how.removeprefix("from ")
-    longest = f"the longest of {said} took {format_duration(known.longest_s)}"
+    source = known.how.removeprefix("from ")
+    longest = f"the longest of {source} took {format_duration(known.longest_s)}"
     if advice.verdict == "less":
-        seen = f"of {said}, p99 is {format_duration(known.p99_s)}" if known.count >= FOR_P99 else longest
+        seen = f"of {source}, p99 is {format_duration(known.p99_s)}" if known.count >= FOR_P99 else longest
         return f"{advice.stage} asks for {asked}; {seen}: {better} would do"
     if advice.hit_limit:
-        return f"{advice.stage} was killed at its walltime of {asked} ({said}): ask for {better}"
-    seen = f"of {said}, p90 is {format_duration(known.p90_s)}" if known.count >= FOR_P90 else longest
+        return f"{advice.stage} was killed at its walltime of {asked} ({source}): ask for {better}"
+    seen = f"of {source}, p90 is {format_duration(known.p90_s)}" if known.count >= FOR_P90 else longest
     return f"{advice.stage} is close to its walltime of {asked}; {seen}: ask for {better}"
 
 
@@ -393,20 +393,20 @@ def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, qu
     learning = [name for name, stage in flow.stages.items() if stage.learns_run]
     if not learning:
         return flow
-    found = Expected(flow, {})
+    expected = Expected(flow, {})
     try:
         if bank is not None:
-            found = expect(flow, RunTimes(bank), capabilities)
+            expected = expect(flow, RunTimes(bank), capabilities)
     except StateError as error:
-        found = Expected(flow, {}, f"cannot be read: {error}")
+        expected = Expected(flow, {}, f"cannot be read: {error}")
     if not quiet:
-        lines = [f"Note: learned run times are not used: {found.trouble}"] if found.trouble else []
+        lines = [f"Note: learned run times are not used: {expected.trouble}"] if expected.trouble else []
         for name in learning:
-            known = None if found.trouble else found.forecasts.get(name)
+            known = None if expected.trouble else expected.forecasts.get(name)
             how = "its run time is not known yet" if known is None else known.how
-            lines.append(f"{name}: expected {format_duration(found.workflow.stages[name].expected_s)}, {how}")
+            lines.append(f"{name}: expected {format_duration(expected.workflow.stages[name].expected_s)}, {how}")
         sys.stderr.write("".join(f"{line}\n" for line in lines))
-    return found.workflow
+    return expected.workflow
 
 
 def tell_advice(folder: RunFolder) -> None:
@@ -419,7 +419,7 @@ def tell_advice(folder: RunFolder) -> None:
         return
     with suppress(StateError, OSError):
         runs = RunTimes(plan.bank)
-        found = []
+        to_change = []
         for stage in (stage for stage in plan.stages if not stage.local):
             limits = plan.capabilities.partitions.get(stage.partition or plan.capabilities.partition)
             max_s = limits.max_walltime_s if limits is not None else None
@@ -427,11 +427,11 @@ def tell_advice(folder: RunFolder) -> None:
             known = runs.forecast(plan.workflow, stage.name, cores, stage.input_size, plan.capabilities.system)
             advice = advice_on(stage.name, stage.walltime_s, known, max_s=max_s or float("inf"))
             if advice.verdict in {"less", "more"}:
-                found.append(advice)
-        if found:
+                to_change.append(advice)
+        if to_change:
             # a job that is killed costs more than one that waits
-            first = max(found, key=lambda advice: (advice.verdict == "more", advice.asked_s - advice.suggested_s))
-            more = f", and of {counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
+            first = max(to_change, key=lambda advice: (advice.verdict == "more", advice.asked_s - advice.suggested_s))
+            more = f", and of {counted(len(to_change) - 1, 'other stage')}" if len(to_change) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""
             about = f" More on this{more}: asa walltimes {Path(plan.source).name if plan.source else ''}".rstrip()
             sys.stderr.write(f"{_one_line(first)}{sooner}.{about}\n")

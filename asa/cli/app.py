@@ -113,8 +113,10 @@ def former_options(command: Any) -> dict[str, tuple[str, ...]]:
     def fits(words: tuple[str, ...]) -> bool:
         return words[0] in choices and all(value in choices[words[0]] for value in words[1:])
 
-    found = {old: [words for words in new if fits(words)] for old, new in _FORMER_OPTIONS.items() if old not in choices}
-    return {old: now[0] for old, now in found.items() if len(now) == 1}
+    spellings = {
+        old: [words for words in new if fits(words)] for old, new in _FORMER_OPTIONS.items() if old not in choices
+    }
+    return {old: now[0] for old, now in spellings.items() if len(now) == 1}
 
 
 class _Command(TyperCommand):

@@ -38,9 +38,9 @@ def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
     try:
         if name := saved_site():
             site = read_site(name)
-            said = {**site.found, **site.settings}.get("age_accrues")
-            if said is not None:
-                return str(said).lower() in {"true", "yes", "1", "on"}, f"as the file of site {name} says"
+            rule = {**site.found, **site.settings}.get("age_accrues")
+            if rule is not None:
+                return str(rule).lower() in {"true", "yes", "1", "on"}, f"as the file of site {name} says"
     except AsaError as error:  # the comparison does without the saved site
         sys.stderr.write(f"Note: the saved site is not looked at: {error}\n")
     return False, "the rule of most sites"
@@ -69,8 +69,8 @@ def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tupl
     from asa.runtimes import expect
 
     stages = [replace(stage, learns_run=True) if _says_none(stage) else stage for stage in flow.stages.values()]
-    found = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), known, site)
-    return (found.workflow, list(found.forecasts)) if found.forecasts and not found.trouble else (flow, [])
+    expected = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), known, site)
+    return (expected.workflow, list(expected.forecasts)) if expected.forecasts and not expected.trouble else (flow, [])
 
 
 def _says_none(stage: Stage) -> bool:

@@ -170,9 +170,9 @@ def _matching(
 
     chosen = [value is not None for value in (system, partition, source, older_than)]
     if everything == any(chosen):
-        said = "both conditions and --all" if everything else "no condition"
+        conditions = "both conditions and --all" if everything else "no condition"
         raise InputError(
-            f"there is {said}",
+            f"there is {conditions}",
             where="asa bank forget",
             hint="Give --system, --partition, --source or --older-than, or --all alone.",
         )
@@ -217,7 +217,7 @@ def _kinds(records: Sequence[WaitRecord]) -> list[_GeometryRow]:
         if key not in geometries:
             geometries[key] = job.geometry
         members.setdefault(geometries[key], []).append(record)
-    kinds = [_kind(geometry, found) for geometry, found in members.items()]
+    kinds = [_kind(geometry, member) for geometry, member in members.items()]
     return sorted(kinds, key=lambda kind: (-kind.observations, kind.geometry))
 
 

@@ -162,7 +162,7 @@ def _is_cancelled(folder: RunFolder) -> bool:
 def _left(folder: RunFolder) -> str:
     state, _ = read_state(folder)
     done = sum(view.phase.value == "done" for view in state.stages.values())
-    said = f"{done} of {len(state.stages)} stages had ended."
+    words = f"{done} of {len(state.stages)} stages had ended."
     if host := folder.plan.host:
-        return f"{said} {host}, run again, continues from there."
-    return f"{said} Continue from there with: {command('resume --retry', folder)}"
+        return f"{words} {host}, run again, continues from there."
+    return f"{words} Continue from there with: {command('resume --retry', folder)}"

@@ -43,13 +43,13 @@ def complete_workflows(incomplete: str) -> list[str]:
 def complete_files(incomplete: str) -> list[str]:
     """Complete a workflow file, or a folder that may contain one."""
     folder, slash, name = incomplete.rpartition("/")
-    found: list[str] = []
+    names: list[str] = []
     with suppress(OSError):
         for path in sorted(Path(folder or slash or ".").iterdir()):
             if path.name.startswith(name) and (name.startswith(".") or not path.name.startswith(".")):
                 shown = f"{folder}{slash}{path.name}"
-                found += [f"{shown}/"] if path.is_dir() else [shown] if path.suffix == ".toml" else []
-    return found
+                names += [f"{shown}/"] if path.is_dir() else [shown] if path.suffix == ".toml" else []
+    return names
 
 
 def complete_sites(incomplete: str) -> list[str]:

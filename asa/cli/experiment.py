@@ -283,8 +283,8 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
     out.print(" ".join(words), style="dim")
 
 
-def _interval(found: Interval) -> str:
+def _interval(interval: Interval) -> str:
     from asa.report.intervals import written
 
-    bounds = written(found, 2)
-    return f"{found.mean:.3f}{f' ({bounds})' if bounds else ''}"
+    bounds = written(interval, 2)
+    return f"{interval.mean:.3f}{f' ({bounds})' if bounds else ''}"

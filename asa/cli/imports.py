@@ -162,9 +162,9 @@ def scripts(
         hint = "A recording has the dependencies that the driver gives: leave the option out."
         raise InputError("goes without --record only", where="--parallel", hint=hint)
     of_recording = {"--network": has_network, "--in-place": in_place, "--add": adds, "--as-parameter": parameters}
-    if not records and (other := next((option for option, given in of_recording.items() if given), "")):
-        hint = f"To run a driver and record what it submits: asa import scripts --record {other} ... -- COMMAND"
-        raise InputError("goes with --record only", where=other, hint=hint)
+    if not records and (option_given := next((option for option, given in of_recording.items() if given), "")):
+        hint = f"To run a driver and record what it submits: asa import scripts --record {option_given} ... -- COMMAND"
+        raise InputError("goes with --record only", where=option_given, hint=hint)
     if records:
         choices = {"cores": array_cores, "is_shared": share_arrays, "is_packed": pack_arrays}
         how = RecordingWay(limit, not in_place, has_network, adds, parameters or (), choices, name)

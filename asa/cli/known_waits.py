@@ -187,14 +187,14 @@ def _site_estimates(world: Backend, asked: Sequence[Asked]) -> dict[Asked, float
     """Ask a batch system for its own estimates; requests without one are left out."""
     from asa.backend import JobSpec, site_word_s
 
-    said = {
+    estimates = {
         request: site_word_s(
             world, JobSpec("asa-predict", cores=request[0], walltime_s=request[1], partition=request[2])
         )
         for request in asked
         if request[0] <= world.capabilities.max_cores
     }
-    return {request: word_s for request, word_s in said.items() if word_s is not None}
+    return {request: word_s for request, word_s in estimates.items() if word_s is not None}
 
 
 def _learned(folder: Path, estimator: str, system: str, cores: int, now_s: float) -> Learned | None:

@@ -114,9 +114,9 @@ def logs(
         parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
         if not _print(parts, headed=stage in state.workflow.shared) and not follow:
-            other = "without --err: its standard output" if errors else "--err shows its standard error"
+            way_to_see = "without --err: its standard output" if errors else "--err shows its standard error"
             sys.stderr.write(
-                f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {other}.\n"
+                f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {way_to_see}.\n"
             )
         return
     head = {"run": folder.path.name, "stage": stage, "stream": "err" if errors else "out" if is_together else kind}

@@ -174,7 +174,7 @@ def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int
     """Read one time, or a time for each width, as in ``7=6h,28=95min``."""
     from asa.units import parse_duration
 
-    found: dict[int, float] = {}
+    times_s: dict[int, float] = {}
     parts = [part.strip() for part in text.split(",") if part.strip()]
     with _at(option):
         for part in parts:
@@ -186,17 +186,17 @@ def _by_width(text: str, option: str, widths: Sequence[int]) -> float | dict[int
                 return seconds
             if not sign:
                 raise InputError(f"{part!r} does not say on how many cores", hint=f"Write it as {widths[0]}={time}.")
-            if (at := _width(width.strip())) in found:
+            if (at := _width(width.strip())) in times_s:
                 raise InputError(f"names {at} cores twice", hint="Name each once.")
             if at not in widths:
                 raise InputError(
                     f"names {at} cores, which are none of {', '.join(map(str, widths))}",
                     hint="Name them among the --cores, too, or leave them out.",
                 )
-            found[at] = seconds
-        if not found:
+            times_s[at] = seconds
+        if not times_s:
             raise InputError("names nothing", hint="Write it as in 7=6h,28=95min.")
-    return found
+    return times_s
 
 
 def _width(text: str) -> int:

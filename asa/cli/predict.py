@@ -283,14 +283,14 @@ def _run_times(text: str | None, widths: Sequence[int]) -> dict[int, float]:
     """Read the run time of the job at each width."""
     if text is None:
         return {}
-    found = [_positive(part.strip(), "--run-time") for part in text.split(",") if part.strip()]
-    if len(found) not in {1, len(widths)}:
+    times_s = [_positive(part.strip(), "--run-time") for part in text.split(",") if part.strip()]
+    if len(times_s) not in {1, len(widths)}:
         raise InputError(
-            f"{len(found)} run times for {len(widths)} numbers of cores",
+            f"{len(times_s)} run times for {len(widths)} numbers of cores",
             where="--run-time",
             hint="Give one for all, or one for each, in the order of --cores.",
         )
-    by_width = list(zip(widths, found * (len(widths) // len(found)), strict=True))
+    by_width = list(zip(widths, times_s * (len(widths) // len(times_s)), strict=True))
     if len(dict.fromkeys(by_width)) > len(dict(by_width)):
         raise InputError(
             "names two run times for the same cores", where="--run-time", hint="Give each number of cores once."
@@ -299,9 +299,9 @@ def _run_times(text: str | None, widths: Sequence[int]) -> dict[int, float]:
 
 
 def _positive(text: str, option: str) -> float:
-    if not (found := _seconds(text, option)):
+    if not (value_s := _seconds(text, option)):
         raise InputError("is 0", where=option, hint="Give a positive duration, as in 2h.")
-    return found
+    return value_s
 
 
 def _seconds(text: str, option: str) -> float:

@@ -89,11 +89,11 @@ def run_study(run: Callable[..., _T], *asked: Any, executor: str, jobs: int | No
         )
 
 
-def print_found(found: _F, shown: Callable[[_F], Any] = lambda found: found, *, as_json: bool) -> None:
+def print_found(result: _F, shown: Callable[[_F], Any] = lambda result: result, *, as_json: bool) -> None:
     """Print a study's result as JSON, or as the table that `shown` makes of it."""
     if as_json:
-        print_json(found.as_dict())
+        print_json(result.as_dict())
         return
     from asa.core.console import Console
 
-    Console(highlight=False).print(shown(found))
+    Console(highlight=False).print(shown(result))

@@ -105,8 +105,8 @@ class _Row:
         whose = {"owner": self.owner} if self.owner else {}
         if self.run is None:
             state = "private" if self.is_private else "damaged"
-            found = {"run": self.name, "state": state, "trouble": self.trouble, "created_s": self.created_s}
-            return {**found, **whose}
+            document = {"run": self.name, "state": state, "trouble": self.trouble, "created_s": self.created_s}
+            return {**document, **whose}
         fields = self.run.as_dict()
         stages = {"stages": len(self.run.stages), "stages_done": self.run.done}
         kept = ("run", "folder", "workflow", "strategy", "backend", "state", "reason", "driver", "created_s")

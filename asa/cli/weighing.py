@@ -127,7 +127,7 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
     question = replace(outlook.question, price_s=price_s)
     modes = dict(outlook.sketch.shape)
     own = next(stages for stages in modes if stage in stages)
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     impossible = []
     for way, groups in _groupings(question, list(modes), stage):
         if bad := next((group for group in groups if question.parts.block(group) is None), None):
@@ -136,13 +136,14 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> WeighedStage:
                 f"not allow it."
             )
             continue
-        found += _in_all_modes(question, way, groups, modes, stage)
+        alternatives += _in_all_modes(question, way, groups, modes, stage)
     kept = _kept(question, own, modes[own])
     chosen = next(
-        alternative for alternative in found if alternative.job.block.stages == own and alternative.kept == kept
+        alternative for alternative in alternatives if alternative.job.block.stages == own and alternative.kept == kept
     )
     others = sorted(
-        (alternative for alternative in found if alternative is not chosen), key=lambda alternative: alternative.cost_s
+        (alternative for alternative in alternatives if alternative is not chosen),
+        key=lambda alternative: alternative.cost_s,
     )
     is_bound = aim.at_most is not None or aim.deadline_s is not None
     return WeighedStage(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound, question.typically)

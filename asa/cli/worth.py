@@ -173,14 +173,14 @@ def _assumed(
     from asa.studies.widths import assumed_widths, usual_laws
 
     laws = [law] if law is not None else usual_laws(flow)
-    found = [assumed_widths(flow, law, widths, is_possible) for law in laws]
-    if found[0] is None and (law is not None or widths):
+    assumptions = [assumed_widths(flow, law, widths, is_possible) for law in laws]
+    if assumptions[0] is None and (law is not None or widths):
         raise InputError(
             "there is no stage for which other widths can be assumed",
             where="--scaling" if law is not None else "--widths",
             hint="Stages of several cores or nodes, but one shape, can have them.",
         )
-    return [widths for widths in found if widths is not None]
+    return [widths for widths in assumptions if widths is not None]
 
 
 def _law(text: str | None) -> Scaling | None:

@@ -66,9 +66,9 @@ def are_kept(module: str, kernel: str) -> bool:
     if where is None:
         return False
     files = source.parent.glob(f"__pycache__/{name}.{kernel}-*.nbi") if not where else None
-    found = files if files is not None else Path(where).glob(f"*/{name}.{kernel}-*.nbi")
+    compiled = files if files is not None else Path(where).glob(f"*/{name}.{kernel}-*.nbi")
     try:
         changed_s = source.stat().st_mtime
-        return any(file.stat().st_mtime >= changed_s for file in found)
+        return any(file.stat().st_mtime >= changed_s for file in compiled)
     except OSError:
         return False

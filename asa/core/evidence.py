@@ -138,13 +138,13 @@ def _may_be_there(path: str) -> bool:
 
 def open_words(variables: Collection[str]) -> set[str]:
     """Return the lower-case words of those values that are existing paths: such words are public."""
-    found: set[str] = set()
+    words: set[str] = set()
     for value in variables:
         for part in re.split(r"[:;,\s]+", value) if value.startswith("/") and len(value) <= _MAX_LENGTH else ():
             if part.startswith("/") and _is_there(part):
                 names = [name for name in part.lower().split("/") if name]
-                found.update(names, (word for name in names for word in re.split(r"[-_.]", name)))
-    return {word for word in found if len(word) > 1}
+                words.update(names, (word for name in names for word in re.split(r"[-_.]", name)))
+    return {word for word in words if len(word) > 1}
 
 
 def gives_away(value: str) -> bool:

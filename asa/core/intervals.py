@@ -140,7 +140,7 @@ def as_ratio(of_logs: Interval) -> Interval:
     return Interval(math.exp(of_logs.mean), math.exp(of_logs.low), math.exp(of_logs.high), of_logs.freedom)
 
 
-def chance(found: Interval, nothing: float = 0.0) -> float:
+def chance(interval: Interval, nothing: float = 0.0) -> float:
     """Return the two-sided p-value of a mean against `nothing`; nan if it cannot be computed.
 
     `found`: the mean with its interval; bounds and degrees of freedom are needed.
@@ -152,14 +152,14 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
     >>> round(chance(mean_interval([1.0, 2.0, 3.0])), 3)
     0.074
     """
-    if math.isnan(found.low) or math.isnan(found.freedom):
+    if math.isnan(interval.low) or math.isnan(interval.freedom):
         return math.nan
-    away, half = abs(found.mean - nothing), found.half
-    rounding = _ROUNDING * max(abs(found.mean), abs(nothing), 1.0)
+    away, half = abs(interval.mean - nothing), interval.half
+    rounding = _ROUNDING * max(abs(interval.mean), abs(nothing), 1.0)
     if half <= rounding / 1000:  # all values are equal
         return 1.0 if away <= rounding else 0.0
-    t = away / half * student_quantile((1 + LEVEL) / 2, found.freedom)
-    return max(2 * (0.5 - _mass_from_0(math.atan(t / math.sqrt(found.freedom)), found.freedom)), 0.0)
+    t = away / half * student_quantile((1 + LEVEL) / 2, interval.freedom)
+    return max(2 * (0.5 - _mass_from_0(math.atan(t / math.sqrt(interval.freedom)), interval.freedom)), 0.0)
 
 
 def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[bool]:
@@ -173,7 +173,7 @@ def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[b
     >>> beyond_chance([other]), beyond_chance([one, other]), beyond_chance([other] * 5)
     ([True], [True, True], [False, False, False, False, False])
     """
-    chances = [chance(_of_logs(found) if ratios else found) for found in family]
+    chances = [chance(_of_logs(interval) if ratios else interval) for interval in family]
     known = sorted((value, index) for index, value in enumerate(chances) if not math.isnan(value))
     significant = [False] * len(chances)
     for rank, (value, index) in enumerate(known):

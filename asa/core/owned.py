@@ -45,8 +45,8 @@ def trouble(path: Path, about: os.stat_result) -> str:
 
     `about`: the status of the opened file, if it has content.
     """
-    said = _of_others(path, about) or _open_to_others(path, about)
-    return said if said and not is_trusted(path) else ""
+    words = _of_others(path, about) or _open_to_others(path, about)
+    return words if words and not is_trusted(path) else ""
 
 
 def of_another(path: Path) -> str:
@@ -101,8 +101,8 @@ def _listed() -> tuple[list[str], str]:
         return [], ""
     named = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     wrong = {line: why for line in named if (why := _why_not(line))}
-    said = next((f"In {file}, {line!r} counts for nothing: {why}." for line, why in wrong.items()), "")
-    return [line for line in named if line not in wrong], said
+    words = next((f"In {file}, {line!r} counts for nothing: {why}." for line, why in wrong.items()), "")
+    return [line for line in named if line not in wrong], words
 
 
 def _why_not(line: str) -> str:
@@ -117,10 +117,10 @@ def _why_not(line: str) -> str:
         about = listed.lstat()
         if stat.S_ISLNK(about.st_mode) or ".." in listed.parts:
             return f"write the path to which it leads, {os.path.realpath(listed)!r}, if that is what you trust"
-        said = way_trouble(listed, about)
+        words = way_trouble(listed, about)
     except OSError as error:
         return f"it cannot be looked at: {error.strerror}"
-    return said and f"{said}, so that another may have been put in its place"
+    return words and f"{words}, so that another may have been put in its place"
 
 
 def is_open(path: Path) -> bool:
@@ -154,8 +154,8 @@ def way_trouble(path: Path, trusted: os.stat_result | None = None) -> str:
         if stat.S_ISLNK(about.st_mode) and (owner := whose(about)):
             return f"{part} is a link that {owner} has made"
     for folder in dict.fromkeys((*whole.parents, *Path(os.path.realpath(path)).parents)):
-        if said := _not_fixed(folder, folder.stat(), path, trusted):
-            return f"{folder} {said}"
+        if words := _not_fixed(folder, folder.stat(), path, trusted):
+            return f"{folder} {words}"
     return ""
 
 

@@ -300,8 +300,8 @@ def run_command(
         process.kill()
         process.wait()
         raise
-    printed, said = (text.decode(errors=errors) for text in (out, err))
-    return subprocess.CompletedProcess(command, process.returncode, printed, said)
+    printed, complaint = (text.decode(errors=errors) for text in (out, err))
+    return subprocess.CompletedProcess(command, process.returncode, printed, complaint)
 
 
 def received(

@@ -39,8 +39,8 @@ def refused(path: Path) -> tuple[str, str]:
     Raises `OSError` as `is_safe` does.
     """
     about = path.stat()
-    said = owned.trouble(path, about)
-    return said, owned.remedy(path, about).removeprefix(owned.UNUSED) if said else ""
+    trouble = owned.trouble(path, about)
+    return trouble, owned.remedy(path, about).removeprefix(owned.UNUSED) if trouble else ""
 
 
 def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "") -> None:
@@ -50,8 +50,8 @@ def check(path: Path, about: os.stat_result | None = None, *, if_theirs: str = "
     Raises `OwnerError`. Raises `OSError`: it does not exist, or cannot be examined.
     """
     about = about or path.stat()
-    if said := owned.trouble(path, about):
-        raise OwnerError(said, where=str(path), hint=(owned.whose(about) and if_theirs) or owned.remedy(path, about))
+    if trouble := owned.trouble(path, about):
+        raise OwnerError(trouble, where=str(path), hint=(owned.whose(about) and if_theirs) or owned.remedy(path, about))
 
 
 def check_links(path: Path) -> None:
@@ -75,9 +75,9 @@ def check_way(path: Path) -> None:
 
     Raises `OwnerError`. Raises `OSError`: a folder above it cannot be examined.
     """
-    if not owned.is_trusted(path) and (said := owned.way_trouble(path)):
+    if not owned.is_trusted(path) and (trouble := owned.way_trouble(path)):
         hint = "Make that folder writable for you alone (chmod go-w), or have another one used."
-        raise OwnerError(f"lies where others can put another in its place: {said}", where=str(path), hint=hint)
+        raise OwnerError(f"lies where others can put another in its place: {trouble}", where=str(path), hint=hint)
 
 
 def check_fixed(folder: Path, what: str, hint: Callable[[os.stat_result], str]) -> None:
@@ -90,9 +90,9 @@ def check_fixed(folder: Path, what: str, hint: Callable[[os.stat_result], str]) 
     about = folder.stat()
     # all users can make files there, but not replace those of others
     is_sticky = about.st_mode & stat.S_ISVTX and not owned.whose(about)
-    if not is_sticky and (said := owned.trouble(folder, about)):
-        said = f"{said}, who can put another {what} in the place of yours"
-        raise OwnerError(said, where=str(folder), hint=hint(about))
+    if not is_sticky and (trouble := owned.trouble(folder, about)):
+        trouble = f"{trouble}, who can put another {what} in the place of yours"
+        raise OwnerError(trouble, where=str(folder), hint=hint(about))
 
 
 def read(path: Path, opened: Callable[[Path], IO[bytes]] = open_file, max_bytes: int = DOCUMENT_BYTES) -> bytes:

@@ -260,7 +260,7 @@ def left_out(variables: Mapping[str, str]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    apart = _IN_ONE.sub(lambda found: f"_{found[0]}", name.upper())
+    apart = _IN_ONE.sub(lambda letters: f"_{letters[0]}", name.upper())
     return [word for word in re.split(r"[^A-Z]+", apart) if word]
 
 

@@ -183,9 +183,9 @@ class Differences:
         rows = self.known.astype(np.float64)
         here = rows[rows[:, _PLACE] == place]
         rows = here if len(here) >= _ENOUGH else rows
-        found = fit(rows[np.argsort(rows[:, _SUBMIT], kind="stable")]) if len(rows) >= _ENOUGH else None
-        made[place] = self.count + max(_AFTER, min(self.count, KEPT) // 8), found
-        return found
+        fitted = fit(rows[np.argsort(rows[:, _SUBMIT], kind="stable")]) if len(rows) >= _ENOUGH else None
+        made[place] = self.count + max(_AFTER, min(self.count, KEPT) // 8), fitted
+        return fitted
 
 
 def _log(wait_s: float) -> float:
@@ -256,12 +256,12 @@ def _paired(
         return np.zeros(columns), 1.0, 0.0
     weight = 1.0 / crowd[one]
     differ = np.column_stack([asked[other] - asked[one], stated[other] - stated[one]])
-    found = _ridge(differ, wait[other] - wait[one], weight, _RIDGE)
+    weights = _ridge(differ, wait[other] - wait[one], weight, _RIDGE)
     off = wait - stated
     apart = np.average((off[other] - off[one]) ** 2, weights=weight)
     whole = np.average(off[one] ** 2 + off[other] ** 2, weights=weight)
     alike = 1.0 - apart / whole if whole > 0 else 0.0
-    return found[:columns], float(np.clip(found[columns], 0.0, 1.0)), float(np.clip(alike, 0.0, 0.99))
+    return weights[:columns], float(np.clip(weights[columns], 0.0, 1.0)), float(np.clip(alike, 0.0, 0.99))
 
 
 def _long_run(
@@ -278,11 +278,11 @@ def _long_run(
         at = submit[mine]
         weight[mine] = 1.0 / (np.searchsorted(at, at + _DAY_S) - np.searchsorted(at, at - _DAY_S) + 1)
     columns = np.column_stack([np.ones(len(asked)), asked])
-    found = _ridge(columns, wait, weight, _LONG_RIDGE)
-    off: NDArray[np.float64] = wait - columns @ found
+    weights = _ridge(columns, wait, weight, _LONG_RIDGE)
+    off: NDArray[np.float64] = wait - columns @ weights
     order = np.argsort(off, kind="stable")
     share = np.cumsum(weight[order]) / weight.sum()
-    return found, off[order][np.minimum(np.searchsorted(share, _MIDDLES), len(off) - 1)], off, weight
+    return weights, off[order][np.minimum(np.searchsorted(share, _MIDDLES), len(off) - 1)], off, weight
 
 
 def _hours(submit: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -240,8 +240,8 @@ class QueueAwareAsa:
         mine = self._tickets.pop(ticket)
         if (tried := self._tried.pop(ticket, None)) is not None and observation.kind == "exact":
             truth = math.log10(observation.wait_s + FLOOR_S)
-            for index, said in enumerate(tried):
-                self._errors[index] += (1.0 - _KEEP) * (abs(said - truth) - self._errors[index])
+            for index, pair in enumerate(tried):
+                self._errors[index] += (1.0 - _KEEP) * (abs(pair - truth) - self._errors[index])
         self.adviser.observe(ticket, observation)
         self.learner.observe(mine, observation)
 
@@ -265,7 +265,7 @@ class QueueAwareAsa:
             "adviser": self.adviser.state(),
             "learner": self.learner.state(),
             "tickets": [[theirs, mine] for theirs, mine in self._tickets.items()],
-            "tried": [[ticket, *said] for ticket, said in self._tried.items()],
+            "tried": [[ticket, *pair] for ticket, pair in self._tried.items()],
             "errors": list(self._errors),
             "until_tried": self._until_tried,
         }

@@ -418,14 +418,14 @@ class WaitStore:
 
     def widest(self, system: str) -> dict[str, int]:
         """Return the cores of the widest job in each of a system's partitions, also if there are very many records."""
-        found: dict[str, int] = {}
+        widths: dict[str, int] = {}
 
         def take(row: Row) -> None:
             if row[SYSTEM] == system:
-                found[row[PARTITION]] = max(row[CORES], found.get(row[PARTITION], 0))
+                widths[row[PARTITION]] = max(row[CORES], widths.get(row[PARTITION], 0))
 
         self._visit(lambda: take)
-        return found
+        return widths
 
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
         """Return the newest rows beyond the bytes read so far, from a folder that other processes change."""

@@ -250,8 +250,8 @@ def record_of(row: Row) -> WaitRecord:
     """Return the record of a row."""
     name, submit_s, wait_s, kind, cores, walltime_s, user, system, partition, run_s, estimator, source, *more = row
     word_s = None
-    if _WORD_BEHIND in estimator and (said := _WORD.search(estimator)) is not None:
-        estimator, word_s = estimator[: said.start()], float(said[1])
+    if _WORD_BEHIND in estimator and (match := _WORD.search(estimator)) is not None:
+        estimator, word_s = estimator[: match.start()], float(match[1])
     return WaitRecord(
         QueuedJob(submit_s, cores, walltime_s, user, system, partition),
         WaitObservation(wait_s, kind),

@@ -83,15 +83,15 @@ class Expectations:
 
     def text(self) -> str:
         """Return a text that names the kinds with learned run times, and those that get the default walltime."""
-        said = []
+        parts = []
         if self._learned:
-            said.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")
+            parts.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")
         if self._unknown:
-            said.append(
+            parts.append(
                 f"No `runtime`, and none learned yet: {_listed(self._unknown)}. "
                 f"Asked for: {format_duration(self.default_s)} each (--asa-walltime).\n"
             )
-        return "".join(said)
+        return "".join(parts)
 
 
 def _listed(names: Iterable[str]) -> str:

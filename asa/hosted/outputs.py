@@ -28,11 +28,11 @@ class Outputs:
 
         `step`: the number of a step that has its own file; 0 for the job's.
         """
-        found = self._known(token, step)
-        if not found:
+        files = self._known(token, step)
+        if not files:
             self._look()
-            found = self._known(token, step) or self._known(token, 0)
-        paths = [path for path in (self._folder / name for name in found) if path.exists()]
+            files = self._known(token, step) or self._known(token, 0)
+        paths = [path for path in (self._folder / name for name in files) if path.exists()]
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
     def _known(self, token: str, step: int) -> list[str]:

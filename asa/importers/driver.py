@@ -425,14 +425,14 @@ class _Driver:
     def _found(self, name: str, where: str) -> Path:
         """Find a script as the shell would, in the current folder, or else in the driver's folder."""
         candidates = [Path(name), self._path.parent / name]
-        found = next((candidate for candidate in candidates if candidate.is_file()), None)
-        if found is None:
+        file = next((candidate for candidate in candidates if candidate.is_file()), None)
+        if file is None:
             raise InputError(
                 f"submits {name}, which is not there",
                 where=where,
                 hint=self._also(near_or_all(name, self._neighbours())),
             )
-        return found
+        return file
 
     def _neighbours(self) -> Iterable[str]:
         return sorted(entry.name for entry in self._path.parent.iterdir() if entry.is_file())[:50]
@@ -543,7 +543,7 @@ class _Driver:
         return bool(is_whole) or len(self._jobs.get(name, ())) <= 1
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
-        found: list[int] = []
+        numbers: list[int] = []
         if "_" in _VARIABLE.sub("", ids):
             self._notes.add("a dependency on an element of an array becomes: on the whole array", where)
         for reference in _VARIABLE.finditer(ids):
@@ -561,8 +561,8 @@ class _Driver:
                     "and would refuse that as a dependency",
                     where,
                 )
-            found += self._jobs[name]
-        return found
+            numbers += self._jobs[name]
+        return numbers
 
 
 def _without_redirections(words: Iterable[str]) -> Iterator[str]:

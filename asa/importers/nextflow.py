@@ -128,7 +128,7 @@ def _processes(path: Path, notes: ImportNotes, cpus: _Cpus) -> dict[str, _Proces
         raise InputError("has no run times", where=f"{path}:1", hint="Add `realtime` to trace.fields.")
     if "realtime" not in columns:
         notes.add("no column `realtime`: the durations count, with the time in the queue")
-    found: dict[str, _Process] = {}
+    processes: dict[str, _Process] = {}
     for where, row in _rows(path, lines):
         if row.get("status", "") not in _COMPLETED:
             notes.add("tasks that did not complete are left out", where)
@@ -138,10 +138,10 @@ def _processes(path: Path, notes: ImportNotes, cpus: _Cpus) -> dict[str, _Proces
         process = row.get("process") or _without_tag(row.get("name", ""))
         if not (row.get("realtime") or row.get("duration")):
             notes.add("some tasks have no run time, and count as 0 s", process)
-        found.setdefault(process, _Process(process)).tasks.append(_task(row, where, process, cpus))
-    if not found:
+        processes.setdefault(process, _Process(process)).tasks.append(_task(row, where, process, cpus))
+    if not processes:
         raise InputError("has no task that completed", where=str(path), hint="Give the trace of a run with some.")
-    return found
+    return processes
 
 
 def _without_tag(name: str) -> str:
@@ -281,7 +281,7 @@ def _drawn(drawing: Drawing) -> dict[str, str]:
 
 def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) -> set[str]:
     """Return the processes before a process, going back through channels and operators."""
-    found: set[str] = set()
+    sources: set[str] = set()
     seen: set[str] = set()
     ahead = list(graph.predecessors(node)) if node in graph else []
     while ahead:
@@ -290,10 +290,10 @@ def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) ->
             continue
         seen.add(before)
         if before in processes:
-            found.add(before)
+            sources.add(before)
         else:
             ahead += graph.predecessors(before)
-    return found
+    return sources
 
 
 def _depths(befores: Mapping[str, set[str]]) -> dict[str, int]:
@@ -329,11 +329,11 @@ def _preparation(process: _Process, name: str) -> Preparation | None:
     """Return the environment of a process's tasks, if all have the same."""
     images = {task.container for task in process.tasks}
     modules = {task.modules for task in process.tasks}
-    said = {
+    commands = {
         "container": images.pop() if len(images) == 1 else "",
         "modules": modules.pop() if len(modules) == 1 else (),
     }
-    return preparation_of(said, where=f"stage {name!r}")
+    return preparation_of(commands, where=f"stage {name!r}")
 
 
 def _comments(process: _Process) -> list[str]:

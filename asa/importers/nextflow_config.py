@@ -91,43 +91,43 @@ def read_cpus(config: Path) -> ProcessCpus:
 
     Raises `InputError`: a file cannot be read.
     """
-    found = ProcessCpus()
+    cpus = ProcessCpus()
     log = config.parent / LOG
     if log.is_file():
-        found.has_log = True
+        cpus.has_log = True
         for line in read_text(log).splitlines():
             if match := _MATCHED.search(line):
                 rule = _plain(match[1].removeprefix("withLabel:"))
-                found.labelled.setdefault(match[2], []).append(rule)
+                cpus.labelled.setdefault(match[2], []).append(rule)
             elif match := _APPLIED.search(line):
-                found.profiles = frozenset(match[1].split(","))
-    _take_in(config, found, [config])
-    return found
+                cpus.profiles = frozenset(match[1].split(","))
+    _take_in(config, cpus, [config])
+    return cpus
 
 
-def _take_in(config: Path, found: ProcessCpus, read: list[Path]) -> None:
+def _take_in(config: Path, cpus: ProcessCpus, read: list[Path]) -> None:
     for blocks, key, value in _settings(read_text(config)):
-        is_profile = blocks[:1] == ("profiles",) and blocks[1:2] and blocks[1] in found.profiles
+        is_profile = blocks[:1] == ("profiles",) and blocks[1:2] and blocks[1] in cpus.profiles
         path = blocks[2:] if is_profile else blocks
         whole = (*path, *key.split("."))
         if key == "includeConfig" and not path:
             included = config.parent / value
             if "$" not in value and included.is_file() and included not in read and len(read) < _MAX_INCLUDED:
                 read.append(included)
-                _take_in(included, found, read)
+                _take_in(included, cpus, read)
         elif whole[0] == "params" and len(whole) > 1:
-            found.params[".".join(whole[1:])] = value
+            cpus.params[".".join(whole[1:])] = value
         elif whole == ("process", "cpus"):
-            found.default = value
+            cpus.default = value
         elif len(whole) == 3 and whole[0] == "process" and whole[2] == "cpus":
-            _select(whole[1], value, found)
+            _select(whole[1], value, cpus)
 
 
-def _select(selector: str, value: str, found: ProcessCpus) -> None:
+def _select(selector: str, value: str, cpus: ProcessCpus) -> None:
     match = _SELECTOR.fullmatch(_plain(selector))
     if match is None:
         return
-    kept = found.by_label if match[1] == "withLabel" else found.by_name
+    kept = cpus.by_label if match[1] == "withLabel" else cpus.by_name
     pattern = match[3] or _plain(match[2])
     kept.pop(pattern, None)  # the last of several counts
     kept[pattern] = value

@@ -350,21 +350,21 @@ class _Translator:
 
     def _tell_of_several(self, script: Script) -> None:
         """Note an option that is given several times and that releases of sbatch read differently."""
-        found = [option for option in read_directives(script.text, str(script.path)) if option.name == "mail-type"]
-        if len(found) > 1:
+        options = [option for option in read_directives(script.text, str(script.path)) if option.name == "mail-type"]
+        if len(options) > 1:
             note = "--mail-type: all are asked for, as by sbatch up to 24.11; that of 26.05 takes the last"
-            self._notes.add(note, found[-1].where)
+            self._notes.add(note, options[-1].where)
 
     def _tell_of_unseen(self, script: Script) -> None:
         """Note lines that sbatch does not read, and variables of this shell that it would read."""
         for number, why in unseen(script.text):
             self._notes.add(why, f"{script.path}:{number}")
-        for name, said in of_variables(os.environ, "").items():
+        for name, value in of_variables(os.environ, "").items():
             own = script.directives.get(name)
             if own is None and name in marked("job"):
-                self._notes.add(f"{VARIABLES[name]} is set here, and sbatch would read it as {said}; it is left out")
-            elif own is not None and own.where != script.where and own.value != said.value:
-                note = f"{VARIABLES[name]} is set here, and sbatch would take {said} in place of {own}, which is kept"
+                self._notes.add(f"{VARIABLES[name]} is set here, and sbatch would read it as {value}; it is left out")
+            elif own is not None and own.where != script.where and own.value != value.value:
+                note = f"{VARIABLES[name]} is set here, and sbatch would take {value} in place of {own}, which is kept"
                 self._notes.add(note, own.where)
 
     def _with_command(self, script: Script, stage: Stage) -> Stage:
@@ -393,8 +393,8 @@ class _Translator:
             return min(site_s, LONGEST_WALLTIME_S)
         guess = format_duration(_DEFAULT_WALLTIME_S)
         self.comments.setdefault(name, []).append(f"walltime: {guess} is a guess, for the script asks for none")
-        said = "no --time" if directive is None else f"{directive} is no limit, and a stage has one"
-        self._notes.add(f"{said}: a walltime of {guess} is put in; correct it", script.where)
+        what = "no --time" if directive is None else f"{directive} is no limit, and a stage has one"
+        self._notes.add(f"{what}: a walltime of {guess} is put in; correct it", script.where)
         return _DEFAULT_WALLTIME_S
 
     def _environment(self, script: Script) -> tuple[tuple[str, str], ...]:

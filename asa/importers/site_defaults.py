@@ -22,11 +22,11 @@ def default_walltime_s(partition: str) -> float | None:
     """
     if (scontrol := shutil.which("scontrol")) is None:
         return None
-    for said in _partitions(scontrol):
-        if said["PartitionName"] == partition or (not partition and said.get("Default") == "YES"):
-            default = said.get("DefaultTime", "NONE")
+    for entry in _partitions(scontrol):
+        if entry["PartitionName"] == partition or (not partition and entry.get("Default") == "YES"):
+            default = entry.get("DefaultTime", "NONE")
             try:
-                return walltime_s(said.get("MaxTime", "UNLIMITED") if default == "NONE" else default) or None
+                return walltime_s(entry.get("MaxTime", "UNLIMITED") if default == "NONE" else default) or None
             except InputError:
                 return None
     return None
@@ -39,5 +39,5 @@ def _partitions(scontrol: str) -> tuple[dict[str, str], ...]:
         done = run_command([scontrol, "show", "partition", "--oneliner"], timeout_s=_PATIENCE_S)
     except (OSError, subprocess.SubprocessError, TooLargeError):
         return ()
-    found = (dict(_FIELD.findall(line)) for line in done.stdout.splitlines())
-    return tuple(entry for entry in found if "PartitionName" in entry)
+    entries = (dict(_FIELD.findall(line)) for line in done.stdout.splitlines())
+    return tuple(entry for entry in entries if "PartitionName" in entry)

@@ -96,15 +96,15 @@ def _is_used(writer: str, later: list[str]) -> bool:
 def _left_open(line: str, quote: str) -> str:
     """Return the quote that is open at the end of a line, given the one at its beginning; empty for none."""
     for match in _QUOTES.finditer(line):
-        found = match[0]
+        opening = match[0]
         if quote:
-            quote = "" if found == quote else quote
-            if quote == "'" and found[0] == "\\" and found[1:] == "'":  # single quotes know no escapes
+            quote = "" if opening == quote else quote
+            if quote == "'" and opening[0] == "\\" and opening[1:] == "'":  # single quotes know no escapes
                 quote = ""
-        elif found == "#":
+        elif opening == "#":
             return ""
-        elif found in "'\"":
-            quote = found
+        elif opening in "'\"":
+            quote = opening
     return quote
 
 

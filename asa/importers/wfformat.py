@@ -257,10 +257,10 @@ def _one_list(workflow: _DocumentNode) -> _Listed:
     known: dict[str, list[str]] = {}
     files: dict[str, tuple[list[str], list[str]]] = {}
     for i, entry in enumerate(listed):
-        name, other = entry.text("name"), entry.text("id") if entry.has("id") else str(i + 1)
-        called = name if counts[name] == 1 else f"{name}_{other}"
+        name, number = entry.text("name"), entry.text("id") if entry.has("id") else str(i + 1)
+        called = name if counts[name] == 1 else f"{name}_{number}"
         if called in entries:
-            raise InputError(f"{other!r} is the id of another task {name!r}, too", where=entry.at("id"), hint=_UNIQUE)
+            raise InputError(f"{number!r} is the id of another task {name!r}, too", where=entry.at("id"), hint=_UNIQUE)
         entries[called] = entry
         known.setdefault(name, []).append(called)
         files[called] = _files(entry)
@@ -272,11 +272,11 @@ def _one_list(workflow: _DocumentNode) -> _Listed:
 
 def _files(entry: _DocumentNode) -> tuple[list[str], list[str]]:
     """Return the files that a task of WfFormat 1.4 reads, and those that it writes."""
-    found: tuple[list[str], list[str]] = [], []
+    files: tuple[list[str], list[str]] = [], []
     for file in entry.children("files") if entry.has("files") else ():
         folder = file.text("path") if file.has("path") else ""
-        found[file.text("link").lower() == "output"].append(folder + file.text("name"))
-    return found
+        files[file.text("link").lower() == "output"].append(folder + file.text("name"))
+    return files
 
 
 def _parents(

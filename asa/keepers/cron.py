@@ -121,8 +121,8 @@ def _call(command: list[str], given: str) -> None:
         raise _refused(done.stderr)
 
 
-def _refused(said: str) -> InputError:
-    words = (said.strip().splitlines() or ["nothing"])[-1]
+def _refused(answer: str) -> InputError:
+    words = (answer.strip().splitlines() or ["nothing"])[-1]
     return InputError(f"crontab says {words!r}", where="cron", hint=_HINT)
 
 

@@ -42,9 +42,9 @@ def submit(
     Raises `BackendError`: it cannot be submitted now, or ever.
     """
     token = f"{mark}-keeper-{number}"
-    for found in backend.find([token]).get(token, ()):
-        if not found.state.is_final:
-            return found.job_id
+    for status in backend.find([token]).get(token, ()):
+        if not status.state.is_final:
+            return status.job_id
     name, secrets = f"keeper-{number}", tuple(names)
     return backend.submit(
         JobSpec(name, 1, walltime_s, command, token=token, begin_s=begin_s, run_s=walltime_s, secrets=secrets)

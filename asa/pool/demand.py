@@ -46,7 +46,7 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs]
     """Place each task after all tasks that it waits for."""
     depths: dict[TaskState, int] = {}
     tasks = [task for task in scheduler.tasks.values() if task.state in _UNFINISHED]
-    missing = {task: sum(other.state in _UNFINISHED for other in task.dependencies) for task in tasks}
+    missing = {task: sum(dependency.state in _UNFINISHED for dependency in task.dependencies) for task in tasks}
     ready = [task for task in tasks if not missing[task]]
     for task in ready:  # the list grows meanwhile
         depth = depths.setdefault(task, 0)
@@ -138,11 +138,11 @@ def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int
     path = [group]
     while path:  # cycles of groups are cut somewhere
         last = path[-1]
-        before = [other for other in last.dependencies if other in groups and other is not last]
-        if unknown := [other for other in before if other not in depths and other not in path]:
+        before = [dependency for dependency in last.dependencies if dependency in groups and dependency is not last]
+        if unknown := [dependency for dependency in before if dependency not in depths and dependency not in path]:
             path.append(unknown[0])
             continue
-        depths[last] = 1 + max((depths.get(other, 0) for other in before), default=0)
+        depths[last] = 1 + max((depths.get(dependency, 0) for dependency in before), default=0)
         path.pop()
     return depths[group]
 

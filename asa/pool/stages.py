@@ -138,7 +138,7 @@ class PoolOfStages:
             for key in TERMS
         }
         account = terms.pop("account")
-        said = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
+        options = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
         _check_shared(stages)
         node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
         wide = sum(stage.cores_on(node) for stage in stages)
@@ -157,7 +157,7 @@ class PoolOfStages:
             "gpus": max(stage.gpus for stage in stages),
             "partition": partition,
             "account": account,
-            "options": tuple(dict.fromkeys((*said, *(option for stage in stages for option in stage.options)))),
+            "options": tuple(dict.fromkeys((*options, *(option for stage in stages for option in stage.options)))),
             "maximum": -(-_widest(self._workflow, node) // cores),
         }
 
@@ -432,10 +432,10 @@ class StagesBackend:
             self._keep(job)
             begun.unlink(missing_ok=True)
         before: list[Any] = []
-        for other in self._before(job):
-            if not self._status(other).state.is_final and not other.futures:
-                self._launch(other, again=True)
-            before += other.futures[-1:] if other.final is None else [self._code(other)]
+        for earlier in self._before(job):
+            if not self._status(earlier).state.is_final and not earlier.futures:
+                self._launch(earlier, again=True)
+            before += earlier.futures[-1:] if earlier.final is None else [self._code(earlier)]
         stage = self._stage(job.spec)
         name = stage.name if stage is not None else job.spec.name
         turn = f"{job.job_id}-{job.restarts}"
@@ -461,11 +461,12 @@ class StagesBackend:
         As a task the job would hold its cores while it waits.
         """
         before = self._before(job)
-        theirs = {token for other in before for token in other.spec.posts}
+        theirs = {token for earlier in before for token in earlier.spec.posts}
         if any(not (token in theirs or self._is_posted(token)) for token in job.spec.awaits):
             return True
         return any(
-            not (other.futures or self._status(other).state.is_final) and self._awaits(other) for other in before
+            not (earlier.futures or self._status(earlier).state.is_final) and self._awaits(earlier)
+            for earlier in before
         )
 
     def _is_posted(self, token: str) -> bool:
@@ -565,7 +566,7 @@ class StagesBackend:
 
     def _pending(self, job: _HandedOver, status: JobStatus) -> JobStatus:
         """Return the status of a waiting job: why it waits, and its expected start."""
-        if any(self._is_void(other) for other in self._before(job)):
+        if any(self._is_void(earlier) for earlier in self._before(job)):
             return replace(status, reason="DependencyNeverSatisfied")
         cluster = self._cluster
         waits = (

@@ -8,7 +8,7 @@ from asa.core.intervals import Interval
 from asa.units import format_duration
 
 
-def written(found: Interval, digits: int | None) -> str:
+def written(interval: Interval, digits: int | None) -> str:
     """Format the bounds, without a signed zero; return an empty text if there are none.
 
     `digits`: decimals; None for seconds, which are written as durations.
@@ -19,9 +19,9 @@ def written(found: Interval, digits: int | None) -> str:
     ('0.0 to 3.0', '30s to 2h05m')
     """
     if digits is None:
-        return f"{format_duration(found.low)} to {format_duration(found.high)}" if found.is_spread else ""
-    low, high = (plain(bound, digits) for bound in (found.low, found.high))
-    return f"{low:,.{digits}f} to {high:,.{digits}f}" if found.is_spread else ""
+        return f"{format_duration(interval.low)} to {format_duration(interval.high)}" if interval.is_spread else ""
+    low, high = (plain(bound, digits) for bound in (interval.low, interval.high))
+    return f"{low:,.{digits}f} to {high:,.{digits}f}" if interval.is_spread else ""
 
 
 def plain(value: float, digits: int) -> float:
@@ -35,6 +35,6 @@ def plain(value: float, digits: int) -> float:
     return round(value, digits) + 0.0
 
 
-def ends(found: Interval) -> tuple[float, float] | None:
+def ends(interval: Interval) -> tuple[float, float] | None:
     """Return the bounds, if they are known."""
-    return None if math.isnan(found.low) else (found.low, found.high)
+    return None if math.isnan(interval.low) else (interval.low, interval.high)

@@ -49,8 +49,8 @@ def come_to(request: tuple[str, ...], options: tuple[str, ...] = ()) -> Needs:
     (8, 2, 16)
     """
     given = {directive.name: directive for directive in map(_read, (*request, *without_size(options)))}
-    if other := next((name for name in map(name_of, request) if name not in SIZES), ""):
-        raise InputError(f"--{other} does not say how large a job is", hint=f"Write it into `options`. {_HINT}")
+    if option := next((name for name in map(name_of, request) if name not in SIZES), ""):
+        raise InputError(f"--{option} does not say how large a job is", hint=f"Write it into `options`. {_HINT}")
     return read_needs(given, lambda *_: None)
 
 

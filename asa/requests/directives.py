@@ -44,7 +44,7 @@ def read_directives(text: str, file: str) -> list[Directive]:
     >>> read_directives("#!/bin/sh\n#SBATCH -n4 --time 30 # short\n", "a.sh")
     [Directive(name='ntasks', value='4', where='a.sh:2'), Directive(name='time', value='30', where='a.sh:2')]
     """
-    found: list[Directive] = []
+    directives: list[Directive] = []
     for number, line in head(text):
         if line.startswith("#SBATCH"):
             where = f"{file}:{number}"
@@ -55,8 +55,8 @@ def read_directives(text: str, file: str) -> list[Directive]:
                 raise InputError(f"{rest[0]!r} is no option", where=where, hint="sbatch would refuse this line, too.")
             for option in options:
                 refuse_value(option)
-            found += options
-    return found
+            directives += options
+    return directives
 
 
 def refuse_value(option: Directive) -> None:
@@ -84,11 +84,11 @@ def by_name(options: Iterable[Directive]) -> dict[str, Directive]:
     >>> [str(option) for option in by_name([Directive("time", "5", "a.sh:1"), *given]).values()]
     ['--time=5', '--mail-type=begin,END,FAIL']
     """
-    found: dict[str, Directive] = {}
+    latest: dict[str, Directive] = {}
     for option in options:
-        before = found.pop(option.name, None)
-        found[option.name] = _added(before, option) if before and option.name in _ADDED else option
-    return found
+        before = latest.pop(option.name, None)
+        latest[option.name] = _added(before, option) if before and option.name in _ADDED else option
+    return latest
 
 
 def _added(directive: Directive, other: Directive) -> Directive:
@@ -172,17 +172,17 @@ def _words(line: str, where: str) -> list[str]:
 
 def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:
     """Take the options from the front of a command line; return them and the rest."""
-    found: list[Directive] = []
+    taken: list[Directive] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         if word == "--":
             break
         if word.startswith("--"):
-            found.append(_long(word, rest, where))
+            taken.append(_long(word, rest, where))
         else:
-            found += _short(word, rest, where)
-    return found, rest
+            taken += _short(word, rest, where)
+    return taken, rest
 
 
 def _long(word: str, rest: list[str], where: str) -> Directive:

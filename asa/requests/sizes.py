@@ -204,8 +204,8 @@ def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:
         return sum(_listed_gpus(given["gpus"]))
     if "gpus-per-node" in given:
         return sum(_listed_gpus(given["gpus-per-node"])) * nodes
-    found = [_GPU.fullmatch(part) for part in text_of(given, "gres").split(",")]
-    return sum(int(match["count"] or 1) for match in found if match) * nodes
+    matches = [_GPU.fullmatch(part) for part in text_of(given, "gres").split(",")]
+    return sum(int(match["count"] or 1) for match in matches if match) * nodes
 
 
 def _listed_gpus(directive: Directive) -> list[int]:

@@ -48,12 +48,14 @@ def with_variables(
     A variable has no effect if it gives memory in another way than an option does, or threads in addition to
     ``--hint``.
     """
-    said = of_variables(variables, where)
+    options = of_variables(variables, where)
     if any(name in own or name in above for name in MEMORY):
-        said = {name: option for name, option in said.items() if name not in MEMORY or name in own or name in above}
+        options = {
+            name: option for name, option in options.items() if name not in MEMORY or name in own or name in above
+        }
     if "hint" in own or "hint" in above:
-        said.pop("threads-per-core", None)
-    return by_name([*own.values(), *said.values(), *above.values()])
+        options.pop("threads-per-core", None)
+    return by_name([*own.values(), *options.values(), *above.values()])
 
 
 def _is_on(value: str) -> bool:

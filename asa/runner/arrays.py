@@ -39,9 +39,9 @@ def how_they_ended(ends: Iterable[ElementEnd]) -> str:
     '3-5 failed (exit code 1)'
     """
     groups = alike(ends)
-    said = [f"{short(elements)} {how}" for elements, how in groups[:_MAX_GROUPS]]
+    parts = [f"{short(elements)} {how}" for elements, how in groups[:_MAX_GROUPS]]
     rest = sum(len(elements) for elements, _ in groups[_MAX_GROUPS:])
-    return "; ".join([*said, *([f"{rest} more"] if rest else [])])
+    return "; ".join([*parts, *([f"{rest} more"] if rest else [])])
 
 
 def alike(ends: Iterable[ElementEnd]) -> list[tuple[Elements, str]]:

@@ -193,10 +193,10 @@ def bank_trouble(folder: Path) -> str:
 
 def bank_refusal(folder: Path | None) -> str:
     """Return why a bank that others own or can change is not used, and what to do; empty if it may be used."""
-    said = repair = ""
+    trouble = repair = ""
     with suppress(OSError):  # the folder is made later, or its first use reports the error
-        said, repair = safe.refused(folder) if folder is not None else ("", "")
-    return said and f"{said}: it is not used, and nothing learned. {repair}"
+        trouble, repair = safe.refused(folder) if folder is not None else ("", "")
+    return trouble and f"{trouble}: it is not used, and nothing learned. {repair}"
 
 
 def check_bank(folder: Path | None) -> None:

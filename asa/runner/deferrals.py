@@ -110,8 +110,8 @@ class Deferrals:
 
     def tried_s(self, planned: PlannedJob) -> float:
         """Return when one of a planned job's targets was last tried; minus infinity if never."""
-        found = (self._deferrals.get(name) for name in planned.targets) if self._deferrals else ()
-        return max((deferral.tried_s for deferral in found if deferral is not None), default=-math.inf)
+        deferrals = (self._deferrals.get(name) for name in planned.targets) if self._deferrals else ()
+        return max((deferral.tried_s for deferral in deferrals if deferral is not None), default=-math.inf)
 
     def is_closed(self, target: Target) -> bool:
         """Whether a target has deferred jobs of several stages and accepted none since; it may then defer any job."""

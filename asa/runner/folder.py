@@ -273,8 +273,8 @@ class RunFolder:
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
             ) from error
         except OSError as error:
-            if isinstance(error, PermissionError) and (other := _closed_by(self.path)):
-                raise OwnerError(f"belongs to {other}, and is private", where=str(self.path), hint=_SHARE) from error
+            if isinstance(error, PermissionError) and (closed := _closed_by(self.path)):
+                raise OwnerError(f"belongs to {closed}, and is private", where=str(self.path), hint=_SHARE) from error
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=_UNREADABLE) from error
         try:
             self.plan = _plan.validate_json(text)
@@ -640,8 +640,8 @@ def step_of_output(name: str) -> int:
     >>> step_of_output("flow_a+b.0123456789ab-0x2-0.17.step-2.err"), step_of_output("a.0123456789ab-0-0-0a1b2c.err")
     (2, 0)
     """
-    found = _STEP.search(name)
-    return int(found[1]) if found else 0
+    match = _STEP.search(name)
+    return int(match[1]) if match else 0
 
 
 def is_run_open(path: Path) -> bool:
@@ -793,22 +793,22 @@ def find_run(runs: Path, named: str) -> RunFolder:
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
     every, damaged = _known_in(runs, of_others=False)
-    found = [run for run in every if named in {run.name, ""} or run.path.name.startswith(named)]
-    latest = ([run for run in found if run.name == named] or found)[-1] if found else None
+    matching = [run for run in every if named in {run.name, ""} or run.path.name.startswith(named)]
+    latest = ([run for run in matching if run.name == named] or matching)[-1] if matching else None
     for path in damaged:  # a damaged run may be the wanted one: do not take another in its place
         if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.created_s - 1.0):
             RunFolder(path)  # reports the damage
     if latest is None:
         return _find_of_others(runs, named, every)
-    return RunFolder(_one_of(found, named).path)
+    return RunFolder(_one_of(matching, named).path)
 
 
 def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
     """Find another user's run, if no own run matches."""
     others, damaged = _known_in(runs, of_others=True)
-    found = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
-    if found:
-        return RunFolder(_one_of(found, named).path)
+    matching = [run for run in others if named in {run.name, ""} or run.path.name.startswith(named)]
+    if matching:
+        return RunFolder(_one_of(matching, named).path)
     for path in damaged:
         if named and path.name.startswith(named):
             RunFolder(path)  # reports the damage
@@ -824,14 +824,14 @@ def _find_of_others(runs: Path, named: str, own: list[_ListedRun]) -> RunFolder:
     raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=hint)
 
 
-def _one_of(found: list[_ListedRun], named: str) -> _ListedRun:
+def _one_of(matching: list[_ListedRun], named: str) -> _ListedRun:
     """Choose among matching runs, which are sorted with the latest last."""
-    exact = [run for run in found if run.name == named]
-    if exact or len(found) == 1 or not named:
-        return (exact or found)[-1]
-    names = ", ".join(run.path.name for run in found)
+    exact = [run for run in matching if run.name == named]
+    if exact or len(matching) == 1 or not named:
+        return (exact or matching)[-1]
+    names = ", ".join(run.path.name for run in matching)
     raise InputError(
-        f"several runs begin with {named!r}", where=str(found[0].path.parent), hint=f"Name one of: {names}."
+        f"several runs begin with {named!r}", where=str(matching[0].path.parent), hint=f"Name one of: {names}."
     )
 
 

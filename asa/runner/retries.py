@@ -72,12 +72,12 @@ def avoidable(bad_nodes: Sequence[str], capabilities: Capabilities, needed: int 
 
 def learned(before: Stage, after: Stage, avoided: Sequence[str] = ()) -> str:
     """Return how a stage's new request differs from its last one; `avoided`: bad nodes that it avoids."""
-    said = [f"on another node than {node}" for node in avoided]
+    parts = [f"on another node than {node}" for node in avoided]
     if after.walltime_s != before.walltime_s:
-        said.append(f"with {format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
+        parts.append(f"with {format_duration(after.walltime_s)} in place of {format_duration(before.walltime_s)}")
     if after.memory_bytes != before.memory_bytes:
-        said.append(f"with {_amount(after.memory_bytes)} of memory in place of {_amount(before.memory_bytes)}")
-    return f"; now {' and '.join(said)}" if said else ""
+        parts.append(f"with {_amount(after.memory_bytes)} of memory in place of {_amount(before.memory_bytes)}")
+    return f"; now {' and '.join(parts)}" if parts else ""
 
 
 def _amount(count: int) -> str:

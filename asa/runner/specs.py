@@ -265,8 +265,8 @@ def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
 
 def _with_others(state: RunState, jobs: Iterable[str]) -> list[str]:
     """Add the unended jobs that run the same stages."""
-    found = [state.jobs[job_id] for job_id in jobs]
-    return sorted({job.status.job_id for own in found for job in (own, *state.units.of(own).others(own))})
+    own_jobs = [state.jobs[job_id] for job_id in jobs]
+    return sorted({job.status.job_id for own in own_jobs for job in (own, *state.units.of(own).others(own))})
 
 
 def _dependency(state: RunState, planned: PlannedJob, job_id: str) -> Dependency:

@@ -40,9 +40,9 @@ class UnknownAnswers:
 
     def heard(self, entry: Unexplained) -> None:
         """Record an answer."""
-        said, was = _NUMBERS.sub("#", entry.words), self._answers.get(entry.token)
-        since_s = was.since_s if was is not None and was.said == said else entry.at_s
-        self._answers[entry.token] = _Answer(said, entry.words, since_s, entry.at_s)
+        text, was = _NUMBERS.sub("#", entry.words), self._answers.get(entry.token)
+        since_s = was.since_s if was is not None and was.said == text else entry.at_s
+        self._answers[entry.token] = _Answer(text, entry.words, since_s, entry.at_s)
 
     def is_new(self, token: str) -> bool:
         """Whether the submission under way got an unknown answer."""

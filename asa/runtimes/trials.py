@@ -75,11 +75,11 @@ def untried(
 
 def _runs_s(width: int, known: tuple[RunAt, ...], scaling: Scaling, near: RunAt) -> _Floats:
     """Return equally likely run times at a width, by the scaling law; without a law, over the whole possible range."""
-    said = run_time_at(width, known, scaling)
-    if said is not None:
+    known_s = run_time_at(width, known, scaling)
+    if known_s is not None:
         # single runs vary even if the law is known exactly
-        unknown = math.sqrt(max(said.spread**2 - near.spread**2, 0.0))
-        by_law: _Floats = said.run_s * np.exp(unknown * _NORMAL)
+        unknown = math.sqrt(max(known_s.spread**2 - near.spread**2, 0.0))
+        by_law: _Floats = known_s.run_s * np.exp(unknown * _NORMAL)
         return by_law
     low, high = _powers(width, known)
     guessed: _Floats = np.sort(near.run_s * (near.width / width) ** (low + (high - low) * _MIDDLES))

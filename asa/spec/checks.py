@@ -224,21 +224,21 @@ class _Checks:
     def _check_programs(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         hidden: dict[str, str] = {}
         reported: set[tuple[str, str]] = set()  # reported once for each stage, however many tasks it has
-        for text, found in read:
+        for text, shell in read:
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
             prepared = text.stage.preparation.changes_path if text.stage.preparation else ""
-            hides = found.hides or ("PATH=" if sets_path else prepared)
+            hides = shell.hides or ("PATH=" if sets_path else prepared)
             if hides:
                 hidden.setdefault(text.stage.name, hides)
-            for program in found.programs:
+            for program in shell.programs:
                 key = text.stage.name, program.name
-                if key not in reported and program.name not in BUILTINS | found.functions:
+                if key not in reported and program.name not in BUILTINS | shell.functions:
                     reported.add(key)
-                    self._check_program(text, program, found, is_hidden=bool(hides))
+                    self._check_program(text, program, shell, is_hidden=bool(hides))
                 key = text.stage.name, program.file
                 if program.file and key not in reported:
                     reported.add(key)
-                    self._check_file_of_program(text, program, found)
+                    self._check_file_of_program(text, program, shell)
         if hidden:
             ways = ", ".join(dict.fromkeys(hidden.values()))
             whose = f"stage {next(iter(hidden))}" if len(hidden) == 1 else f"stages {', '.join(hidden)}"
@@ -248,18 +248,18 @@ class _Checks:
             self._reading.add(location, message, "Try these commands where the stage runs.", "note")
 
     def _check_launchers(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
-        for text, found in read:
-            said = text.stage.preparation
-            own = next((p.name for p in found.programs if Path(p.name).name in LAUNCHERS), "")
-            if said is not None and said.launcher and own:
-                message = f"{said.launcher.split()[0]} starts {own} once per task, which starts processes again"
+        for text, shell in read:
+            preparation = text.stage.preparation
+            own = next((p.name for p in shell.programs if Path(p.name).name in LAUNCHERS), "")
+            if preparation is not None and preparation.launcher and own:
+                message = f"{preparation.launcher.split()[0]} starts {own} once per task, which starts processes again"
                 self._add(text.stage, "launcher", message, "Leave out `launcher`, or the one in the command.", "error")
 
-    def _check_program(self, text: _Text, program: Program, found: ShellText, *, is_hidden: bool) -> None:
+    def _check_program(self, text: _Text, program: Program, shell: ShellText, *, is_hidden: bool) -> None:
         name, line = program.name, text.first_line + (program.line if text.is_on_lines else 0)
         if "/" in name:
             path = self._folder / Path(name)
-            if found.moves and not Path(name).is_absolute():
+            if shell.moves and not Path(name).is_absolute():
                 return
             if not path.exists():
                 if self._made.is_made_before(text.stage, name):
@@ -296,9 +296,9 @@ class _Checks:
         message = f"stage {text.stage.name!r}: {program.name} is given {message}"
         self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
 
-    def _is_near(self, name: str, found: ShellText) -> bool:
+    def _is_near(self, name: str, shell: ShellText) -> bool:
         """Whether commands look for a file that a text names in the folder in which the text starts."""
-        return bool(name) and (Path(name).is_absolute() or not found.moves)
+        return bool(name) and (Path(name).is_absolute() or not shell.moves)
 
     def _missing(self, name: str) -> tuple[str, str]:
         """Return the error that a file does not exist, and what to do."""
@@ -359,8 +359,8 @@ class _Checks:
                 continue
             launches = [
                 (text, program)
-                for text, found in read
-                for program in found.programs
+                for text, shell in read
+                for program in shell.programs
                 if text.stage is stage and program.name in LAUNCHERS
             ]
             if stage.tasks or stage.tasks_file:
@@ -545,9 +545,9 @@ class _Checks:
         for number, row in enumerate(text.text.splitlines()):
             if row.strip() and not row.startswith("#"):
                 return
-            if (match := _SBATCH.match(row)) and (said := _contradicted(text.stage, match[1], match[2])):
+            if (match := _SBATCH.match(row)) and (contradicted := _contradicted(text.stage, match[1], match[2])):
                 message = f"stage {text.stage.name!r}: {row.split(' #')[0].strip()} has no effect here"
-                hint = f"The stage has {said}. Remove the line, or change the stage."
+                hint = f"The stage has {contradicted}. Remove the line, or change the stage."
                 self._reading.problems.append(Problem(text.file, text.first_line + number, "note", message, hint))
 
 

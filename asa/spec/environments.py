@@ -30,10 +30,10 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
 
     Yields: the stage, the key, what is wrong, and what to do.
     """
-    said = {stage: stage.preparation for stage in workflow.stages.values() if stage.preparation is not None}
-    for stage, key, words in _tried(said, folder):
+    preparations = {stage: stage.preparation for stage in workflow.stages.values() if stage.preparation is not None}
+    for stage, key, words in _tried(preparations, folder):
         yield stage, key, words, _WITHOUT if stage.environment else _ELSEWHERE
-    for stage, preparation in said.items():
+    for stage, preparation in preparations.items():
         program = (preparation.launcher.split() or [""])[0]
         outside = replace(preparation, container="", binds=())  # the launcher runs outside the container
         if program and not outside.changes_path and shutil.which(program) is None:
@@ -44,17 +44,17 @@ def lacking(workflow: Workflow, folder: Path) -> Iterator[tuple[Stage, str, str,
                 yield stage, "binds", f"{path}: there is nothing here to be seen in the container", _ELSEWHERE
 
 
-def _tried(said: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
+def _tried(preparations: Mapping[Stage, Preparation], folder: Path) -> Iterator[tuple[Stage, str, str]]:
     """Try each part of an environment by itself, once for all stages that ask for it."""
     asked: dict[tuple[str, Preparation], list[Stage]] = {}
-    for stage, preparation in said.items():
+    for stage, preparation in preparations.items():
         for key in _PARTS:
             if getattr(preparation, key):
                 own = Preparation(**{key: getattr(preparation, key)})
                 asked.setdefault((key, own), []).append(stage)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda part: _trouble(part[1], folder), asked))
-    for ((key, _), stages), trouble in zip(asked.items(), found, strict=True):
+        troubles = list(threads.map(lambda part: _trouble(part[1], folder), asked))
+    for ((key, _), stages), trouble in zip(asked.items(), troubles, strict=True):
         if trouble:
             others = f" ({', '.join(stage.name for stage in stages[1:])}, too)" if len(stages) > 1 else ""
             yield stages[0], key, trouble + others

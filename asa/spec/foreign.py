@@ -61,16 +61,16 @@ def recognize(file: Path, text: str) -> Foreign | None:
     head = text[:_HEAD]
     if (file.suffix == ".toml" or "[[stage" in head) and not head.startswith("#!"):
         return None
-    found = next((kind for kind, is_it in _KINDS.items() if is_it(file, head)), "")
-    if not found:
+    what = next((kind for kind, is_it in _KINDS.items() if is_it(file, head)), "")
+    if not what:
         return None
     name = shlex.quote(str(file))
     other = "" if file.name in _SNAKEFILES else f" -s {name}"
-    if found == _SCRIPT and file.suffix == ".py" and _IMPORTS_ASA.search(head):
-        return Foreign(found, f"It makes a workflow itself: python {name}")
+    if what == _SCRIPT and file.suffix == ".py" and _IMPORTS_ASA.search(head):
+        return Foreign(what, f"It makes a workflow itself: python {name}")
     by = "" if head.startswith("#!") else _RUN_BY.get(file.suffix, "")
     run = name if by or "/" in name else f"./{name}"
-    return Foreign(found, _HINTS[found].format(f=name, s=other, x=f"{by}{run}"))
+    return Foreign(what, _HINTS[what].format(f=name, s=other, x=f"{by}{run}"))
 
 
 def foreign_of(file: Path) -> Foreign | None:

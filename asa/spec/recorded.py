@@ -62,8 +62,8 @@ def changed_since(file: Path) -> tuple[list[str], str]:
 
 def commands_of(file: Path) -> list[list[str]]:
     """Return the commands from which a workflow file was recorded; none if it was not recorded."""
-    found = _record(recorded_folder(file)).get("commands", [])
-    return [[str(word) for word in command] for command in found if isinstance(command, list)]
+    commands = _record(recorded_folder(file)).get("commands", [])
+    return [[str(word) for word in command] for command in commands if isinstance(command, list)]
 
 
 def is_of_recording(folder: Path) -> bool:
@@ -91,7 +91,7 @@ def note(folder: Path, document: Mapping[str, object]) -> None:
 
 def _record(folder: Path) -> Mapping[str, Any]:
     try:
-        found = read_json(read_file(folder / _RECORD))
+        document = read_json(read_file(folder / _RECORD))
     except (OSError, AsaError, ValueError):
         return {}
-    return found if isinstance(found, dict) and isinstance(found.get("read", {}), dict) else {}
+    return document if isinstance(document, dict) and isinstance(document.get("read", {}), dict) else {}

@@ -35,8 +35,8 @@ def schema_document() -> dict[str, Any]:
     kinds = document["$defs"]
     for kind in (kinds["StageSpec"], kinds["StageSettings"]):
         kind["allOf"] = _conflicts()
-        said = kind["properties"]
-        kind["properties"] = {key: said[key] for key in in_order(said)}
+        properties = kind["properties"]
+        kind["properties"] = {key: properties[key] for key in in_order(properties)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "asa workflow",

@@ -157,9 +157,9 @@ def read_shell(text: str) -> ShellText:
     >>> [program.name for program in read_shell("A=1 srun -n 4 ./a <in | sort && if b; then echo; fi").programs]
     ['srun', './a', 'sort', 'b', 'echo']
     """
-    found = ShellText()
-    _Reader(text, found).read()
-    return found
+    shell = ShellText()
+    _Reader(text, shell).read()
+    return shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +176,15 @@ class _Token:
 class _Reader:
     """Walks through the commands of a text."""
 
-    def __init__(self, text: str, found: ShellText, line: int = 0, depth: int = 0) -> None:
-        self._tokens = list(_Lexer(text, found, line, depth))
-        self._found = found
+    def __init__(self, text: str, shell: ShellText, line: int = 0, depth: int = 0) -> None:
+        self._tokens = list(_Lexer(text, shell, line, depth))
+        self._found = shell
         self._at = 0
         for token, after in pairwise(self._tokens):
             if not token.is_word and token.text in _WRITES and after.is_word:
-                found.writes.add(after.text)
+                shell.writes.add(after.text)
             if not token.is_word and token.text.startswith("&>"):
-                found.forms.setdefault("&>", token.line)
+                shell.forms.setdefault("&>", token.line)
 
     def read(self) -> None:
         while self._at < len(self._tokens):
@@ -370,9 +370,9 @@ def _words_of_option(text: str, options: dict[str, int]) -> int | None:
 class _Lexer:
     """Splits a shell's text into words and operators, and reads the commands in substitutions."""
 
-    def __init__(self, text: str, found: ShellText, line: int, depth: int) -> None:
+    def __init__(self, text: str, shell: ShellText, line: int, depth: int) -> None:
         self._text = text
-        self._found = found
+        self._found = shell
         self._line = line
         self._depth = depth
         self._at = 0

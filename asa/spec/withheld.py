@@ -72,17 +72,17 @@ def uses_of(
     `is_withheld`: says of a name whether jobs do not get that variable.
     """
     given = {*stage.secrets, *(name for name, _ in stage.environment)}
-    found: dict[str, Use] = {}
+    uses: dict[str, Use] = {}
     texts = list(_texts_of(stage))
     setup = stage.preparation.setup if stage.preparation is not None else ""
     set_before = set(_sets(setup, folder))
     for key, text in texts:
         for name, line in _used(text, set() if key == "setup" else set_before, folder):
-            found.setdefault(name, Use(name, key, line=line))
+            uses.setdefault(name, Use(name, key, line=line))
     for file, key, text in _files_of(texts, folder):
         for name, line in _used(text, set_before, folder):
-            found.setdefault(name, Use(name, key, str(file), line))
-    return [use for name, use in found.items() if name not in given and is_withheld(name)]
+            uses.setdefault(name, Use(name, key, str(file), line))
+    return [use for name, use in uses.items() if name not in given and is_withheld(name)]
 
 
 def names_exported(options: str) -> list[str]:
@@ -166,8 +166,8 @@ def _used(text: str, set_before: Collection[str], folder: str | Path | None) -> 
     seen: set[str] = set()
     for row in text.split("\n"):
         is_comment = row.lstrip().startswith("#")
-        said = "" if is_comment else _without_comment(row)
-        names = [(match.start(), match[match.lastgroup or 0]) for match in _USED.finditer(said)]
+        code = "" if is_comment else _without_comment(row)
+        names = [(match.start(), match[match.lastgroup or 0]) for match in _USED.finditer(code)]
         if not is_comment or row.startswith("#SBATCH"):
             names += [(0, name) for name in names_exported(row)]
         for at, name in names:

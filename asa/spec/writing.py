@@ -157,8 +157,8 @@ def _partitions(stage: Stage) -> str:
     return _text(stage.partition) if stage.partition else ""
 
 
-def _by_width(said: Iterable[tuple[int, float]]) -> str:
-    pairs = ", ".join(f"{width} = {_duration_of(seconds)}" for width, seconds in said)
+def _by_width(points: Iterable[tuple[int, float]]) -> str:
+    pairs = ", ".join(f"{width} = {_duration_of(seconds)}" for width, seconds in points)
     return f"{{ {pairs} }}" if pairs else ""
 
 
@@ -185,7 +185,7 @@ def _expected(stage: Stage) -> str:
 
 
 def _retries(stage: Stage) -> str:
-    said = [
+    lines = [
         f"{key} = {_number(factor)}"
         for key, factor in (
             ("walltime_factor", stage.retry_walltime_factor),
@@ -194,9 +194,9 @@ def _retries(stage: Stage) -> str:
         if factor != _RETRY_FACTOR
     ]
     if stage.retry_max_memory_bytes:
-        said.append(f"max_memory = {_text(_memory(stage.retry_max_memory_bytes))}")
-    if said:
-        return f"{{ times = {stage.retries}, {', '.join(said)} }}"
+        lines.append(f"max_memory = {_text(_memory(stage.retry_max_memory_bytes))}")
+    if lines:
+        return f"{{ times = {stage.retries}, {', '.join(lines)} }}"
     return _number(stage.retries) if stage.retries else ""
 
 

@@ -118,11 +118,11 @@ class Running:
         began_s = self.stage.leg_start_s
         return (self.view.now_s if began_s is None else began_s) + self.terms.warn_s
 
-    def asked(self, at_s: float, keep: Keep, text: str, found: WaitForecast | None = None) -> PlannedJob:
+    def asked(self, at_s: float, keep: Keep, text: str, forecast: WaitForecast | None = None) -> PlannedJob:
         """Plan the next leg for a submission at the given time."""
         name, leg = self.stage.stage.name, self.stage.leg + 1
         text = f"leg {self.number + 1}, {text}"
-        return PlannedJob((name,), max(at_s, self.view.now_s), keep, text, found, self.ends_s, leg=leg)
+        return PlannedJob((name,), max(at_s, self.view.now_s), keep, text, forecast, self.ends_s, leg=leg)
 
     @property
     def does_the_rest(self) -> bool:
@@ -146,22 +146,22 @@ def ahead(leg: Running) -> PlannedJob | None:
     if not leg.terms.hands_over:
         return behind(leg, ", which is not told to end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s
-    found = leg.forecast.predict((stage.stage.name,), leg.ends_s)
+    forecast = leg.forecast.predict((stage.stage.name,), leg.ends_s)
     saves_s = warn_s if leg.saves_s is None else min(leg.saves_s, warn_s)
-    waits_s = np.array([found.at(float(level)) for level in _LEVELS])
+    waits_s = np.array([forecast.at(float(level)) for level in _LEVELS])
     lead = best_lead(waits_s, stage.stage.walltime_s - warn_s + saves_s, saves_s, leg.price)
     text = (
         f"{format_duration(lead.lead_s)} before leg {leg.number} has to save its state; it takes over when it starts, "
-        f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, found.wait_s)}"
+        f"{lead.in_time:.0%} in time, {wait_in_words(leg.forecast, forecast.wait_s)}"
     )
     at_s = max(leg.ends_s - lead.lead_s, leg.ready_s)
     can_age = leg.view.capabilities.age_accrues and DependencyType.AFTER in leg.view.capabilities.dependency_types
     if can_age and at_s > leg.view.now_s and stage.limit_s is not None:
         # start of the running job, from which a delayed dependency counts: the next leg gains priority while it waits
         began_s = stage.limit_s - stage.stage.walltime_s
-        aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, text, found)
+        aged = leg.asked(leg.view.now_s, Keep.DEPENDENCY, text, forecast)
         return replace(aged, delay_s=max(at_s - began_s, 1.0))
-    return leg.asked(at_s, Keep.NOTHING, text, found)
+    return leg.asked(at_s, Keep.NOTHING, text, forecast)
 
 
 def behind(leg: Running, why: str = "") -> PlannedJob | None:

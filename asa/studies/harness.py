@@ -195,16 +195,16 @@ def _plug_in_digest(group: str, name: str) -> str:
 
 def _files_in(places: Iterable[Path]) -> list[Path]:
     """Return the given files, and the files of the given folders, without compiled and hidden files."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for place in places:
         if not place.is_dir():
-            found.add(place)
+            files.add(place)
             continue
         for file in place.rglob("*"):
             inside = file.relative_to(place).parts
             if "__pycache__" not in inside and not any(part.startswith(".") for part in inside) and file.is_file():
-                found.add(file)
-    return sorted(found)
+                files.add(file)
+    return sorted(files)
 
 
 def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:

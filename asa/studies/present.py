@@ -46,7 +46,7 @@ def number(value: float, digits: int | None, sign: Literal["", "+"] = "") -> str
     return f"{plain(value, digits):{sign},.{digits}f}"
 
 
-def plus_minus(found: Interval, digits: int | None, sign: Literal["", "+"] = "") -> str:
+def plus_minus(interval: Interval, digits: int | None, sign: Literal["", "+"] = "") -> str:
     """Format a mean and half its interval, if it has one; `digits` as in `number`.
 
     Examples
@@ -54,9 +54,10 @@ def plus_minus(found: Interval, digits: int | None, sign: Literal["", "+"] = "")
     >>> plus_minus(Interval(2.0, 1.5, 2.5), 1), plus_minus(Interval(7200.0, 5400.0, 9000.0), None)
     ('2.0 +-0.5', '2h00m +-30m00s')
     """
-    if math.isnan(found.mean):
+    if math.isnan(interval.mean):
         return "-"
-    return f"{number(found.mean, digits, sign)}{'' if math.isnan(found.half) else f' +-{number(found.half, digits)}'}"
+    half = "" if math.isnan(interval.half) else f" +-{number(interval.half, digits)}"
+    return f"{number(interval.mean, digits, sign)}{half}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class Measure:
     digits: int | None = 2  # decimals; None for seconds, which are written as durations
     is_loss: bool = False  # whether less is better
 
-    def scaled(self, found: Interval) -> Interval:
+    def scaled(self, interval: Interval) -> Interval:
         """Convert an interval into the unit that is shown."""
         scale = self.scale
-        return Interval(scale * found.mean, scale * found.low, scale * found.high, found.freedom)
+        return Interval(scale * interval.mean, scale * interval.low, scale * interval.high, interval.freedom)
 
 
 def print_json(document: Any) -> None:

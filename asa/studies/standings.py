@@ -198,5 +198,5 @@ def _dominated(cells: _RunsByCell[_R], name: str) -> int:
     )
 
 
-def _above(found: Interval, margin: float) -> Interval:
-    return Interval(found.mean - margin, found.low - margin, found.high - margin, found.freedom)
+def _above(interval: Interval, margin: float) -> Interval:
+    return Interval(interval.mean - margin, interval.low - margin, interval.high - margin, interval.freedom)

@@ -69,10 +69,10 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     heading, digits = _HEADINGS[metric]
     rows = []
     for cores in TABLE_1[workflow]:
-        found = [getattr(usage, metric) for usage in usages if (usage.workflow, usage.cores) == (workflow, cores)]
-        rows.append(Row([f"{cores:5d}", *(_with_paper(compared, digits) for compared in found)]))
-        if any(figure.ours.is_spread for figure in found):
-            bounds = (written(figure.ours, digits) for figure in found)
+        figures = [getattr(usage, metric) for usage in usages if (usage.workflow, usage.cores) == (workflow, cores)]
+        rows.append(Row([f"{cores:5d}", *(_with_paper(compared, digits) for compared in figures)]))
+        if any(figure.ours.is_spread for figure in figures):
+            bounds = (written(figure.ours, digits) for figure in figures)
             rows.append(Row(["", *(f"{words}   " if words else "" for words in bounds)], "dim"))
     average = [getattr(row, metric) for row in results.normalised if (row.mode, row.workflow) == (mode, workflow)]
     rows.append(Row(["above", *(_above(compared) for compared in average)], begins_section=True))

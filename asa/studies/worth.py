@@ -241,7 +241,7 @@ def _of_widths(
     way: Cell, hero: Cell, assumed: Sequence[tuple[AssumedWidths, Sequence[CompareRun]]]
 ) -> WidthsVerdict | None:
     """Return the effect of several widths by the first law under which they help; else by the least cautious law."""
-    found = []
+    verdicts = []
     own = [way] if way is hero else [way, hero]
     for widths, runs in assumed:
         plan, *others = cells_of(runs)
@@ -253,8 +253,8 @@ def _of_widths(
         decides = all(way.is_clear and way.weighed.mean < -_MATTERS for way in compared[: len(own)])
         sentence = _told_of_widths(widths, plan, way, compared[0], compared[len(own) :], decides=decides)
         law = written(widths.law)
-        found.append(WidthsVerdict(decides, law, widths.stages, widths.widths, compared, sentence))
-    return next((verdict for verdict in found if verdict.would_decide), found[-1] if found else None)
+        verdicts.append(WidthsVerdict(decides, law, widths.stages, widths.widths, compared, sentence))
+    return next((verdict for verdict in verdicts if verdict.would_decide), verdicts[-1] if verdicts else None)
 
 
 def written(law: Scaling) -> dict[str, Any]:
@@ -356,18 +356,18 @@ def _share(of_logs: Interval) -> Interval:
 def _compared(ours: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[ComparedWay, ...]:
     """Compare each strategy with each rival; all clear differences hold together with 95 %."""
     pairs = [(way, rival) for way in ours for rival in rivals]
-    found = [_logs(way, rival) for way, rival in pairs]
-    clear = beyond_chance([weighed for *_, weighed in found])
+    logs = [_logs(way, rival) for way, rival in pairs]
+    clear = beyond_chance([weighed for *_, weighed in logs])
     return tuple(
         ComparedWay(way.strategy, rival.strategy, _share(time), _share(hours), weighed, is_clear)
-        for (way, rival), (time, hours, weighed), is_clear in zip(pairs, found, clear, strict=True)
+        for (way, rival), (time, hours, weighed), is_clear in zip(pairs, logs, clear, strict=True)
     )
 
 
 def _second(way: Cell, others: Sequence[Cell]) -> str:
     """Return the sentence on a strategy's time and core-hours, also compared with others."""
-    found = [_logs(way, other) for other in others]
-    times, hours = [time for time, *_ in found], [cost for _, cost, _ in found]
+    logs = [_logs(way, other) for other in others]
+    times, hours = [time for time, *_ in logs], [cost for _, cost, _ in logs]
     claim = claimed(
         [other.strategy for other in others],
         [_share(change) for change in times],

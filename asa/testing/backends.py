@@ -231,10 +231,10 @@ def _finds_by_token(backend: Backend, run_s: float) -> None:
 def _find_until(backend: Backend, token: str, count: int) -> list[JobStatus]:
     """Look for a token's jobs until all are listed, which may take a site a moment."""
     for _ in range(60):
-        if len(found := backend.find([token])[token]) >= count:
+        if len(statuses := backend.find([token])[token]) >= count:
             break
         backend.wait(backend.now() + 1.0)
-    return found
+    return statuses
 
 
 def _runs_one_of_a_token(backend: Backend, run_s: float) -> None:
@@ -243,10 +243,10 @@ def _runs_one_of_a_token(backend: Backend, run_s: float) -> None:
     ended = [_until(backend, job_id, _ended) for job_id in both]
     states = sorted(status.state for status in ended)
     assert states == [JobState.COMPLETED, JobState.FAILED], f"of two jobs of one token one runs its payload: {states}"
-    found = _find_until(backend, token, 2)
-    assert {status.job_id for status in found} == set(both), "both are found"
-    assert found[0].state is JobState.COMPLETED, "first the one that ran its payload"
-    assert found[1].reason == "Twin", f"the other says why it did not: {found[1].reason}"
+    statuses = _find_until(backend, token, 2)
+    assert {status.job_id for status in statuses} == set(both), "both are found"
+    assert statuses[0].state is JobState.COMPLETED, "first the one that ran its payload"
+    assert statuses[1].reason == "Twin", f"the other says why it did not: {statuses[1].reason}"
 
 
 def _runs_steps(backend: Backend, run_s: float) -> None:

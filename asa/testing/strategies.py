@@ -59,12 +59,12 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     >>> check_strategy(lambda: load_strategy("per-stage"))
     """
     strategy = whole(make())
-    for name, said, kind in (
+    for name, value, kind in (
         ("forecast", strategy.forecast, ForecastKind),
         ("needs", strategy.needs, frozenset),
         ("replaces", strategy.replaces, bool),
     ):
-        assert isinstance(said, kind), f"`{name}` is {said!r}: it has to be a {kind.__name__}"
+        assert isinstance(value, kind), f"`{name}` is {value!r}: it has to be a {kind.__name__}"
     for name, number in (("max_idle", strategy.max_idle), ("price_s", strategy.price_s)):
         assert number is None or number >= 0, f"`{name}` is {number!r}: it has to be a number from 0 on, or None"
     for workflow, site, wait_s, forecast_s in product(_workflows(), _sites(), (0.0, 30.0, 3000.0), (None, 0.0, 900.0)):

@@ -92,7 +92,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     tasks, cores = _size(given, variables)
     names = [given.get(name, "") for name in ("output", "error", "input")]
     for name in names:
-        if bad := [found[0] for found in _FIELD.finditer(name) if found[2] not in {*"jJtnNsu%"}]:
+        if bad := [match[0] for match in _FIELD.finditer(name) if match[2] not in {*"jJtnNsu%"}]:
             raise StandInError(f"{name}: {bad[0]} is not replaced here, but %j, %J, %N, %n, %s, %t and %u are")
     return Request(
         command=command,
@@ -193,9 +193,9 @@ def _file(name: str, task: int) -> str:
     node = os.environ.get("SLURM_JOB_NODELIST", os.uname().nodename)
     values = {"t": str(task), "n": "0", "N": node, "j": job, "J": f"{job}.0", "s": "0", "%": "%"}
 
-    def value(found: re.Match[str]) -> str:
-        text = values.get(found[2]) or os.environ.get("USER", "")
-        return text.zfill(min(int(found[1] or 0), 10)) if text.isdecimal() else text
+    def value(match: re.Match[str]) -> str:
+        text = values.get(match[2]) or os.environ.get("USER", "")
+        return text.zfill(min(int(match[1] or 0), 10)) if text.isdecimal() else text
 
     return _FIELD.sub(value, name)
 

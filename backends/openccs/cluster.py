@@ -239,14 +239,14 @@ class PlannedCluster:
         resources then, the search goes on to a time at which it may.
         """
         slots = self.free_slots(ask, views, since, end)
-        while (found := self._search(ask, slots, since, end, self._state)) is not None:
-            if not ask.is_exclusive or self.may_have(found, views):
-                return found
-            sums = [(vector, found.totals[name]) for name, vector in views.items() if name in found.totals]
+        while (placement := self._search(ask, slots, since, end, self._state)) is not None:
+            if not ask.is_exclusive or self.may_have(placement, views):
+                return placement
+            sums = [(vector, placement.totals[name]) for name, vector in views.items() if name in placement.totals]
             starts = [vector.earliest(items, ask.lasts_s, since, end) for vector, items in sums]
             if None in starts:
                 return None
-            since = max(found.start + 1, *(start for start in starts if start is not None))
+            since = max(placement.start + 1, *(start for start in starts if start is not None))
         return None
 
     def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:

@@ -261,14 +261,14 @@ class Meeting:
         usable = dict(zip(resources, self.ask.usable.reshape(-1, len(resources))[place].tolist(), strict=True))
         times = {time for vector in held.values() for time in vector.steps[0].tolist() if self.start < time < self.end}
         most = 1 if self.ask.how == SCATTER else most
-        found: list[tuple[int, int]] = []
+        ends: list[tuple[int, int]] = []
         for time in (self.start, *sorted(times)):
             used = {name: vector.at(time) for name, vector in held.items()}
             fits = (max(usable[name] - used[name], 0) // need for name, need in needs.items())
             most = 0 if self.ask.is_exclusive and any(used.values()) else min([most, *fits])
-            if not found or most < found[-1][1]:
-                found.append((time, most))
-        return found
+            if not ends or most < ends[-1][1]:
+                ends.append((time, most))
+        return ends
 
     def _first_below(self, wanted: int, rooms: Iterable[Sequence[tuple[int, int]]]) -> int | None:
         """Return the first second at which fewer than `wanted` chunks fit on all nodes together."""
@@ -287,8 +287,8 @@ class Meeting:
     def _holders(self, second: int, items: Callable[[CcsJob], int]) -> tuple[ResourceHolder, ...]:
         """Return the holders at a time with their amounts."""
         there = [(job, job.placement.end) for job in self.world.jobs if _is_there(job, second) and job.placement]
-        found = [ResourceHolder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
-        return tuple(sorted(found, key=lambda holder: -holder.items))
+        holders = [ResourceHolder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
+        return tuple(sorted(holders, key=lambda holder: -holder.items))
 
     def _named(self, holders: Sequence[ResourceHolder], words: Callable[[int], str]) -> str:
         phrases = [

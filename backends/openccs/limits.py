@@ -65,11 +65,11 @@ class Items:
         """
         if text == "unlimited":
             return cls()
-        found = _ITEMS.fullmatch(text)
-        if not text or found is None:
+        match = _ITEMS.fullmatch(text)
+        if not text or match is None:
             hint = "Write 30, 64g, 30/45%, /45% or unlimited."
             raise InputError(f"{text!r} says not how many items", hint=hint)
-        number, unit, percent = found.groups()
+        number, unit, percent = match.groups()
         factor = 1024 ** ("kmgtp".index(unit.lower()) + 1) if unit else 1
         return cls(int(number) * factor if number else None, int(percent) if percent else None)
 

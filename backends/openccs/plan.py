@@ -161,12 +161,12 @@ class RequestPlan:
         if since + ask.lasts_s > end:
             return None
         views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
-        found = self.cluster.find(ask, since, end, views)
-        if found is None or not ask.is_exclusive:
-            return found
-        whole = replace(ask, totals=found.totals)  # exclusive nodes are more than requested, for an area as well
-        views = self.consumers.views(whole, job.user, job.group, found.start, found.stop)
-        return found if self.cluster.may_have(found, views) else None
+        placement = self.cluster.find(ask, since, end, views)
+        if placement is None or not ask.is_exclusive:
+            return placement
+        whole = replace(ask, totals=placement.totals)  # exclusive nodes are more than requested, for an area as well
+        views = self.consumers.views(whole, job.user, job.group, placement.start, placement.stop)
+        return placement if self.cluster.may_have(placement, views) else None
 
     def _put(self, job: CcsJob, ask: Ask, placement: Placement | None, now: int, why: str = "") -> CcsJob:
         """Set or remove the placement of a job."""

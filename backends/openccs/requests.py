@@ -337,37 +337,37 @@ class ResourceRequest:
         Write it as Slurm does (90 = 90 minutes, 30:00, 2:00:00, 1-12:00) or with units (1h30m, 45s).
         """
         whole = Piece.of(text, RequestError)
-        said: dict[str, Any] = {}
+        terms: dict[str, Any] = {}
         job_wide: dict[str, int | str] = {}
         totals: Counter[str] = Counter()
         for part in whole.split(","):
             name, value = _named(part)
-            if name.text in said or name.text in job_wide:
+            if name.text in terms or name.text in job_wide:
                 raise name.refuse(f"{name.text} is given twice")
             if name.text == "rset":
-                said["rset"] = tuple(_chunk(chunk, kinds, totals) for chunk in value.split("+"))
+                terms["rset"] = tuple(_chunk(chunk, kinds, totals) for chunk in value.split("+"))
             elif name.text in _SAID:
-                said[name.text] = _SAID[name.text](value)
+                terms[name.text] = _SAID[name.text](value)
             else:
                 kind = _kind(name, kinds, ["rset", *_SAID, *kinds])
                 if kind in {RequestKind.FLAG, RequestKind.SETTING}:
                     raise name.refuse(f"{name.text} is a {kind}, which only a chunk has", "Write it in rset=.")
                 job_wide[name.text] = _value(value, kind)
                 _count(totals, name.text, job_wide[name.text], 1, value)
-            if {"start", "deadline"} <= said.keys():
+            if {"start", "deadline"} <= terms.keys():
                 raise name.refuse("a job has a start or a deadline, not both")
-        if "rset" not in said:
+        if "rset" not in terms:
             end = Piece(text, len(text), len(text), RequestError)
             raise end.refuse("it asks for no node: rset= is missing", "Write one, as in rset=2:ncpus=4:mem=8g.")
         return cls(
-            said["rset"],
+            terms["rset"],
             job_wide,
-            said.get("place", PlacementRule()),
-            said.get("walltime"),
-            said.get("start"),
-            said.get("deadline"),
-            said.get("array"),
-            said.get("priority", 0),
+            terms.get("place", PlacementRule()),
+            terms.get("walltime"),
+            terms.get("start"),
+            terms.get("deadline"),
+            terms.get("array"),
+            terms.get("priority", 0),
         )
 
     def job_set(self) -> dict[str, int]:
@@ -495,15 +495,15 @@ _SIZE_HINT: Final = "Write a whole number of bytes, or with a unit k, m, g, t or
 def _place(piece: Piece) -> PlacementRule:
     arrangements = [str(arrangement) for arrangement in Arrangement]
     items = piece.split(":")
-    found = [Arrangement(item.text) for item in items[:1] if item.text in arrangements]
-    sharing = items[len(found) :]
-    known = ["excl", "shared"] if found else [*arrangements, "excl", "shared"]
+    chosen = [Arrangement(item.text) for item in items[:1] if item.text in arrangements]
+    sharing = items[len(chosen) :]
+    known = ["excl", "shared"] if chosen else [*arrangements, "excl", "shared"]
     for number, item in enumerate(sharing):
         if number or item.text not in {"excl", "shared"}:
             hint = f"{near(item.text, known)}Write free, pack or scatter, perhaps with :excl or :shared behind it."
             raise item.refuse(f"{item.quoted} is no placement" if item.text else "something is missing here", hint)
     return PlacementRule(
-        found[0] if found else Arrangement.FREE, exclusive=any(item.text == "excl" for item in sharing)
+        chosen[0] if chosen else Arrangement.FREE, exclusive=any(item.text == "excl" for item in sharing)
     )
 
 

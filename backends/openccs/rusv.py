@@ -117,8 +117,8 @@ class RUSV:
     def min_free_within(self, start: int, end: int) -> int:
         """Return the items that are free throughout the time from start to before end. O(log n + slots between)."""
         sign = 1 if self.stores is Stores.USED else -1
-        found = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))
-        return self.available - found if sign > 0 else -found
+        least = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))
+        return self.available - least if sign > 0 else -least
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RUSV):
@@ -254,8 +254,8 @@ class RUSV:
         """Return the first time when items are free for a duration, from since to before end; None if never. O(n)."""
         sign, limit = self._in_terms_of_use(items)
         arguments = (sign, limit, max(lasts_s, 1), since, end)
-        found = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
-        return None if found == k.FOREVER else found
+        slot = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
+        return None if slot == k.FOREVER else slot
 
     def backfill(self, jobs: Items, starts: Items, lasts: Items, widths: Items, now: int) -> None:
         """Rebook jobs, in order, each at the earliest start before its own, if there is one. O(jobs x slots).

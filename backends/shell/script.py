@@ -308,7 +308,7 @@ def requested(spec: JobSpec) -> str:
     >>> requested(JobSpec("fit", 4, 5400.0, memory_bytes=8 << 30, partition="short", options=("--nice=5",)))
     '4 cores, walltime 1h30m, memory 8192M, partition short, options --nice=5'
     """
-    said = [
+    lines = [
         ("", f"{spec.cores} {'core' if spec.cores == 1 else 'cores'}"),
         ("nodes", spec.nodes),
         ("walltime", format_duration(spec.walltime_s)),
@@ -321,7 +321,7 @@ def requested(spec: JobSpec) -> str:
         *((key.name, getattr(spec, key.field)) for key in TERMS),
         ("options", shlex.join(spec.options)),
     ]
-    words = [key if value is True else f"{key} {value}".strip() for key, value in said if value]
+    words = [key if value is True else f"{key} {value}".strip() for key, value in lines if value]
     return _on_one_line(", ".join(words))
 
 

@@ -161,8 +161,8 @@ def read_outages(path: str | Path) -> list[Outage]:
 
 
 def _outage(row: Mapping[str, str | None]) -> Outage:
-    said = (row.get("drain") or "no").strip().lower()
-    drain = {"yes": True, "true": True, "no": False, "false": False}[said]
+    word = (row.get("drain") or "no").strip().lower()
+    drain = {"yes": True, "true": True, "no": False, "false": False}[word]
     begin, cores = int(row["begin_s"] or ""), int(row["cores"] or "")
     end = int(row["end_s"]) if row["end_s"] else NEVER
     if not 0 <= begin < LATEST_S or not 0 <= cores < LATEST_S or end > NEVER:

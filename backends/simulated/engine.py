@@ -444,14 +444,14 @@ class Engine:
         """Return when only a lack of resources will hold a job, as known now; NEVER while a dependency is unmet."""
         ready = job.begin
         for need in job.needs:
-            other = self.clients[need.on]
+            needed = self.clients[need.on]
             if need.type is DependencyType.AFTER:
                 # a job that was cancelled before its start counts as started, since no event can follow
-                began = other.start if other.start != UNSTARTED else other.end if other.state.is_final else NEVER
-                ended = other.end if need.or_end and other.state.is_final else NEVER
+                began = needed.start if needed.start != UNSTARTED else needed.end if needed.state.is_final else NEVER
+                ended = needed.end if need.or_end and needed.state.is_final else NEVER
                 ready = max(ready, min(began + need.delay, ended))
-            elif need.type is DependencyType.AFTEROK and other.state.is_final:
-                job.doomed |= other.state is not JobState.COMPLETED
+            elif need.type is DependencyType.AFTEROK and needed.state.is_final:
+                job.doomed |= needed.state is not JobState.COMPLETED
         return NEVER if job.doomed or job.unended else min(ready, NEVER)
 
     def _consider(self, job: ClientJob) -> None:

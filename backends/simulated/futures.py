@@ -101,11 +101,13 @@ def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArra
     """
     order = np.argsort(running[1], kind="stable")
     want = np.minimum(requests[0], size)
-    found = np.zeros((len(running[2]), len(want)))
+    starts_s = np.zeros((len(running[2]), len(want)))
     queue = _queue((running[0][order], running[1][order], running[2][:, order]), waiting)
-    asked = k.Requests(*map(seen, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), found.reshape(-1))))
-    k.all_futures(size, len(found), queue, asked, _scratch(len(order) + len(waiting[0])))
-    return found
+    asked = k.Requests(
+        *map(seen, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), starts_s.reshape(-1)))
+    )
+    k.all_futures(size, len(starts_s), queue, asked, _scratch(len(order) + len(waiting[0])))
+    return starts_s
 
 
 def plan_starts(
@@ -132,7 +134,7 @@ def plan_starts(
     after = np.zeros((own, own), dtype=np.int64)
     for index, ahead in enumerate(plan):
         after[index, list(ahead.after)] = 1
-    found = np.zeros((samples, own))
+    starts_s = np.zeros((samples, own))
     cores = np.minimum([ahead.job.cores for ahead in plan], size)
     both = (
         np.concatenate([waiting[0], cores]),
@@ -143,12 +145,12 @@ def plan_starts(
     columns = (
         np.array([_MODES[ahead.queues] for ahead in plan], dtype=np.int64),
         np.array([ahead.submit_s for ahead in plan]),
-        after.reshape(-1), _flat(np.stack(ready, axis=1)), _flat(fades), _flat(usual), found.reshape(-1),
+        after.reshape(-1), _flat(np.stack(ready, axis=1)), _flat(fades), _flat(usual), starts_s.reshape(-1),
         np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
     )  # fmt: skip
     scratch = _scratch(len(order) + len(both[0]))
     k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(seen, columns)), scratch, AGED)
-    return found
+    return starts_s
 
 
 def starting_now(

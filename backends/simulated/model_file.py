@@ -29,7 +29,7 @@ def save_model(model: FittedWorkload, path: str | Path) -> None:
     """Write a model as JSON."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(model)}, indent=1)
     # lists of numbers on one line
-    text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text)
     with in_words("cannot be written", path, "Name another file."), writing_text(Path(path)) as file:
         file.write(text + "\n")
 

@@ -379,12 +379,12 @@ class SimulatedBackend:
         return "Dependency" if any(self._unmet(need) for need in job.needs) else "BeginTime"
 
     def _unmet(self, need: Need) -> bool:
-        other = self._engine.clients[need.on]
+        needed = self._engine.clients[need.on]
         if need.type is DependencyType.AFTER:
-            if need.or_end and other.state.is_final:
+            if need.or_end and needed.state.is_final:
                 return False
-            return other.start == UNSTARTED or other.start + need.delay > self._engine.now
-        return not other.state.is_final
+            return needed.start == UNSTARTED or needed.start + need.delay > self._engine.now
+        return not needed.state.is_final
 
 
 class PlanningBackend(SimulatedBackend):
@@ -529,13 +529,13 @@ class SimulatedSite:
         self._plans, self._buffer = False, None
         self._made_up: tuple[str, ...] = ()
         if scheduler != "easy" or self.scheduler_settings:
-            found = find_scheduler(scheduler, self.scheduler_settings)  # to refuse an unknown one now
-            if isinstance(found, CoreMaker):
+            policy = find_scheduler(scheduler, self.scheduler_settings)  # to refuse an unknown one now
+            if isinstance(policy, CoreMaker):
                 nothing = JobTable(*np.empty((4, 0), dtype=np.int64))
-                core = found.core(self.machine.cores, nothing, now=0)
+                core = policy.core(self.machine.cores, nothing, now=0)
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
-                self._made_up = found.notes
+                self._made_up = policy.notes
         self._worlds: dict[int, Engine | SharedValue[Engine] | _Moment] = {}
         self._opened: tuple[int, Engine] | None = None  # seed and world of a log that were opened last
         self._arrivals: tuple[int, ...] = ()

@@ -34,7 +34,7 @@ class Widths:
 
     def of(self, number: int) -> int:
         """Return the cores of a client's job, including joined ones."""
-        return self._engine.clients[number].cores + sum(other.cores for other in self._joined(number))
+        return self._engine.clients[number].cores + sum(addition.cores for addition in self._joined(number))
 
     def is_addition(self, number: int) -> bool:
         """Whether a job is an addition: it runs nothing itself, and its cores join another job's."""
@@ -42,7 +42,7 @@ class Widths:
 
     def additions(self, number: int) -> list[ClientJob]:
         """Return the additions of a job, past and future ones."""
-        return [self._engine.clients[other] for other in self._additions.get(number, ())]
+        return [self._engine.clients[addition] for addition in self._additions.get(number, ())]
 
     def _joined(self, number: int) -> list[ClientJob]:
         return [job for job in self.additions(number) if job.state is JobState.RUNNING]
@@ -61,13 +61,13 @@ class Widths:
         more = cores - self.of(number)
         if job.state is not JobState.RUNNING or (more > 0 and not self._resize(job, more)):
             return False
-        for other in (*reversed(self._joined(number)), job):
-            if -other.cores < more < 0:
-                self._resize(other, more)
+        for addition in (*reversed(self._joined(number)), job):
+            if -addition.cores < more < 0:
+                self._resize(addition, more)
                 break
             if more < 0:
-                more += other.cores
-                engine.finish(other)
+                more += addition.cores
+                engine.finish(addition)
         if left is not None:
             job.run = left + (job.done(engine.now) if job.payload_start != UNSTARTED else 0)
             engine.plan_end(job)
@@ -92,10 +92,10 @@ class Widths:
         if job.state.is_final or job.is_local or self.is_addition(number) or is_too_wide:
             raise ValueError(f"job {number} cannot get {cores} more cores")
         left = job.request if job.start == UNSTARTED else max(job.start + job.request - engine.now, 1)
-        other = engine.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
-        self._joins[other] = number
-        self._additions[number] = (*self._additions.get(number, ()), other)
-        return other
+        addition = engine.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
+        self._joins[addition] = number
+        self._additions[number] = (*self._additions.get(number, ()), addition)
+        return addition
 
     # ------------------------------------------------------------------ changes of width during a payload
 
@@ -147,8 +147,8 @@ class Widths:
     def leave_behind(self, job: ClientJob) -> None:
         """End the joined additions of a requeued job; its pending additions wait for its next start."""
         number = self._engine.number_of(job)
-        for other in self._joined(number):
-            self._engine.finish(other)
-        for other in self.additions(number):
-            if other.state is JobState.PENDING:
-                self._engine.dequeue(other)
+        for addition in self._joined(number):
+            self._engine.finish(addition)
+        for addition in self.additions(number):
+            if addition.state is JobState.PENDING:
+                self._engine.dequeue(addition)

@@ -70,9 +70,9 @@ def _is_in_order(parts: Sequence[str], line: str) -> bool:
     """Whether a line contains the given parts, in their order."""
     at = 0
     for part in parts:
-        if (found := line.find(part, at)) < 0:
+        if (position := line.find(part, at)) < 0:
             return False
-        at = found + len(part)
+        at = position + len(part)
     return True
 
 

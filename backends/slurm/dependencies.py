@@ -30,34 +30,34 @@ def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Pass
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
     dependencies = dict.fromkeys(spec.dependencies)
     for dependency in dependencies:
-        other = known[dependency.job_id]
-        if dependency.or_end and other.state.is_final:
+        needed = known[dependency.job_id]
+        if dependency.or_end and needed.state.is_final:
             continue
-        _refuse_the_hopeless(spec, dependency, other)
-        left_s = (other.start_s or now_s) + dependency.delay_s - now_s
+        _refuse_the_hopeless(spec, dependency, needed)
+        left_s = (needed.start_s or now_s) + dependency.delay_s - now_s
         if (
             dependency.or_end and left_s >= _LONG_S and len(dependencies) == 1
         ):  # Slurm joins all dependencies by "and", or all by "or"
             words.append(f"{_in_words(dependency)}?{DependencyType.AFTERANY}:{dependency.job_id}")
             kept.append(dependency)
-        elif dependency.type is DependencyType.AFTER and other.start_s is not None:
-            begins_s.append(other.start_s + dependency.delay_s)
-        elif not other.state.is_final:
+        elif dependency.type is DependencyType.AFTER and needed.start_s is not None:
+            begins_s.append(needed.start_s + dependency.delay_s)
+        elif not needed.state.is_final:
             words.append(_in_words(dependency))
             kept.append(dependency)
     begin_s = math.ceil(max(begins_s))
     return Passed(",".join(words), begin_s if begin_s > now_s else None, tuple(kept))
 
 
-def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
+def is_unmet(dependency: Dependency, needed: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
     """Whether a dependency is certainly not met, given what is known of the other job."""
-    if other.restarts:
+    if needed.restarts:
         return False  # the dependency may have been met earlier
-    end = other.state if other.state.is_final else ended_as(record) if record is not None else None
+    end = needed.state if needed.state.is_final else ended_as(record) if record is not None else None
     if dependency.or_end and end is not None:
         return False
     if dependency.type is DependencyType.AFTER:
-        return other.start_s is None or other.start_s + dependency.delay_s > now_s + 1
+        return needed.start_s is None or needed.start_s + dependency.delay_s > now_s + 1
     if end is None:
         return True
     return dependency.type is DependencyType.AFTEROK and end is not JobState.COMPLETED
@@ -69,19 +69,19 @@ def _in_words(dependency: Dependency) -> str:
     return f"{dependency.type}:{dependency.job_id}" + (f"+{minutes}" if minutes else "")
 
 
-def _refuse_the_hopeless(spec: JobSpec, dependency: Dependency, other: JobStatus) -> None:
-    if not other.state.is_final:
+def _refuse_the_hopeless(spec: JobSpec, dependency: Dependency, needed: JobStatus) -> None:
+    if not needed.state.is_final:
         return
-    if dependency.type is DependencyType.AFTEROK and other.state is not JobState.COMPLETED:
-        how = f"{other.state}{f' ({other.reason})' if other.reason else ''}"
+    if dependency.type is DependencyType.AFTEROK and needed.state is not JobState.COMPLETED:
+        how = f"{needed.state}{f' ({needed.reason})' if needed.reason else ''}"
         raise SubmitRejectedError(
-            f"depends on the success of job {other.job_id}, which ended as {how}",
+            f"depends on the success of job {needed.job_id}, which ended as {how}",
             where=f"job {spec.name!r}",
             hint="Submit the other one again first.",
         )
-    if dependency.type is DependencyType.AFTER and other.start_s is None:
+    if dependency.type is DependencyType.AFTER and needed.start_s is None:
         raise SubmitRejectedError(
-            f"depends on the start of job {other.job_id}, which ended without starting",
+            f"depends on the start of job {needed.job_id}, which ended without starting",
             where=f"job {spec.name!r}",
             hint="Submit the other one again first.",
         )

@@ -123,69 +123,69 @@ class Examiner:
 
     def examine(self, *, probe: bool) -> Examination:
         """Examine everything; with `probe`, also with a held job that never runs."""
-        found = _Findings()
+        findings = _Findings()
         try:
-            about = self._reach(found)
+            about = self._reach(findings)
             if about is not None:
-                self._look_around(found, about, probe=probe)
+                self._look_around(findings, about, probe=probe)
         except AccessError as error:
-            found.add_error("Access", error)
+            findings.add_error("Access", error)
         except BackendError as error:
-            found.add_error("Reachable", error)
-        return Examination(tuple(found.findings), found.settings, found.observed)
+            findings.add_error("Reachable", error)
+        return Examination(tuple(findings.findings), findings.settings, findings.observed)
 
-    def _look_around(self, found: _Findings, about: SlurmAbout, *, probe: bool) -> None:
+    def _look_around(self, findings: _Findings, about: SlurmAbout, *, probe: bool) -> None:
         config = self._link.settings()
-        self._partitions(found, self._link.partitions(), self._link.nodes(), about)
+        self._partitions(findings, self._link.partitions(), self._link.nodes(), about)
         queue, queue_s = self._timed(self._link.queue)
-        probed = self._probe(found, config) if probe else None
-        if probed is not None and probed.partition and not found.observed.get("partition"):
+        probed = self._probe(findings, config) if probe else None
+        if probed is not None and probed.partition and not findings.observed.get("partition"):
             # otherwise waits would have another name than in accounting
-            found.settings["partition"] = probed.partition
-        self._age(found, config, probed, asked=probe)
-        self._configuration(found, config)
-        self._accounting(found, about)
-        self._own_limits(found, config, about)
-        self._clocks(found, probed, asked=probe)
-        self._estimates(found, queue)
-        self._cost(found, queue, queue_s)
+            findings.settings["partition"] = probed.partition
+        self._age(findings, config, probed, asked=probe)
+        self._configuration(findings, config)
+        self._accounting(findings, about)
+        self._own_limits(findings, config, about)
+        self._clocks(findings, probed, asked=probe)
+        self._estimates(findings, queue)
+        self._cost(findings, queue, queue_s)
 
     # ------------------------------------------------------------------ the answering cluster
 
-    def _reach(self, found: _Findings) -> SlurmAbout | None:
+    def _reach(self, findings: _Findings) -> SlurmAbout | None:
         about, took_s = self._timed(self._link.about)
         name = f"Slurm {about.version}".strip() + (f", cluster {about.cluster}" if about.cluster else "")
         text = f"{name}; {about.means}, {_milliseconds(took_s)}"
-        found.observed["version"] = about.version
-        found.observed["means"] = about.means
+        findings.observed["version"] = about.version
+        findings.observed["means"] = about.means
         if about.cluster:
-            found.observed["cluster"] = about.cluster
+            findings.observed["cluster"] = about.cluster
         if not about.controller_up:
-            found.add(
+            findings.add(
                 "Reachable",
                 f"{text}; its controller does not answer",
                 "bad",
                 "Nothing can be submitted until it does.",
             )
             return None
-        found.add("Reachable", text)
-        self._access(found, about)
+        findings.add("Reachable", text)
+        self._access(findings, about)
         return about
 
-    def _access(self, found: _Findings, about: SlurmAbout) -> None:
+    def _access(self, findings: _Findings, about: SlurmAbout) -> None:
         if not isinstance(self._settings, RestSettings):
             return
         from .rest.exchange import is_in_clear  # noqa: PLC0415 - not needed with commands
 
         if self._settings.allow_insecure and is_in_clear(self._settings.url):
-            found.add(
+            findings.add(
                 "Secrecy",
                 "a token may go to another host in clear, as allow_insecure = true has it",
                 "note",
                 "Whoever listens on the way can act as you: https, or an ssh tunnel, would keep it secret.",
             )
         if self._settings.token_file is not None and (why := _shown(self._settings.token_file)):
-            found.add(
+            findings.add(
                 "Secrecy",
                 f"the token in {self._settings.token_file} {why}",
                 "note",
@@ -197,11 +197,11 @@ class Examiner:
         renews = self._settings.token_file is not None or bool(self._settings.token_command)
         lasts = f"the token lasts for {format_duration(left_s)}" if left_s > 0 else "the token has expired"
         if renews:
-            found.add("Access", lasts, "good", "It is read anew before it ends.")
+            findings.add("Access", lasts, "good", "It is read anew before it ends.")
         elif left_s > _TOKEN_LONG_S:
-            found.add("Access", lasts)
+            findings.add("Access", lasts)
         else:
-            found.add(
+            findings.add(
                 "Access",
                 lasts,
                 "note" if left_s > _TOKEN_SHORT_S else "bad",
@@ -211,7 +211,7 @@ class Examiner:
     # ------------------------------------------------------------------ nodes and partitions
 
     def _partitions(
-        self, found: _Findings, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
+        self, findings: _Findings, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
     ) -> None:
         lines = _partition_lines(partitions, nodes)
         try:
@@ -223,58 +223,58 @@ class Examiner:
                 accrues=False,
             )
         except InputError as error:
-            found.add("Partitions", "\n".join([*lines, error.message]), "bad", error.hint or "")
+            findings.add("Partitions", "\n".join([*lines, error.message]), "bad", error.hint or "")
             return
-        found.observed["partitions"] = len(partitions)
-        found.observed["max_cores"] = site.max_cores
+        findings.observed["partitions"] = len(partitions)
+        findings.observed["max_cores"] = site.max_cores
         of_jobs = [partition for partition in partitions if partition.name == site.partition]
         own = sum(node.cores for node in nodes if not of_jobs or site.partition in node.partitions)
-        found.observed["cores"] = max(own, *(job.cores for job in of_jobs), 0)
-        found.observed["cores_per_node"] = site.cores_per_node
-        found.observed["whole_nodes"] = site.whole_nodes
+        findings.observed["cores"] = max(own, *(job.cores for job in of_jobs), 0)
+        findings.observed["cores_per_node"] = site.cores_per_node
+        findings.observed["whole_nodes"] = site.whole_nodes
         if site.partition:
-            found.observed["partition"] = site.partition
+            findings.observed["partition"] = site.partition
         chosen = site.partitions.get(site.partition)
         sizes = f"A node has {site.cores_per_node} cores, the largest job {site.max_cores:,}."
         if not site.partition:
             unknown = "Which is the default is not reported by these means: set partition to where your jobs go."
-            found.add("Partitions", "\n".join(lines), "note", f"{unknown} {sizes}")
+            findings.add("Partitions", "\n".join(lines), "note", f"{unknown} {sizes}")
         elif chosen is not None and not chosen.is_up:
             closed = f"{site.partition!r}, where jobs go, takes none now: set another partition, or wait."
-            found.add("Partitions", "\n".join(lines), "bad", closed)
+            findings.add("Partitions", "\n".join(lines), "bad", closed)
         else:
-            found.add("Partitions", "\n".join(lines), "good", f"Jobs go to {site.partition!r}. {sizes}")
+            findings.add("Partitions", "\n".join(lines), "good", f"Jobs go to {site.partition!r}. {sizes}")
 
     # ------------------------------------------------------------------ scheduling rules
 
-    def _age(self, found: _Findings, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
+    def _age(self, findings: _Findings, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
         topic, configured, known = "Age rule", age_accrues(config), self._settings.age_accrues
         seen = configured if configured is not None else (probed.accrues if probed else None)
         source = "by the configuration" if configured is not None else "by the probe"
         if seen is not None:
-            found.settings["age_accrues"] = seen
+            findings.settings["age_accrues"] = seen
         elif known is not None:
             source = "as set or found before"
         accrues = known if seen is None else seen
         if accrues is None:
             how = "The probe did not tell either: ask the site" if asked else "`asa doctor --probe` finds out"
-            found.add(
+            findings.add(
                 topic,
                 "not reported",
                 "note",
                 f"Until then asa assumes that they gain no priority. {how}, or set age_accrues.",
             )
         elif known not in (None, accrues):
-            found.add(topic, f"{_AGE[accrues]}, {source}", "note", _conflict(_AGE[not accrues]))
+            findings.add(topic, f"{_AGE[accrues]}, {source}", "note", _conflict(_AGE[not accrues]))
         elif accrues:
-            found.add(
+            findings.add(
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "good",
                 "A job that is submitted early, with a dependency, moves up the queue meanwhile.",
             )
         else:
-            found.add(
+            findings.add(
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "note",
@@ -282,80 +282,82 @@ class Examiner:
                 "--strategy says otherwise, submits without one where that is worth the cores that may idle.",
             )
 
-    def _configuration(self, found: _Findings, config: Mapping[str, str]) -> None:
+    def _configuration(self, findings: _Findings, config: Mapping[str, str]) -> None:
         if not config:
-            found.add(
+            findings.add(
                 "Configuration",
                 "not shown by these means: MinJobAge, kill_invalid_depend and limits are not known",
                 "note",
                 "Slurm's defaults are taken; what you know of the site can be set (min_job_age, kill_invalid_depend).",
             )
-        self._invalid_dependencies(found, config)
-        self._privacy(found, config)
-        self._memory(found, config)
-        self._message_time(found, config)
+        self._invalid_dependencies(findings, config)
+        self._privacy(findings, config)
+        self._memory(findings, config)
+        self._message_time(findings, config)
         if (size := config.get("MaxArraySize", "")).isdecimal():
-            found.settings["max_array_size"] = int(size)  # the REST API does not report it
+            findings.settings["max_array_size"] = int(size)  # the REST API does not report it
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
-            found.add("Limits", f"the controller takes {', '.join(known)}")
+            findings.add("Limits", f"the controller takes {', '.join(known)}")
         if not can_resize(self._link.changeable):
-            found.findings.append(self._settings.resizing_found())
+            findings.findings.append(self._settings.resizing_found())
 
     @staticmethod
-    def _privacy(found: _Findings, config: Mapping[str, str]) -> None:
+    def _privacy(findings: _Findings, config: Mapping[str, str]) -> None:
         """Report whether other users' jobs are visible, whose waits and queue the forecasts use."""
         if "PrivateData" not in config:
             return
         hidden = {part.strip().lower() for part in config["PrivateData"].split(",")}
         if "jobs" in hidden:
-            found.add(
+            findings.add(
                 "Queue",
                 "jobs of other users are hidden (PrivateData=jobs)",
                 "note",
                 "Forecasts are made from your own jobs only, and nobody knows who waits before you.",
             )
         else:
-            found.add("Queue", "everybody's jobs are shown", "good", "Forecasts take into account who waits and runs.")
+            findings.add(
+                "Queue", "everybody's jobs are shown", "good", "Forecasts take into account who waits and runs."
+            )
 
-    def _invalid_dependencies(self, found: _Findings, config: Mapping[str, str]) -> None:
+    def _invalid_dependencies(self, findings: _Findings, config: Mapping[str, str]) -> None:
         topic, seen, known = "Failed dependencies", kills_invalid(config), self._settings.kill_invalid_depend
         if seen is not None:
-            found.settings["kill_invalid_depend"] = seen
+            findings.settings["kill_invalid_depend"] = seen
         kills = known if seen is None else seen
         if kills is None:
             return
         if known not in (None, kills):
-            found.add(topic, _KILLS[kills], "note", _conflict(_KILLS[not kills]))
+            findings.add(topic, _KILLS[kills], "note", _conflict(_KILLS[not kills]))
         else:
-            found.add(topic, _KILLS[kills], "good" if kills else "note", "" if kills else "asa cancels its own.")
+            findings.add(topic, _KILLS[kills], "good" if kills else "note", "" if kills else "asa cancels its own.")
 
-    def _memory(self, found: _Findings, config: Mapping[str, str]) -> None:
+    def _memory(self, findings: _Findings, config: Mapping[str, str]) -> None:
         seen_s, known_s = _seconds(config.get("MinJobAge", "")), self._settings.min_job_age
         if seen_s:
-            found.settings["min_job_age"] = f"{seen_s:.0f}s"
+            findings.settings["min_job_age"] = f"{seen_s:.0f}s"
         age_s = seen_s or known_s
         if not age_s:
             return
         topic, words = "Ended jobs", f"the controller forgets a job {format_duration(age_s)} after its end"
         if known_s not in (None, age_s):
-            found.add(topic, words, "note", _conflict(f"{format_duration(known_s)} after it"))
+            findings.add(topic, words, "note", _conflict(f"{format_duration(known_s)} after it"))
             return
         looks_s = self._settings.model_copy(update={"min_job_age": age_s}).longest_poll_s
-        found.add(
+        findings.add(
             topic,
             words,
             "good" if age_s >= _SHORT_MEMORY_S else "note",
             f"asa asks about its jobs at least every {format_duration(looks_s)}.",
         )
 
-    def _message_time(self, found: _Findings, config: Mapping[str, str]) -> None:
+    def _message_time(self, findings: _Findings, config: Mapping[str, str]) -> None:
         message_s = _seconds(config.get("MessageTimeout", ""))
         timeout_s = getattr(self._settings, "timeout", None)
         if message_s is None or timeout_s is None:
             return
         patient = timeout_s > message_s
-        found.add(
+        findings.add(
             "Timeout",
             f"Slurm gives up on its controller after {format_duration(message_s)},"
             f" asa after {format_duration(timeout_s)}",
@@ -365,82 +367,82 @@ class Examiner:
 
     # ------------------------------------------------------------------ the past
 
-    def _accounting(self, found: _Findings, about: SlurmAbout) -> None:
+    def _accounting(self, findings: _Findings, about: SlurmAbout) -> None:
         topic, without = "Accounting", "How forgotten jobs ended is known from the marks that they leave behind alone."
         if self._settings.accounting is False:
-            found.add(topic, "none, by the settings", "note", without)
+            findings.add(topic, "none, by the settings", "note", without)
             return
         if not about.accounting:
-            found.observed["accounting"] = False
-            found.add(topic, "none that can be read", "note", without)
+            findings.observed["accounting"] = False
+            findings.add(topic, "none that can be read", "note", without)
             return
         now = self._clock()
         try:
             text, took_s = self._timed(lambda: self._link.accounting(now - 3600.0, now))
         except BackendError as error:
-            found.add_error(topic, error, "note")
+            findings.add_error(topic, error, "note")
             return
-        found.observed["accounting"] = True
+        findings.observed["accounting"] = True
         records, users = _accounts(text)
         whose = f"; {users} users" if users > 1 else ""
-        found.add(
+        findings.add(
             topic,
             f"can be read: {records:,} records of the last hour{whose}, {_milliseconds(took_s)}",
             "good",
             "`asa learn --since 30d` learns from it how long jobs wait here.",
         )
 
-    def _own_limits(self, found: _Findings, config: Mapping[str, str], about: SlurmAbout) -> None:
+    def _own_limits(self, findings: _Findings, config: Mapping[str, str], about: SlurmAbout) -> None:
         topic = "Your limits"
         if self._settings.accounting is False or not about.accounting:
             return
         try:
             every = self._link.limits(about.cluster)
         except BackendError as error:
-            found.add_error(topic, error, "note")
+            findings.add_error(topic, error, "note")
             return
         lines = [
             f"{_whose(row)}: {', '.join(_limit(*pair) for pair in row.limits.items())}" for row in every if row.limits
         ]
         if not every:
-            found.add(topic, "accounting knows no account of yours on this cluster", "note")
+            findings.add(topic, "accounting knows no account of yours on this cluster", "note")
         elif not lines:
-            found.add(topic, "none is set for you, your accounts or QOS")
+            findings.add(topic, "none is set for you, your accounts or QOS")
         elif (enforced := config.get("AccountingStorageEnforce")) is not None and not ENFORCED.search(enforced):
-            found.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
+            findings.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
         else:
-            found.add(topic, "\n".join(lines), "good", _REACHED)
+            findings.add(topic, "\n".join(lines), "good", _REACHED)
 
     # ------------------------------------------------------------------ a job that never runs
 
-    def _probe(self, found: _Findings, config: Mapping[str, str]) -> Revelation | None:
+    def _probe(self, findings: _Findings, config: Mapping[str, str]) -> Revelation | None:
         prober = Prober(self._link, self._settings, clock=self._clock, sleep=self._sleep)
         try:
             revealed = prober.probe(age=age_accrues(config) is None)
         except BackendError as error:
-            found.add_error("Probe", error, "note")
+            findings.add_error("Probe", error, "note")
             return None
         if revealed.left_over:
-            found.add("Probe", revealed.left_over, "note", f"It never runs. Cancel it: scancel {revealed.job_id}")
+            findings.add("Probe", revealed.left_over, "note", f"It never runs. Cancel it: scancel {revealed.job_id}")
         elif revealed.offset_s is None:
-            found.add("Probe", f"job {revealed.job_id} was accepted and never listed; it was cancelled", "note")
+            findings.add("Probe", f"job {revealed.job_id} was accepted and never listed; it was cancelled", "note")
         else:
             sent = f" to {revealed.partition!r}" if revealed.partition else ""
-            found.add("Probe", f"job {revealed.job_id} was submitted{sent} on hold and cancelled; it never ran")
+            findings.add("Probe", f"job {revealed.job_id} was submitted{sent} on hold and cancelled; it never ran")
         return revealed
 
-    def _clocks(self, found: _Findings, probed: Revelation | None, *, asked: bool) -> None:
+    def _clocks(self, findings: _Findings, probed: Revelation | None, *, asked: bool) -> None:
         if probed is None or probed.offset_s is None:
             if not asked:
-                found.add("Clocks", "not compared", "note", "`asa doctor --probe` compares them.")
+                findings.add("Clocks", "not compared", "note", "`asa doctor --probe` compares them.")
             return
         ahead_s = probed.offset_s
         if not ahead_s:
-            found.add("Clocks", "Slurm's agrees with this computer's")
+            findings.add("Clocks", "Slurm's agrees with this computer's")
             return
-        found.observed["clock_offset_s"] = ahead_s
+        findings.observed["clock_offset_s"] = ahead_s
         way = "ahead of" if ahead_s > 0 else "behind"
-        found.add(
+        findings.add(
             "Clocks",
             f"Slurm's is {abs(ahead_s):.1f} s {way} this computer's",
             "note",
@@ -449,30 +451,30 @@ class Examiner:
 
     # ------------------------------------------------------------------ the queue, and the cost of querying it
 
-    def _estimates(self, found: _Findings, queue: Sequence[SlurmRecord]) -> None:
+    def _estimates(self, findings: _Findings, queue: Sequence[SlurmRecord]) -> None:
         waiting = [r for r in queue if r.states[:1] == ("PENDING",) and r.reason in _WAITING]
         estimated = sum(record.expected_start_s is not None for record in waiting)
         if not waiting:
-            found.add("Start estimates", "nobody's job waits for resources now, so none can be seen")
+            findings.add("Start estimates", "nobody's job waits for resources now, so none can be seen")
         elif estimated:
-            found.add("Start estimates", f"Slurm has one for {estimated:,} of {len(waiting):,} jobs that wait")
+            findings.add("Start estimates", f"Slurm has one for {estimated:,} of {len(waiting):,} jobs that wait")
         else:
-            found.add(
+            findings.add(
                 "Start estimates",
                 f"Slurm has none for {len(waiting):,} jobs that wait",
                 "note",
                 "Predictions are made from past waits and the queue.",
             )
 
-    def _cost(self, found: _Findings, queue: Sequence[SlurmRecord], queue_s: float) -> None:
+    def _cost(self, findings: _Findings, queue: Sequence[SlurmRecord], queue_s: float) -> None:
         look_s = self._look_s([record.job_id for record in queue[:_LOOKED_AT]])
         poll_s = considerate_poll_s(look_s)
         if poll_s > DEFAULT_POLL_S:
-            found.settings["poll"] = f"{poll_s:.0f}s"
+            findings.settings["poll"] = f"{poll_s:.0f}s"
         chosen = "poll" in self._settings.model_fields_set
         used_s = self._settings.poll if chosen else poll_s
         hasty = used_s < poll_s
-        found.add(
+        findings.add(
             "A look",
             f"at one's own jobs takes {_milliseconds(look_s)},"
             f" at everybody's ({len(queue):,}) {_milliseconds(queue_s)}",

@@ -43,8 +43,8 @@ def read_facts(texts: Mapping[str, str]) -> SiteFacts:
     Raises `InputError`: they have no nodes or no partitions.
     """
     nodes, partitions = read_nodes(texts.get(_NODES, "")), read_partitions(texts.get(_PARTITIONS, ""))
-    for name, found in ((_NODES, nodes), (_PARTITIONS, partitions)):
-        if not found:
+    for name, records in ((_NODES, nodes), (_PARTITIONS, partitions)):
+        if not records:
             raise InputError("tells of none", where=name, hint=f"Make it with: {_SURVEY.commands[name]} > {name}")
     config = read_configuration(texts.get(_CONFIG, ""))
     pools = _pools(partitions, nodes)
@@ -231,24 +231,24 @@ def _away(printed: str, pools: Mapping[str, set[str]], width: Mapping[str, int])
         if states and begin_s is not None and (end_s is None or end_s > begin_s):
             drained = not states & {"DOWN", "FAIL"}
             spans.setdefault(fields[0], []).append((begin_s, end_s or math.inf, drained))
-    found = []
+    absences = []
     for node, own in spans.items():
         pool = next((pool for pool, names in pools.items() if node in names), None)
         for begin_s, end_s, drained in _merged(sorted(own)) if pool is not None else ():
             end = None if end_s == math.inf else end_s
-            found.append(Away(begin_s, end, width[node], pool or "", drained))
-    return tuple(sorted(found, key=lambda absence: (absence.begin_s, absence.end_s or math.inf)))
+            absences.append(Away(begin_s, end, width[node], pool or "", drained))
+    return tuple(sorted(absences, key=lambda absence: (absence.begin_s, absence.end_s or math.inf)))
 
 
 def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
     """Merge overlapping spans; a merged span is a drain if its first part is one."""
-    found: list[tuple[float, float, bool]] = []
+    merged: list[tuple[float, float, bool]] = []
     for begin_s, end_s, drained in spans:
-        if found and begin_s <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end_s), found[-1][2])
+        if merged and begin_s <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end_s), merged[-1][2])
         else:
-            found.append((begin_s, end_s, drained))
-    return found
+            merged.append((begin_s, end_s, drained))
+    return merged
 
 
 def _moment(text: str) -> float | None:

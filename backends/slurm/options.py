@@ -182,19 +182,19 @@ def variables_of_steps(environment: Mapping[str, str], options: Iterable[str]) -
     >>> variables_of_steps({"SLURM_RLIMIT_AS": "7", "SLURM_RLIMIT_CPU": "8"}, ["--propagate=AS"])
     {'SLURM_RLIMIT_AS': 'U7'}
     """
-    found = dict(environment)
+    variables = dict(environment)
     given = {name: value for name, _, value in (option.removeprefix("--").partition("=") for option in options)}
     for name, value in given.items():
         if name == "hint" and not _BEFORE_A_HINT.isdisjoint(given):
             continue
         if name in _OF_STEPS and value:
-            found[_OF_STEPS[name]] = value[:1] if name == "open-mode" else value
+            variables[_OF_STEPS[name]] = value[:1] if name == "open-mode" else value
         elif name == "propagate":
             which = (value or "ALL").upper().split(",")
-            limits = {limit: found.pop(limit) for limit in [*found] if limit.startswith(_LIMIT)}
+            limits = {limit: variables.pop(limit) for limit in [*variables] if limit.startswith(_LIMIT)}
             kept = [limit for limit in limits if "ALL" in which or limit.removeprefix(_LIMIT) in which]
-            found |= {limit: f"U{limits[limit]}" for limit in kept}
-    return found
+            variables |= {limit: f"U{limits[limit]}" for limit in kept}
+    return variables
 
 
 def keys_of_38() -> Keys:
@@ -300,10 +300,10 @@ def _gpus_of_each_task(value: str) -> str:
 
 
 def _kinds_and_counts(value: str) -> list[tuple[str, int]]:
-    found = [_KIND_AND_COUNT.fullmatch(part) for part in _filled(value).split(",")]
-    if not all(found):
+    matches = [_KIND_AND_COUNT.fullmatch(part) for part in _filled(value).split(",")]
+    if not all(matches):
         raise ValueError(value)
-    return [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in found if match]
+    return [(f":{match[1]}" if match[1] else "", int(match[2] or match[3] or 1)) for match in matches if match]
 
 
 def _counted_of_each_task(value: str) -> dict[str, Any]:

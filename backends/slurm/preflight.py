@@ -68,12 +68,12 @@ class SlurmPreflight:
         """Return why a job could never run; None if it could, or that is not known."""
         if why := beyond_limits(self._limits, self._partitions, job):
             return why
-        said = self._link.test(job, timeout_s)
-        if said is None or any(words in said for words in _NO_FINDING):
+        answer = self._link.test(job, timeout_s)
+        if answer is None or any(words in answer for words in _NO_FINDING):
             return None
-        if any(words in said for words in _OF_NODES) and not is_certain(self._nodes(), self._partitions, job):
+        if any(words in answer for words in _OF_NODES) and not is_certain(self._nodes(), self._partitions, job):
             return None
-        return said
+        return answer
 
     @cached_property
     def _limits(self) -> Sequence[SlurmLimits]:
@@ -137,8 +137,8 @@ def is_certain(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition],
         return False
     if not away:
         return True
-    said = dict(option.partition("=")[::2] for option in job.options)
-    if not _CHOOSY.isdisjoint(map(name_of, job.options)) or not said.get("--nodes", "1").isdigit():
+    options = dict(option.partition("=")[::2] for option in job.options)
+    if not _CHOOSY.isdisjoint(map(name_of, job.options)) or not options.get("--nodes", "1").isdigit():
         return False
     there, most = Counter(_kind(node) for node in own if node not in away), _most_nodes(job)
     return all(there[_kind(node)] >= most for node in away)
@@ -190,14 +190,14 @@ def _ways(
 
 
 def _beyond(way: Sequence[SlurmLimits], job: SlurmJob) -> str | None:
-    said = dict(option.partition("=")[::2] for option in job.options)
+    options = dict(option.partition("=")[::2] for option in job.options)
     if limit := next((row for row in way if "MaxWall" in row.limits), None):
         most_s = _seconds(limit.limits["MaxWall"])
-        if most_s is not None and job.walltime_s > most_s and not {"--time", "-t"} & said.keys():
+        if most_s is not None and job.walltime_s > most_s and not {"--time", "-t"} & options.keys():
             most = format_duration(most_s)
             return f"asks for {format_duration(job.walltime_s)}, and {_whose(limit)} has at most {most} a job (MaxWall)"
     least = in_numbers(job)
-    cores = 0 if {"--overcommit", "-O"} & said.keys() else least.cores  # then several tasks may share a core
+    cores = 0 if {"--overcommit", "-O"} & options.keys() else least.cores  # then several tasks may share a core
     asked = {"cpu": cores, "node": least.nodes, "gres/gpu": least.gpus, "mem": least.memory_bytes / (1 << 20)}
     for kind, amount in asked.items():
         for row in way:

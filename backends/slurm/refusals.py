@@ -54,11 +54,11 @@ def refusal_of(
     return SubmitRejectedError(never, where=where) if is_final or Meaning.NEVER in meanings else None
 
 
-def _is_limit_of_submissions(said: str) -> bool:
+def _is_limit_of_submissions(text: str) -> bool:
     """Whether a limit is on the number of jobs, which passes, and not on the request of the job.
 
     Slurm may name the limit. At submission it checks each job's own request, so any other limit that it names remains
     exceeded. If it names none, trying later is the safe answer.
     """
-    limits = LIMIT_NAME.findall(said)
+    limits = LIMIT_NAME.findall(text)
     return not limits or any("Submit" in limit for limit in limits)

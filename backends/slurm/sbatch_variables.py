@@ -37,7 +37,7 @@ def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
     >>> sbatch_options({"SBATCH_RESERVATION": "course", "SBATCH_EXCLUSIVE": "", "SBATCH_OVERCOMMIT": "no"})
     ('--exclusive', '--reservation=course')
     """
-    asked = {name: str(said) for name, said in of_variables(variables, "").items() if name not in _LEFT_OUT}
+    asked = {name: str(value) for name, value in of_variables(variables, "").items() if name not in _LEFT_OUT}
     if variables.get("SLURM_HINT"):
         asked.setdefault("hint", f"--hint={variables['SLURM_HINT']}")
     return tuple(asked.values())
@@ -53,16 +53,16 @@ def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     ('--exclusive', '--reservation=course')
     """
     free = left_open(job)
-    said = {name for name, _ in checked(job.options, job.name, free)}
-    if _MEMORY & said or not _MEMORY & free:
-        said |= _MEMORY
-    said |= {"gpus"} - free
+    names = {name for name, _ in checked(job.options, job.name, free)}
+    if _MEMORY & names or not _MEMORY & free:
+        names |= _MEMORY
+    names |= {"gpus"} - free
     if job.burst_buffer:
-        said.add("bb")
-    if "hint" in said:
-        said.add("threads-per-core")
-    said |= {key.option for key in TERMS if getattr(job, key.field)}
-    left = [(name, option) for option in options if (name := name_of(option)) not in said]
+        names.add("bb")
+    if "hint" in names:
+        names.add("threads-per-core")
+    names |= {key.option for key in TERMS if getattr(job, key.field)}
+    left = [(name, option) for option in options if (name := name_of(option)) not in names]
     gpus = next((value for name, option in left if name == "gpus" and (value := option[7:]).isdigit()), "")
     kept = tuple(option for name, option in left if not (name == "gpus" and gpus))
     return replace(job, options=(*job.options, *kept), gpus=job.gpus or int(gpus or 0))

@@ -158,18 +158,18 @@ class TrackedJob:
         began = folder.began(self.job_id, self.kept.token)
         if ended is not None or (began is not None and not self._is_recent(began)):
             began = None
-        found = verdict(self._evidence(began, past, now_s, clock_s, certain=certain), inquiry)
+        judged = verdict(self._evidence(began, past, now_s, clock_s, certain=certain), inquiry)
         end_s = max(now_s, self._latest_s())
-        if found is Verdict.ENDED and past is not None:
+        if judged is Verdict.ENDED and past is not None:
             return self.hear(past, folder, now_s, clock_s)
-        if found is Verdict.CANCELLED:
+        if judged is Verdict.CANCELLED:
             return self._become(replace(self.status, state=JobState.CANCELLED, end_s=end_s))
-        if found is Verdict.GONE and ended is not None:
+        if judged is Verdict.GONE and ended is not None:
             return self._become(self._ended_by(ended, folder))
-        if found in (Verdict.GONE, Verdict.REPLACED):
-            reason = DUPLICATE if found is Verdict.REPLACED else VANISHED
+        if judged in (Verdict.GONE, Verdict.REPLACED):
+            reason = DUPLICATE if judged is Verdict.REPLACED else VANISHED
             return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=reason))
-        has_begun = found is Verdict.RUNNING or began is not None  # a new client has no other source for it
+        has_begun = judged is Verdict.RUNNING or began is not None  # a new client has no other source for it
         return has_begun and self._become(self._not_shown(began, past, folder))
 
     def _may_be_back(self, ended: Mark) -> bool:
@@ -301,18 +301,18 @@ class TrackedJob:
             return replace(status, payload_start_s=None, exit_code=None, reason=LAUNCH_FAILURE, outcome=outcome)
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
-        said = None if code is None else without_mark(code)
+        exit_code = None if code is None else without_mark(code)
         if ended is not None and ended.exit_code and self._is_recent(ended):
-            said, code = ended.outcome, ended.exit_code if code in (None, _NO_SIGNAL) else code
-        elif said is JobOutcome.UNABLE and has_begun:
-            said = JobOutcome.UNRECORDED
+            exit_code, code = ended.outcome, ended.exit_code if code in (None, _NO_SIGNAL) else code
+        elif exit_code is JobOutcome.UNABLE and has_begun:
+            exit_code = JobOutcome.UNRECORDED
         used_up = self._used_up_memory(record)
-        in_doubt = used_up and said is not JobOutcome.OUT_OF_MEMORY
-        if used_up and (said is None or self.kept.out_of_memory != BY_TASK):
-            said = JobOutcome.OUT_OF_MEMORY
-        is_duplicate = said is JobOutcome.DUPLICATE and bool(token) and self.is_duplicate(folder)
+        in_doubt = used_up and exit_code is not JobOutcome.OUT_OF_MEMORY
+        if used_up and (exit_code is None or self.kept.out_of_memory != BY_TASK):
+            exit_code = JobOutcome.OUT_OF_MEMORY
+        is_duplicate = exit_code is JobOutcome.DUPLICATE and bool(token) and self.is_duplicate(folder)
         reason = DUPLICATE if is_duplicate else status.reason
-        return replace(status, exit_code=code, outcome=said, reason=reason, in_doubt=in_doubt)
+        return replace(status, exit_code=code, outcome=exit_code, reason=reason, in_doubt=in_doubt)
 
     def _used_up_memory(self, record: SlurmRecord) -> bool:
         """Whether a process was killed for lack of memory, and this counts as failure."""

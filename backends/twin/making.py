@@ -171,9 +171,9 @@ def _queues(of: NDArray[np.int32], names: Sequence[str], table: JobTable) -> Que
         return None
     row = np.full(len(jobs), len(kept), dtype=np.int64)
     row[kept] = np.arange(len(kept))
-    found = [str(names[place - 1]) for place in kept.tolist()]
+    queues = [str(names[place - 1]) for place in kept.tolist()]
     others = [_OTHER_QUEUES] if jobs.sum() > jobs[kept].sum() else []
-    return Queues((*found, *others), row[of + 1])
+    return Queues((*queues, *others), row[of + 1])
 
 
 def _numbers(history: JobHistory, seed: int | None) -> NDArray[np.int32]:

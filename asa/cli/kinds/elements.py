@@ -89,7 +89,7 @@ def element_files(
     folder: RunFolder, state: RunState, job: Job, kind: str, element: int | None
 ) -> list[tuple[str, Path]]:
     """Find the latest output files of one element, else of those that failed, else of all."""
-    found: dict[int, tuple[str, Path]] = {}
+    files: dict[int, tuple[str, Path]] = {}
     for part in (part for part in state.jobs.values() if part.spec.bag == job.spec.bag):
         if (array := part.spec.array) is None:
             continue
@@ -99,10 +99,10 @@ def element_files(
             if match := named.search(entry.name):
                 listed = int(match[1])
                 number = known.get(listed, listed)
-                found[number] = f"{part.status.job_id}_{number}", Path(entry.path)
+                files[number] = f"{part.status.job_id}_{number}", Path(entry.path)
     failed = {number for end in state.units.elements.failed(job.spec.bag) for number in end.elements}
-    wanted = {element} if element is not None else failed & found.keys() or found.keys()
-    return [found[number] for number in sorted(wanted) if number in found]
+    wanted = {element} if element is not None else failed & files.keys() or files.keys()
+    return [files[number] for number in sorted(wanted) if number in files]
 
 
 def check_element(state: RunState, stage: str, element: int) -> None:

@@ -334,11 +334,11 @@ def _is_same(one: str, other: str) -> bool:
 
 def _tops(paths: list[str]) -> list[str]:
     """Return the paths that are not below any of the others."""
-    found: list[str] = []
+    tops: list[str] = []
     for path in sorted(paths):
-        if not found or not path.startswith(f"{found[-1]}/"):
-            found.append(path)
-    return found
+        if not tops or not path.startswith(f"{tops[-1]}/"):
+            tops.append(path)
+    return tops
 
 
 def _escaped(path: str) -> str:
@@ -358,12 +358,12 @@ def _takes_notes(folder: str) -> bool:
 
 def _mounts() -> list[str]:
     """Return all mount points."""
-    found: dict[str, None] = {}
+    mounts: dict[str, None] = {}
     with open("/proc/self/mountinfo") as file:
         for line in file:
             where = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), line.split()[4])
-            found.setdefault(where)
-    return list(found)
+            mounts.setdefault(where)
+    return list(mounts)
 
 
 # ---------------------------------------------------------------------- created files
@@ -605,13 +605,13 @@ def _below(top: int) -> list[int]:
                 continue
             if fields[0] != "Z":
                 parents.setdefault(int(fields[1]), []).append(int(name))
-    found: list[int] = []
+    processes: list[int] = []
     left = [top]
     while left:
         children = parents.get(left.pop(), [])
-        found += children
+        processes += children
         left += children
-    return found
+    return processes
 
 
 def _clear(keep: str) -> None:

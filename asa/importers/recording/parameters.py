@@ -78,10 +78,10 @@ def _check(name: str, value: str, kept: Mapping[Path, bytes]) -> None:
 
 def given(words: Iterable[str]) -> dict[str, str]:
     """Parse ``NAME=VALUE`` arguments."""
-    found = {}
+    values = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign:
             raise InputError(f"{word!r} is no NAME=VALUE", where=_WHERE, hint="Write it as in sample=s1.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values

@@ -76,11 +76,11 @@ def now_ticks() -> int:
 
 def lineage_of(number: int, top: int) -> tuple[Process, ...]:
     """Return a process and its ancestors, up to the child of the top process."""
-    found: list[Process] = []
+    lineage: list[Process] = []
     while number not in {top, 0, 1} and (seen := _stat(number)) is not None:
-        found.append(Process(number, seen.began_ticks))
+        lineage.append(Process(number, seen.began_ticks))
         number = seen.parent
-    return tuple(found)
+    return tuple(lineage)
 
 
 def is_idle(top: int, waiting: frozenset[int], stand_ins: str) -> bool:
@@ -125,19 +125,19 @@ def _sample(top: int) -> dict[int, tuple[str, ...]] | None:
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (seen := _stat(int(entry.name))) is not None and seen.state != "Z":
             children.setdefault(seen.parent, []).append(int(entry.name))
-    found: dict[int, tuple[str, ...]] = {}
+    samples: dict[int, tuple[str, ...]] = {}
     left = list(children.get(top, ()))
     while left:
         number = left.pop()
         left += children.get(number, ())
         try:
-            found[number] = tuple(
+            samples[number] = tuple(
                 "".join(_of_thread(_read(number, f"task/{thread.name}/status")))
                 for thread in sorted(Path(_PROC, str(number), "task").iterdir())
             )
         except OSError:
             return None
-    return found
+    return samples
 
 
 def _of_thread(status: str) -> list[str]:

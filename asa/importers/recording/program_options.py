@@ -54,7 +54,7 @@ def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str
     >>> options_given(["-hj", "7,8", "--state=PD"], SQUEUE)
     {'noheader': None, 'jobs': '7,8', 'states': 'PD'}
     """
-    found: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     left = list(arguments)
     while left:
         word = left.pop(0)
@@ -62,10 +62,10 @@ def options_given(arguments: Sequence[str], program: ProgramOptions) -> dict[str
             given, equals, value = word[2:].partition("=")
             name = _named(given, program)
             needs_next = not equals and program.has_value(name) and bool(left)
-            found[name] = left.pop(0) if needs_next else value if equals else None
+            options[name] = left.pop(0) if needs_next else value if equals else None
         elif word.startswith("-"):
-            found |= _of_letters(word[1:], left, program)
-    return found
+            options |= _of_letters(word[1:], left, program)
+    return options
 
 
 def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
@@ -76,7 +76,7 @@ def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
     >>> operands(["-s", "9", "7", "--state=PD", "8"], SCANCEL)
     ['7', '8']
     """
-    found: list[str] = []
+    words: list[str] = []
     left = list(arguments)
     while left:
         word = left.pop(0)
@@ -87,8 +87,8 @@ def operands(arguments: Sequence[str], program: ProgramOptions) -> list[str]:
         elif word.startswith("-"):
             _of_letters(word[1:], left, program)
         else:
-            found.append(word)
-    return found
+            words.append(word)
+    return words
 
 
 def _named(given: str, program: ProgramOptions) -> str:
@@ -101,11 +101,11 @@ def _named(given: str, program: ProgramOptions) -> str:
 
 
 def _of_letters(letters: str, left: list[str], program: ProgramOptions) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     while letters:
         letter, letters = letters[0], letters[1:]
         name = program.letters.get(letter, letter)
         if program.has_value(name):
-            return found | {name: letters or (left.pop(0) if left else "")}
-        found[name] = None
-    return found
+            return options | {name: letters or (left.pop(0) if left else "")}
+        options[name] = None
+    return options

@@ -137,8 +137,10 @@ class Programs:
         else:
             text = str(talk({"input": True})["text"])
             if not text and (odd := [option for name, option in given.items() if name not in KNOWN and option.value]):
-                said = f"--{odd[0].name} is no option of plain Slurm, and was taken to have the value {odd[0].value!r}"
-                raise RefusedBySbatchError(f"{said}: there is no script. Write --{odd[0].name}=VALUE")
+                remark = (
+                    f"--{odd[0].name} is no option of plain Slurm, and was taken to have the value {odd[0].value!r}"
+                )
+                raise RefusedBySbatchError(f"{remark}: there is no script. Write --{odd[0].name}=VALUE")
             check_text(text)
         name = Path(path).name or "standard input"
         options = with_variables(options_in(text, name), asked.environment, given, "sbatch")

@@ -160,7 +160,7 @@ class RecordedQueue:
         """Return the jobs that options of squeue or sacct choose."""
         chosen = list(self.jobs)
         if words.get("jobs"):
-            numbers = {int(found) for found in re.findall(r"(\d+)(?:[_.+][\w\[\]-]*)?", words["jobs"] or "")}
+            numbers = {int(number) for number in re.findall(r"(\d+)(?:[_.+][\w\[\]-]*)?", words["jobs"] or "")}
             chosen = [job for job in chosen if job.number in numbers]
         if words.get("user"):
             users = (words["user"] or "").split(",")

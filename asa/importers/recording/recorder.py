@@ -232,9 +232,9 @@ def _script_of(command: Sequence[str], folder: Path) -> tuple[Path | None, str]:
 
 def _refuse_real_calls(script: Path) -> None:
     """Refuse a driver that would really submit, since it calls a program by a full path that has no stand-in."""
-    if found := _FULL_PATH.search(read_text(script, errors="replace")):
+    if match := _FULL_PATH.search(read_text(script, errors="replace")):
         hint = "Without --in-place the stand-in is there, too. Or write it without the folder."
-        raise InputError(f"calls {found[0]} by its full path: it would really submit", where=str(script), hint=hint)
+        raise InputError(f"calls {match[0]} by its full path: it would really submit", where=str(script), hint=hint)
 
 
 def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
@@ -404,8 +404,8 @@ def _serving(desk: _Desk, socket_path: Path) -> Iterator[Path]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             def receive() -> dict[str, Any]:
-                found: dict[str, Any] = read_json(self.rfile.readline() or b"{}")
-                return found
+                document: dict[str, Any] = read_json(self.rfile.readline() or b"{}")
+                return document
 
             # the stand-in was killed
             with contextlib.suppress(ConnectionError, ValueError, KeyError, TypeError, IndexError):

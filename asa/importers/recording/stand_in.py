@@ -44,19 +44,19 @@ def main(path: str, program: str, arguments: list[str]) -> int:
             sys.stderr.write(f"{program}: the recording has ended\n")
             return 1
         with desk.makefile("rw") as talk:
-            said: dict[str, object] = {
+            message: dict[str, object] = {
                 "program": program, "arguments": arguments, "folder": _folder(), "environment": dict(os.environ),
             }  # fmt: skip
             while True:
-                talk.write(json.dumps(said) + "\n")
+                talk.write(json.dumps(message) + "\n")
                 talk.flush()
                 answer = json.loads(talk.readline() or '{"code": 1}')
                 if "script" in answer:
-                    said = _script(answer["script"], os.environ.get("PATH", ""))
+                    message = _script(answer["script"], os.environ.get("PATH", ""))
                 elif "input" in answer:
                     is_open = sys.stdin is not None and not os.isatty(0)
                     text = sys.stdin.buffer.read(16 << 20) if is_open else b""
-                    said = {"text": text.decode(errors="surrogateescape")}
+                    message = {"text": text.decode(errors="surrogateescape")}
                 else:
                     break
     for out, name in ((sys.stdout, "output"), (sys.stderr, "error")):

@@ -142,12 +142,12 @@ def waits_for(value: str) -> tuple[list[WaitsFor], bool]:
     >>> [one.kind for one in waits_for("afterok:7,8")[0]]
     ['afterok', 'afterany']
     """
-    found: list[WaitsFor] = []
+    waits: list[WaitsFor] = []
     if value in {"", "0"}:
         return [], False
     for part in re.split(r"[,?]", value):
         if part.strip().lower() == "singleton":
-            found.append(WaitsFor("singleton"))
+            waits.append(WaitsFor("singleton"))
             continue
         match = _PART.fullmatch(part)
         kind, numbers = ("afterany", part) if match is None else (match[1].lower(), match[2] or "")
@@ -157,5 +157,5 @@ def waits_for(value: str) -> tuple[list[WaitsFor], bool]:
             match = _NUMBER.fullmatch(number.strip())
             if match is None:
                 raise RefusedBySbatchError("Batch job submission failed: Job dependency problem")
-            found.append(WaitsFor(kind, int(match[1]), (match[2] or "").strip("*"), int(match[3] or 0)))
-    return found, "?" in value
+            waits.append(WaitsFor(kind, int(match[1]), (match[2] or "").strip("*"), int(match[3] or 0)))
+    return waits, "?" in value

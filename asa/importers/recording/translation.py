@@ -249,36 +249,36 @@ class _Translation:
                 raise InputError(f"{what} is no UTF-8", where=_printable(job.where), hint=hint)
 
     def _numbers_in(self, text: str) -> list[str]:
-        found = dict.fromkeys(_NUMBER.findall(text))
-        return [self._numbers[number] for number in found if number in self._numbers]
+        numbers = dict.fromkeys(_NUMBER.findall(text))
+        return [self._numbers[number] for number in numbers if number in self._numbers]
 
     # ------------------------------------------------------------------ dependencies
 
     def _befores(self, place: int, job: Submission) -> dict[int, _For]:
         """Return the stages that a job follows, each with the kind of dependency."""
-        found: dict[int, _For] = {}
+        befores: dict[int, _For] = {}
         failed: dict[int, None] = {}
         parts, any_will_do = waits_for(job.value("dependency"))
         for part in parts:
             if part.kind == "singleton":
                 same = [at for at, earlier in enumerate(self._jobs[: place - self._first]) if earlier.name == job.name]
-                found |= {at + self._first: found.get(at + self._first, "always") for at in same}
+                befores |= {at + self._first: befores.get(at + self._first, "always") for at in same}
             elif (before := self._before(part, job)) is not None and part.kind == "afternotok":
                 failed[before] = None
             elif before is not None:
-                found[before] = self._more(found.get(before), part, job)
+                befores[before] = self._more(befores.get(before), part, job)
         for number, how in job.ended:
-            if (before := self._index.get(number)) is not None and before not in {*found, *failed}:
+            if (before := self._index.get(number)) is not None and before not in {*befores, *failed}:
                 self._notes.add(
                     "it was submitted once the driver had seen others end: it follows these; what the driver itself "
                     "did in between, with what they had left, no run does",
                     job.where,
                 )
-                found[before] = how
-        found |= self._of_failures(tuple(failed), found, any_will_do=any_will_do)
-        if not found and (self._first or job.submitted_by):
-            found[self._index.get(job.submitted_by, 0)] = "success"
-        return found
+                befores[before] = how
+        befores |= self._of_failures(tuple(failed), befores, any_will_do=any_will_do)
+        if not befores and (self._first or job.submitted_by):
+            befores[self._index.get(job.submitted_by, 0)] = "success"
+        return befores
 
     def _of_failures(
         self, failed: tuple[int, ...], others: Mapping[int, _For], *, any_will_do: bool

@@ -126,13 +126,13 @@ def _template() -> Template:
 
 def _ranges(table: PageTable) -> dict[int, list[str]]:
     """Return the lower bounds of each column that holds only intervals, by which the column is sorted."""
-    found: dict[int, list[str]] = {}
+    ranges: dict[int, list[str]] = {}
     for index, column in enumerate(table.columns):
         cells = [str(row[index] or "") for row in table.rows] if column.digits is None else []
         bounds = [_lower_bound(words) for words in cells]
         if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(cells, bounds, strict=True)):
-            found[index] = bounds
-    return found
+            ranges[index] = bounds
+    return ranges
 
 
 def _lower_bound(text: str) -> str:

@@ -255,14 +255,14 @@ def _together(question: Question, forecast: Forecast) -> Callable[[Sequence[Sket
 
 def _best_together(question: Question, forecast: Forecast) -> Sketch:
     """Choose among the best plans, judged with their jobs together in the queue."""
-    found = searched(question)
+    sketches = searched(question)
     # without shapes, plans are made from forecasts of single jobs, whose means differ from those of sampled futures
-    if not isinstance(forecast, Joint) or not found[0].jobs or not question.typically:
-        return found[0]
-    different = {(sketch.shape, *(job.block.shapes for job in sketch.jobs)): sketch for sketch in reversed(found)}
-    plans = [sketch for sketch in found if any(sketch is other for other in different.values())][:_JUDGED]
-    if len(found[0].jobs) <= _FEW_STAGES:
-        for shape in merged(found[0]):
+    if not isinstance(forecast, Joint) or not sketches[0].jobs or not question.typically:
+        return sketches[0]
+    different = {(sketch.shape, *(job.block.shapes for job in sketch.jobs)): sketch for sketch in reversed(sketches)}
+    plans = [sketch for sketch in sketches if any(sketch is other for other in different.values())][:_JUDGED]
+    if len(sketches[0].jobs) <= _FEW_STAGES:
+        for shape in merged(sketches[0]):
             if any(may_stretch(question, block) for block in question.parts.blocks(shape[0][0])):
                 plans.append(sketch_of(question, shape))
     return min(judged_together(question, forecast, plans), key=question.cost_s)

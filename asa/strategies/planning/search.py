@@ -268,14 +268,14 @@ def _best(question: Question, ways: list[Sketch]) -> list[Sketch]:
     return sorted(ways, key=question.cost_s)[:_KEPT]
 
 
-def _made(found: list[_Ways]) -> list[Sketch]:
+def _made(ways: list[_Ways]) -> list[Sketch]:
     """Build the few cheapest ways; of equally cheap ways, the first."""
-    costs = [costs_s.ravel() for costs_s, _, _ in found]
+    costs = [costs_s.ravel() for costs_s, _, _ in ways]
     begins = np.cumsum([0, *map(len, costs)])
     best = []
     for which in np.argsort(np.concatenate(costs), kind="stable")[:_KEPT].tolist() if costs else ():
         number = int(begins.searchsorted(which, "right")) - 1
-        costs_s, of, indices = found[number]
+        costs_s, of, indices = ways[number]
         index, rank = divmod(which - int(begins[number]), costs_s.shape[1])
         best.append(of.make(indices[index], rank) if isinstance(of, _Extension) else of)
     return best

@@ -103,5 +103,5 @@ def _cells(verdict: BagVerdict) -> tuple[str, ...]:
     )
 
 
-def _ratio(found: Interval) -> str:
-    return f"{found.mean:.2f} +-{(found.high - found.low) / 2:.2f}"
+def _ratio(interval: Interval) -> str:
+    return f"{interval.mean:.2f} +-{(interval.high - interval.low) / 2:.2f}"

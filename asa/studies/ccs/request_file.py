@@ -128,7 +128,7 @@ def _line(
     who = name = whole.cut(start, start)
     colon, sign = (line.find(character, start) for character in ":=")
     if colon >= 0 and (sign < 0 or colon < sign):
-        for word in (whole.cut(*found.span()) for found in _WORD.finditer(line, start, colon)):
+        for word in (whole.cut(*match.span()) for match in _WORD.finditer(line, start, colon)):
             if not word.text.isprintable():
                 raise word.refuse("holds a character that cannot be shown")
             if "@" in word.text and word.text.count("@") == 1 and not who.text and not name.text:

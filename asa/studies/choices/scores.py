@@ -83,15 +83,15 @@ def calibration(found: Sequence[ChosenWidth]) -> list[dict[str, Any]]:
     """Return how often predictions with some probability came true: by estimator, in tenths of probability."""
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(choice.estimator for choice in found):
-        said = np.concatenate([choice.probabilities.ravel() for choice in found if choice.estimator == name])
+        probabilities = np.concatenate([choice.probabilities.ravel() for choice in found if choice.estimator == name])
         came_true = np.concatenate([choice.came_true.ravel() for choice in found if choice.estimator == name])
-        tenth = np.minimum((10 * said).astype(int), 9)
+        tenth = np.minimum((10 * probabilities).astype(int), 9)
         rows += [
             {
                 "estimator": name,
                 "tenth": number,
                 "pairs": int((tenth == number).sum()),
-                "said": float(said[tenth == number].mean()),
+                "said": float(probabilities[tenth == number].mean()),
                 "came_true": float(came_true[tenth == number].mean()),
             }
             for number in np.unique(tenth).tolist()

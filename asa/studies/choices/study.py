@@ -98,7 +98,7 @@ def choices(
     results = run_cells(
         _choose, pairs, worlds, dict(estimators), (times, seed), jobs=jobs, on_end=lambda _pair, _found: done()
     )
-    return [choice for found in results for choice in found]
+    return [choice for made in results for choice in made]
 
 
 _World = tuple[JobHistory, int]
@@ -137,7 +137,7 @@ def _choose(
     truth = _truth(history, cores, at_s, offered)
     estimator = estimators[name](Surroundings(drawn[1], cores))
     places: dict[str, list[int]] = {program: [] for program in offered}
-    said: dict[str, list[list[float]]] = {program: [] for program in offered}
+    probabilities: dict[str, list[list[float]]] = {program: [] for program in offered}
     for now in _live_until(estimator, history, at_s):
         for program, by_cores in offered.items():
             run_s = list(by_cores.values())
@@ -146,7 +146,7 @@ def _choose(
             ]
             joint = together(estimator, asked)
             places[program].append(joint.best(run_s))
-            said[program].append([joint.probability_before(*of, run_s) for of in _pairs(len(run_s))])
+            probabilities[program].append([joint.probability_before(*of, run_s) for of in _pairs(len(run_s))])
     return [
         ChosenWidth(
             trace,
@@ -155,7 +155,7 @@ def _choose(
             tuple(offered[program]),
             truth[program],
             np.array(places[program]),
-            np.array(said[program]),
+            np.array(probabilities[program]),
             np.array(
                 [truth[program][:, one] < truth[program][:, other] for one, other in _pairs(len(offered[program]))]
             ).T,

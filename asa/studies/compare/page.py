@@ -46,10 +46,10 @@ def comparison_page(
     counts = list(dict.fromkeys(cell.cores for cell in cells))
     first = runs[0]
     rule = f"Jobs gain {'' if first.age_accrues else 'no '}priority while they wait for a dependency."
-    said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
+    sentences = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
     made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
     if shapes := about_shapes(cells):
-        said.append(shapes)
+        sentences.append(shapes)
     sections = [
         Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),
         Section("cost", "What it costs", [_frontier(cells, counts), *_prices(cells), *_averages(cells)]),
@@ -59,7 +59,7 @@ def comparison_page(
         sections.append(Section("jobs", "Jobs", drawn))
     sections.append(Section("methods", "Methods", [Text(_METHODS)]))
     title = f"{first.workflow} on {first.system}: strategies compared"
-    return Page(title, [*said, rule], sections, made or {})
+    return Page(title, [*sentences, rule], sections, made or {})
 
 
 def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> PageFigure:
@@ -111,7 +111,7 @@ def _prices(cells: Sequence[Cell]) -> list[Part]:
     """Return tables of what an hour sooner costs, and of given prices."""
     found = frontier_rows(cells)
     if len(found) < 2:
-        return [Text(said)] if (said := tuple(about_prices(cells))) else []
+        return [Text(sentences)] if (sentences := tuple(about_prices(cells))) else []
     columns = [
         Column("None is better in both"), Column.of_time("Makespan"), Column.of_time("9 in 10 within"),
         Column("Core-hours", 1), Column("An hour sooner, core-hours", 2),

@@ -91,16 +91,16 @@ def table_4(study: Study) -> list[PaperNumber]:
             papers = [TABLE_4[jobs][version][index] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
-                found = mean_interval(by_seed[:, column].tolist())
-                rows.append(PaperNumber(jobs, version, what, paper, _possible(what, found)))
+                interval = mean_interval(by_seed[:, column].tolist())
+                rows.append(PaperNumber(jobs, version, what, paper, _possible(what, interval)))
             paper = change(np.array(papers)) if papers else None
             rows.append(PaperNumber(jobs, "change", what, paper, statistic_interval(change, by_seed)))
     return rows
 
 
-def _possible(what: str, found: Interval) -> Interval:
+def _possible(what: str, interval: Interval) -> Interval:
     """Restrict an interval to the possible values of its measure."""
-    return found.within(0.0, {"utilisation": 100.0, "timed_out": 1.0}.get(what, math.inf))
+    return interval.within(0.0, {"utilisation": 100.0, "timed_out": 1.0}.get(what, math.inf))
 
 
 def _of(statistic: Callable[[Means], float], by_size: Callable[[Means], Means]) -> Callable[[Means], float]:

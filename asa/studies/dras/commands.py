@@ -231,8 +231,8 @@ def orders(
     rows = []
     for name, training in done.items():
         best = best_of(training.episodes)
-        found = best.validation
-        numbers = f"{best.worth:.3f}", f"{found.reward:.3f}", f"{found.mean_wait_s / 3600:.2f}", f"{found.slowdown:.1f}"
+        curve = best.validation
+        numbers = f"{best.worth:.3f}", f"{curve.reward:.3f}", f"{curve.mean_wait_s / 3600:.2f}", f"{curve.slowdown:.1f}"
         rows.append((name, str(best.number), *numbers))
     console().print(Table(headings, rows, "Order of the phases", is_wide=True))
 
@@ -472,11 +472,11 @@ def _heading() -> str:
 
 
 def _line(episode: Episode) -> str:
-    found = episode.validation
+    curve = episode.validation
     return (
         f"{episode.number:7}  {episode.phase:9} {episode.jobs:6} {episode.updates:8} {episode.worth:7.3f} "
-        f"{found.reward:23.3f} "
-        f"{format_duration(found.mean_wait_s):>10} {format_duration(found.max_wait_s):>10} {found.slowdown:9.1f} "
+        f"{curve.reward:23.3f} "
+        f"{format_duration(curve.mean_wait_s):>10} {format_duration(curve.max_wait_s):>10} {curve.slowdown:9.1f} "
         f"{format_duration(episode.seconds):>8}{'  best' if episode.best else ''}"
     )
 
@@ -510,8 +510,8 @@ def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]
     from .tables import MEASURES, grouped, of
 
     def summary(some: Sequence[MethodOutcome], measure: str) -> dict[str, float | None]:
-        found = of(some, measure)
-        return {"mean": found.mean, "half_95": None if math.isnan(found.half) else found.half}
+        interval = of(some, measure)
+        return {"mean": interval.mean, "half_95": None if math.isnan(interval.half) else interval.half}
 
     return {
         "schema": _SCHEMA,
@@ -547,16 +547,16 @@ def _print(tested: Split, outcomes: Sequence[MethodOutcome], ours: Sequence[str]
         is_bounded = verdicts.pop("longest wait", None)
         words = {True: "yes", False: "no", None: "unknown, as one training gives no interval"}
         if verdicts:
-            found = "; ".join(f"{rival}: {words[is_met]}" for rival, is_met in verdicts.items())
-            out.print(f"{name}: are its mean wait and its slowdown significantly less? Than {found}.", style="dim")
+            verdict = "; ".join(f"{rival}: {words[is_met]}" for rival, is_met in verdicts.items())
+            out.print(f"{name}: are its mean wait and its slowdown significantly less? Than {verdict}.", style="dim")
         if is_bounded is not None:
             out.print(f"{name}: is its longest wait at most 1.5 times fcfs-easy's? {words[is_bounded]}.", style="dim")
 
 
-def _cell(found: Interval, measure: Measure) -> str:
+def _cell(interval: Interval, measure: Measure) -> str:
     from asa.studies.present import plus_minus
 
-    return plus_minus(measure.scaled(found), measure.digits).replace(",", "")
+    return plus_minus(measure.scaled(interval), measure.digits).replace(",", "")
 
 
 def _tested(tested: Split) -> str:

@@ -123,8 +123,8 @@ class LegVerdicts:
 
 def _cells(standings: LegStandings) -> tuple[str, ...]:
     over = standings.makespan_over_reactive
-    found = standings.interruption_h
-    interruption_s = Interval(3600 * found.mean, 3600 * found.low, 3600 * found.high, found.freedom)
+    interval = standings.interruption_h
+    interruption_s = Interval(3600 * interval.mean, 3600 * interval.low, 3600 * interval.high, interval.freedom)
     return (
         str(standings.starts),
         f"{standings.without:.0%}".replace("%", " %"),

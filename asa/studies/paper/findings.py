@@ -280,7 +280,7 @@ def _claim(
     fitted: bool = False,
 ) -> Claim:
     ours = mean_interval(of_seeds.tolist())
-    verdict, alike = (of_claim(found, published) for found in (ours, Interval(0.0, 0.0, 0.0)))
+    verdict, alike = (of_claim(figure, published) for figure in (ours, Interval(0.0, 0.0, 0.0)))
     return Claim(section, text, mode, unit, ours, published, verdict, alike, fitted)
 
 

@@ -177,11 +177,11 @@ def _plainly(results: PaperResults) -> Iterator[str]:
 
 def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
     """Return for each strategy by how many percent it exceeds the best of each size, the best strategy first."""
-    found: dict[str, list[float]] = {}
+    percents: dict[str, list[float]] = {}
     for row in results.normalised:
         if row.mode == mode:
-            found.setdefault(row.strategy, []).append(getattr(row, metric).ours.mean)
-    return sorted(((name, sum(of) / len(of)) for name, of in found.items()), key=lambda pair: pair[1])
+            percents.setdefault(row.strategy, []).append(getattr(row, metric).ours.mean)
+    return sorted(((name, sum(of) / len(of)) for name, of in percents.items()), key=lambda pair: pair[1])
 
 
 def _behind(others: Sequence[tuple[str, float]]) -> str:
@@ -298,8 +298,8 @@ def _accuracies(results: PaperResults) -> Iterator[PageTable]:
 
 
 def _of(row: Accuracy, name: str) -> ComparedFigure:
-    found: ComparedFigure = getattr(row, name)
-    return found
+    figure: ComparedFigure = getattr(row, name)
+    return figure
 
 
 def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
@@ -348,10 +348,10 @@ def _stacked(breakdown: Breakdown) -> Bar:
     return Bar(tuple(parts))
 
 
-def _with_paper(found: ComparedFigure, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
-    ours = found.ours
+def _with_paper(figure: ComparedFigure, digits: int | None, unit: float = 1.0) -> tuple[float, str, float, float, str]:
+    ours = figure.ours
     scaled = Interval(unit * ours.mean, unit * ours.low, unit * ours.high, ours.freedom)
-    return scaled.mean, written(scaled, digits), unit * found.published, 100 * found.deviation, found.verdict
+    return scaled.mean, written(scaled, digits), unit * figure.published, 100 * figure.deviation, figure.verdict
 
 
 def _verdicts(rows: Sequence[Sequence[object]], column: int) -> dict[tuple[int, int], str]:

@@ -62,10 +62,10 @@ _BETTER = (
 def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> Page:
     """Build the page of every strategy under every scheduler."""
     names = _schedulers(results)
-    said = [_sentence(_of(results, name).standings) for name in names]
+    sentences = [_sentence(_of(results, name).standings) for name in names]
     sections = [
         Section("overview", "At a glance", list(_overview(results))),
-        Section("numbers", "In numbers", [Text((*_over_all(results), *said))]),
+        Section("numbers", "In numbers", [Text((*_over_all(results), *sentences))]),
         Section("others", "What it costs other users", _others(results.standings)),
         *(Section(f"under-{_key(name)}", f"Under {name}", list(_under(_of(results, name), most=1))) for name in names),
         Section("standings", "All figures", [_standings(results.standings), Text((_MEASURED,), is_small=True)]),
@@ -258,9 +258,9 @@ def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     yield f"Longer than with Per-Stage, which submits nothing ahead, they wait: {text}."
 
 
-def _seconds(strategy: str, found: Interval, side: Side) -> str:
-    details = ", ".join(words for words in (written(found, None), f"clearly {side}" if side else "") if words)
-    longer = f"{'+' if found.mean >= 0 else ''}{format_duration(found.mean)}"
+def _seconds(strategy: str, interval: Interval, side: Side) -> str:
+    details = ", ".join(words for words in (written(interval, None), f"clearly {side}" if side else "") if words)
+    longer = f"{'+' if interval.mean >= 0 else ''}{format_duration(interval.mean)}"
     return f"{strategy} {longer}{f' ({details})' if details else ''}"
 
 

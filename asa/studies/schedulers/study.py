@@ -333,9 +333,9 @@ def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerSta
         )
 
 
-def _sides(found: Sequence[Interval]) -> list[Side]:
+def _sides(intervals: Sequence[Interval]) -> list[Side]:
     sides: list[Side] = []
-    for interval, is_there in zip(found, beyond_chance(found), strict=True):
+    for interval, is_there in zip(intervals, beyond_chance(intervals), strict=True):
         sides.append(("longer" if interval.mean > 0 else "shorter") if is_there else "")
     return sides
 

@@ -171,6 +171,6 @@ def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT00
     )
 
 
-def _ratio(found: Interval) -> str:
-    half = (found.high - found.low) / 2
-    return f"{found.mean:.2f}{'' if np.isnan(half) else f' +-{half:.2f}'}"
+def _ratio(interval: Interval) -> str:
+    half = (interval.high - interval.low) / 2
+    return f"{interval.mean:.2f}{'' if np.isnan(half) else f' +-{half:.2f}'}"

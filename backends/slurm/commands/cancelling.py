@@ -34,9 +34,9 @@ def not_cancelled(jobs: Sequence[IdentifiedJob], done: Done) -> dict[str, Backen
     is_compared = _NO_MATCH in done.stderr
     for job in jobs:
         line = of_jobs.get(job.job_id, "")
-        said = Done(done.returncode or 1, stderr=line)
-        if line and not refusals.has_ended(said) and not (is_compared and refusals.is_unknown_job(said)):
-            left[job.job_id] = refusals.refused("scancel", job.job_id, said)
+        refused = Done(done.returncode or 1, stderr=line)
+        if line and not refusals.has_ended(refused) and not (is_compared and refusals.is_unknown_job(refused)):
+            left[job.job_id] = refusals.refused("scancel", job.job_id, refused)
     unexplained = [line for line in lines if not _OF_JOB.match(line) and _NO_MATCH not in line]
     if unexplained or (done.returncode and not lines):
         why = {job.job_id: refusals.refused("scancel", job.job_id, done) for job in jobs if job.job_id not in of_jobs}

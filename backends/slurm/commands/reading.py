@@ -238,12 +238,12 @@ def read_start_s(printed: str) -> float | None:
     [60.0, 60.0]
     >>> read_start_s("allocation failure: Requested node configuration is not available")
     """
-    if (found := _START.search(printed)) is None:
+    if (match := _START.search(printed)) is None:
         return None
-    if found[1].isdecimal():
-        return float(found[1])
+    if match[1].isdecimal():
+        return float(match[1])
     with suppress(ValueError, OverflowError):
-        return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp()
     return None
 
 
@@ -251,10 +251,10 @@ def read_limits(printed: str) -> list[SlurmLimits]:
     """Parse the output of sacctmgr on associations or qualities of service, by its headings."""
     lines = [line.split("|") for line in printed.splitlines() if "|" in line]
     headings = [_SHORT_LIMITS.get(name, name) for name in lines[0]] if lines else []
-    found = []
+    limits = []
     for line in lines[1:]:
         fields = {name: value for name, value in zip(headings, line, strict=False) if value}
-        found.append(
+        limits.append(
             SlurmLimits(
                 account=fields.pop("Account", "").strip(),
                 user=fields.pop("User", ""),
@@ -264,7 +264,7 @@ def read_limits(printed: str) -> list[SlurmLimits]:
                 limits=fields,
             )
         )
-    return found
+    return limits
 
 
 def read_configuration(printed: str) -> dict[str, str]:

@@ -56,9 +56,9 @@ _AWAY_HINT = "Slurm, its configuration, or the way to it is not there for now; i
 
 def words(done: Done) -> str:
     """Return a command's message in one line."""
-    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+    text = " ".join((done.stderr.strip() or done.stdout.strip()).split())
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
-    return said[:_MAX_WORDS] or f"no word, {how}"
+    return text[:_MAX_WORDS] or f"no word, {how}"
 
 
 def is_unknown_job(done: Done) -> bool:
@@ -103,16 +103,16 @@ def refused(program: str, job_id: str, done: Done) -> BackendError:
 
 def submission(name: str, done: Done) -> BackendError:
     """Return the error for a submission without a job id, which says whether the job may have been accepted."""
-    said = words(done)
+    text = words(done)
     if done.returncode == 0 or _is_killed(done):
-        return in_doubt(name, said)
+        return in_doubt(name, text)
     if _is_not_there(done) or _was_not_sent(done):
         return _away(done)
     if _was_lost(done) or not _SBATCH_SAYS.search(done.stderr):
-        return in_doubt(name, said)
+        return in_doubt(name, text)
     if _FAILED in done.stderr:
-        return _answered(name, done, said)
-    return _stopped(name, done, said)
+        return _answered(name, done, text)
+    return _stopped(name, done, text)
 
 
 def _was_not_sent(done: Done) -> bool:
@@ -122,28 +122,28 @@ def _was_not_sent(done: Done) -> bool:
     return _is_away(done)
 
 
-def _answered(name: str, done: Done, said: str) -> BackendError:
+def _answered(name: str, done: Done, text: str) -> BackendError:
     """Return the error for an answer of the controller, as sbatch printed it."""
     meaning = meaning_of(None, done.stderr)
     if meaning is Meaning.AWAY:
         return _away(done)
     is_final = _NO_REASON in done.stderr and bool(_SITE_SAYS.search(done.stderr))
-    refusal = refusal_of({meaning}, _words_of_refusal(said), where=name, is_final=is_final)
-    return refusal or in_doubt(name, said, is_unexplained=meaning is Meaning.UNKNOWN)
+    refusal = refusal_of({meaning}, _words_of_refusal(text), where=name, is_final=is_final)
+    return refusal or in_doubt(name, text, is_unexplained=meaning is Meaning.UNKNOWN)
 
 
-def _stopped(name: str, done: Done, said: str) -> BackendError:
+def _stopped(name: str, done: Done, text: str) -> BackendError:
     """Return the error if sbatch sent nothing: a wrong request, an unavailable service, or an unknown cause."""
     meanings = _meanings(done)
     if Meaning.AWAY in meanings:
         return _away(done)
-    return refusal_of(meanings, _words_of_refusal(said), where=name) or UnavailableError(
-        f"sent nothing, and says why in words that are not known here: {said}", where="sbatch", is_unexplained=True
+    return refusal_of(meanings, _words_of_refusal(text), where=name) or UnavailableError(
+        f"sent nothing, and says why in words that are not known here: {text}", where="sbatch", is_unexplained=True
     )
 
 
-def _words_of_refusal(said: str) -> tuple[str, str]:
-    return f"is not accepted now: {said}", f"Slurm refuses it: {said}"
+def _words_of_refusal(text: str) -> tuple[str, str]:
+    return f"is not accepted now: {text}", f"Slurm refuses it: {text}"
 
 
 def _away(done: Done) -> UnavailableError:
@@ -194,5 +194,5 @@ def _is_killed(done: Done) -> bool:
 
 
 def _says(done: Done, parts: Sequence[str]) -> bool:
-    said = _said(done)
-    return any(part in said for part in parts)
+    text = _said(done)
+    return any(part in text for part in parts)

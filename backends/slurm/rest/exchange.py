@@ -318,22 +318,22 @@ class Exchange:
 
     def _unreachable(self, error: httpx.TransportError) -> UnavailableError:
         """Return the error for an unreachable server; the request was certainly not sent."""
-        why, said, hint = "cannot be reached", str(error), _IS_IT_RUNNING
+        why, words, hint = "cannot be reached", str(error), _IS_IT_RUNNING
         if self._socket is not None:
-            if "Permission" in said:
+            if "Permission" in words:
                 why, hint = "the socket must not be opened by this user", "Ask for access, or use another address."
             else:
                 why = "nobody listens at the socket"
-        elif "CERTIFICATE_VERIFY_FAILED" in said:
-            why = "its certificate is not to be trusted: " + said.partition("failed: ")[2].partition(" (_ssl")[0]
+        elif "CERTIFICATE_VERIFY_FAILED" in words:
+            why = "its certificate is not to be trusted: " + words.partition("failed: ")[2].partition(" (_ssl")[0]
             hint = "Name the file of the authority that signed it (verify = FILE)."
-        elif isinstance(error.__cause__, ssl.SSLError) or "SSL" in said:
+        elif isinstance(error.__cause__, ssl.SSLError) or "SSL" in words:
             why, hint = "it does not speak TLS as we do", "Perhaps the address begins with http, not https."
-        elif "Name or service" in said or "resolve" in said or "No address" in said:
+        elif "Name or service" in words or "resolve" in words or "No address" in words:
             why, hint = "there is no host of that name", "Check the address."
         elif isinstance(error, httpx.TimeoutException):
             why = "it does not answer the call"
-        elif "refused" in said.lower():
+        elif "refused" in words.lower():
             why = "nobody listens there"
         return UnavailableError(why, where=self.url, hint=hint)
 

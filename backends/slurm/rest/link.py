@@ -296,8 +296,8 @@ class RestLink:
     def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
         """Ask accounting for this user's jobs with the given names, since a time or as far back as the site allows."""
         back_s = self._clock() - since_s
-        found = self._in_past(names, (back_s, *(less_s for less_s in _LOOK_BACK_S if less_s < back_s)))
-        return [record for record in found if record.name in names and self._is_ours(record)]
+        records = self._in_past(names, (back_s, *(less_s for less_s in _LOOK_BACK_S if less_s < back_s)))
+        return [record for record in records if record.name in names and self._is_ours(record)]
 
     def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask accounting for the given jobs, the latest of each number."""
@@ -367,9 +367,9 @@ class RestLink:
     def _checked_change(self, answer: RestAnswer, what: str) -> dict[str, Any]:
         """Decode the answer to a change, which must be a success."""
         document = answer.document()
-        found = complaints(document)
-        if answer.status != 200 or found:
-            raise refusal(answer.status, found, what)
+        known = complaints(document)
+        if answer.status != 200 or known:
+            raise refusal(answer.status, known, what)
         if not document:
             raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
         return document
@@ -431,9 +431,9 @@ class RestLink:
     def _checked(self, answer: RestAnswer, what: str) -> dict[str, Any]:
         """Decode an answer that must be a success."""
         document = answer.document()
-        found = complaints(document)
-        if answer.status != 200 or found:
-            raise unreadable(answer.status, found, what)
+        known = complaints(document)
+        if answer.status != 200 or known:
+            raise unreadable(answer.status, known, what)
         if not document:
             raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
         return document
@@ -491,8 +491,8 @@ class RestLink:
         return self._kept({record.job_id: record for record in records})
 
     def _one_by_one(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
-        found = {job_id: self._single("jobs", job_id) for job_id in wanted}
-        return self._kept({job_id: record for job_id, record in found.items() if record is not None})
+        answers = {job_id: self._single("jobs", job_id) for job_id in wanted}
+        return self._kept({job_id: record for job_id, record in answers.items() if record is not None})
 
     def _kept(self, records: dict[str, SlurmRecord]) -> dict[str, SlurmRecord]:
         for record in records.values():
@@ -541,14 +541,14 @@ class RestLink:
         listing = Listing("jobs", lambda entries: [one for job in decoded(entries) if (one := read(job)) is not None])
         answer = self._ask(caller, "GET", "/slurmdb", "/jobs", query=query, listing=listing)
         document = answer.document()
-        found = complaints(document)
-        numbers = {complaint.number for complaint in found}
+        known = complaints(document)
+        numbers = {complaint.number for complaint in known}
         if NOTHING_FOUND in numbers:
             return []
         if TOO_WIDE in numbers:
-            raise _TooWideError(f"accounting cannot be read: {summary(found)}", where=self._exchange.url)
+            raise _TooWideError(f"accounting cannot be read: {summary(known)}", where=self._exchange.url)
         storage = reading.nested(document, "meta", "plugin", "accounting_storage")
-        if (answer.status == 404 and not found) or ACCESS_DENIED in numbers or (found and storage in _NO_STORAGE):
+        if (answer.status == 404 and not known) or ACCESS_DENIED in numbers or (known and storage in _NO_STORAGE):
             return None
         self._checked(answer, "accounting cannot be read")
         return listing.found
@@ -630,8 +630,8 @@ def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
 
 
 def _is_up(ping: Any) -> bool:
-    said = reading.text(reading.nested(ping, "pinged")) or reading.text(reading.nested(ping, "ping"))
-    return said.upper() == "UP" or reading.nested(ping, "responding") is True
+    state = reading.text(reading.nested(ping, "pinged")) or reading.text(reading.nested(ping, "ping"))
+    return state.upper() == "UP" or reading.nested(ping, "responding") is True
 
 
 def _number(job_id: str) -> int:

@@ -41,8 +41,8 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
     """Read an integer; None if it is not set or unlimited."""
-    found = number(value)
-    return int(found) if found is not None and math.isfinite(found) else None
+    amount = number(value)
+    return int(amount) if amount is not None and math.isfinite(amount) else None
 
 
 def text(value: Any) -> str:
@@ -225,27 +225,27 @@ def states_of(value: Any) -> tuple[str, ...]:
 
 def _first(entry: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
     """Return the first of several values that exists."""
-    found: Iterable[Any] = (nested(entry, *path) for path in paths)
-    return next((value for value in found if value is not None), None)
+    values: Iterable[Any] = (nested(entry, *path) for path in paths)
+    return next((value for value in values if value is not None), None)
 
 
 def _time(value: Any) -> float | None:
     """Read a time; 0 and Slurm's marks for never count as none, even if they are marked as set."""
-    found = number(value)
-    return found if found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET else None
+    amount = number(value)
+    return amount if amount is not None and math.isfinite(amount) and amount > 0 and amount not in _NOT_SET else None
 
 
 def _minutes(value: Any) -> float | None:
-    found = number(value)
-    limited = found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET
-    return found * 60.0 if limited and found is not None else None
+    amount = number(value)
+    limited = amount is not None and math.isfinite(amount) and amount > 0 and amount not in _NOT_SET
+    return amount * 60.0 if limited and amount is not None else None
 
 
 def _limit(value: Any) -> int | None:
-    found = number(value)
-    if found is None or not math.isfinite(found) or found <= 0 or found in _NOT_SET:
+    amount = number(value)
+    if amount is None or not math.isfinite(amount) or amount <= 0 or amount in _NOT_SET:
         return None
-    return int(found)
+    return int(amount)
 
 
 def _count(value: Any) -> int:

@@ -58,8 +58,8 @@ def in_plain_text(answer: RestAnswer) -> list[Complaint]:
     is_from_slurm = 400 <= answer.status < 500  # other errors may be a gateway's
     if not is_from_slurm or answer.document() or not answer.content_type.startswith("text/plain"):
         return []
-    said = " ".join(answer.body[:_MAX_TEXT_BYTES].decode(errors="replace").split())
-    return [Complaint(None, said)] if said else []
+    text = " ".join(answer.body[:_MAX_TEXT_BYTES].decode(errors="replace").split())
+    return [Complaint(None, text)] if text else []
 
 
 def _complaint(entry: Any) -> Complaint:
@@ -72,49 +72,49 @@ def _complaint(entry: Any) -> Complaint:
     return Complaint(number, words)
 
 
-def summary(found: list[Complaint]) -> str:
+def summary(complaints: list[Complaint]) -> str:
     """Return complaints in one line, in Slurm's words."""
-    return "; ".join(dict.fromkeys(complaint.text for complaint in found if complaint.text)) or "no reason given"
+    return "; ".join(dict.fromkeys(complaint.text for complaint in complaints if complaint.text)) or "no reason given"
 
 
-def has_unauthorised(found: list[Complaint]) -> bool:
+def has_unauthorised(complaints: list[Complaint]) -> bool:
     """Whether authentication failed."""
-    return any(complaint.number in _UNAUTHORISED for complaint in found)
+    return any(complaint.number in _UNAUTHORISED for complaint in complaints)
 
 
-def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
+def refusal(status: int, complaints: list[Complaint], what: str) -> BackendError:
     """Return the error for a failed request other than a submission."""
-    numbers = [complaint.number for complaint in found]
-    message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
+    numbers = [complaint.number for complaint in complaints]
+    message = f"{what}: {summary(complaints)}" if complaints else f"{what}: HTTP status {status}"
     if UNKNOWN_JOB in numbers:
         return JobNotFoundError(message)
-    if has_unauthorised(found):
+    if has_unauthorised(complaints):
         return AccessError(message, hint="Make a new token: scontrol token")
-    if any(complaint.is_refusal for complaint in found) or 400 <= status < 429:
+    if any(complaint.is_refusal for complaint in complaints) or 400 <= status < 429:
         return BackendError(message)
     return UnavailableError(message, hint="slurmrestd answers, the controller or the database behind it does not.")
 
 
-def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableError:
+def unreadable(status: int, complaints: list[Complaint], what: str) -> UnavailableError:
     """Return the error for an answer without the requested data."""
-    message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
-    if has_unauthorised(found) or any(complaint.number == ACCESS_DENIED for complaint in found):
+    message = f"{what}: {summary(complaints)}" if complaints else f"{what}: HTTP status {status}"
+    if has_unauthorised(complaints) or any(complaint.number == ACCESS_DENIED for complaint in complaints):
         return AccessError(message)
     return UnavailableError(message)
 
 
-def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
+def submit_refusal(status: int, complaints: list[Complaint], user_message: str = "") -> BackendError:
     """Return the error for a submission that was not accepted, or is in doubt."""
-    what = summary(found) if found else f"HTTP status {status}"
+    what = summary(complaints) if complaints else f"HTTP status {status}"
     text = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
-    meanings = {meaning_of(complaint.number, f"{complaint.text} {user_message}") for complaint in found}
-    said = (f"Slurm does not accept the job now: {text}", f"Slurm refuses the job: {text}")
-    is_final = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
-    if refusal := refusal_of(meanings | ({Meaning.LATER} if status == 429 else set()), said, is_final=is_final):
+    meanings = {meaning_of(complaint.number, f"{complaint.text} {user_message}") for complaint in complaints}
+    answers = (f"Slurm does not accept the job now: {text}", f"Slurm refuses the job: {text}")
+    is_final = bool(user_message) and any(complaint.number == _NO_REASON for complaint in complaints)
+    if refusal := refusal_of(meanings | ({Meaning.LATER} if status == 429 else set()), answers, is_final=is_final):
         return refusal
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {text}")
     if status in _NOT_CARRIED_OUT:  # refused by slurmrestd with an unknown message, or by a proxy before it
         return UnavailableError(f"the job was not submitted: {text}", is_unexplained=True)
-    is_unexplained = bool(found) and meanings <= {Meaning.UNKNOWN}
+    is_unexplained = bool(complaints) and meanings <= {Meaning.UNKNOWN}
     return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {text}", is_unexplained=is_unexplained)

@@ -34,10 +34,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9._+-]+")
 
 def parse(body: bytes) -> dict[str, Any]:
     """Decode an answer, which must be an object."""
-    found = read_json(body.decode("utf-8", "replace"))  # names of jobs may be in any encoding
-    if not isinstance(found, dict):
+    document = read_json(body.decode("utf-8", "replace"))  # names of jobs may be in any encoding
+    if not isinstance(document, dict):
         raise ValueError("no object")  # noqa: TRY004 - the same error for every invalid answer
-    return found
+    return document
 
 
 _Read = TypeVar("_Read")
@@ -200,7 +200,7 @@ def _decode(body: bytes, start: int, position: int) -> tuple[dict[str, Any], int
         chunk = body[start : start + window]
         text = chunk.decode("utf-8", "replace")
         try:
-            found, length = _DECODER.raw_decode(text)
+            value, length = _DECODER.raw_decode(text)
         except RecursionError:
             return None
         except json.JSONDecodeError as error:
@@ -210,4 +210,4 @@ def _decode(body: bytes, start: int, position: int) -> tuple[dict[str, Any], int
             window *= 8
             continue
         length = len(text[:length].encode()) if len(text) != len(chunk) else length
-        return (found, start + length) if start + length > position and isinstance(found, dict) else None
+        return (value, start + length) if start + length > position and isinstance(value, dict) else None

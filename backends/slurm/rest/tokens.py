@@ -153,7 +153,7 @@ class TokenSource:
         user = user or self.user  # 22.05 does not read the user from the token
         return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
 
-    def hidden(self, said: bytes) -> bytes:
+    def hidden(self, body: bytes) -> bytes:
         """Remove the present token and its signature from a server's answer, which may repeat the request.
 
         Examples
@@ -166,8 +166,8 @@ class TokenSource:
         for part in (self._token, self._token.rpartition(".")[2]):
             if len(part) >= _MIN_HIDDEN:
                 for spelt in (part, part.replace("/", "\\/")):  # some JSON writers escape slashes
-                    said = said.replace(spelt.encode(), b"(the token)")
-        return said
+                    body = body.replace(spelt.encode(), b"(the token)")
+        return body
 
     def __repr__(self) -> str:
         return f"TokenSource({self._name})"

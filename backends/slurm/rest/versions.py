@@ -58,8 +58,8 @@ class Versions:
             raise
         except (AccessError, LostAnswerError):  # some sites hide this page; a request to the API shows the version
             return RestAnswer(404, b""), set()
-        found = _SERVED.findall(answer.body) if answer.status == 200 else []
-        return answer, {int(number) for number in found}
+        versions = _SERVED.findall(answer.body) if answer.status == 200 else []
+        return answer, {int(number) for number in versions}
 
     def _nothing(self, answers: Iterable[RestAnswer], listed: set[int]) -> UnavailableError:
         answers = list(answers)
