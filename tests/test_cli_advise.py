@@ -38,7 +38,7 @@ command = "plot"
 
 
 def asa(*arguments, code=0):
-    """Run the command here, which is quicker than to start a process."""
+    """Run the command in this process, which is faster than a new one."""
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(advise)
     done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "100"})
@@ -58,7 +58,7 @@ def ran(stage, times, cores=1, system="hpc2n", kind="exact"):
 
 @pytest.fixture
 def place(tmp_path):
-    """A workflow, whose search asks for too much and whose merge for too little, in a bank of their run times."""
+    """Return a workflow whose search requests too much and whose merge too little, and a bank of their run times."""
     (tmp_path / "flow.toml").write_text(STAGES)
     log = RunTimes(tmp_path / "bank")
     log.observe(ran("search", [800 + 3 * i for i in range(14)], cores=112))
@@ -71,7 +71,7 @@ def row(text, name):
 
 
 def test_advice_on_each_stage(place):
-    """What is asked, what would do and why."""
+    """Each stage has its request, a sufficient walltime, and the reason."""
     text = asa(place.flow, *place.bank).stdout
     assert "blast on hpc2n" in text
     assert row(text, "search")[1:4] == ["112", "14", "13m51s"]
@@ -86,7 +86,7 @@ def test_advice_on_each_stage(place):
 
 
 def test_the_bank_tells_how_much_less_it_would_wait(place):
-    """Where it has seen enough jobs of both kinds."""
+    """The bank has seen enough jobs with both walltimes."""
     with WaitStore(place.folder, durable=False) as store:
         store.extend(
             WaitRecord(QueuedJob(600.0 * i, 112, walltime_s, "ada", "hpc2n", "batch"), exactly(wait_s))
@@ -99,7 +99,7 @@ def test_the_bank_tells_how_much_less_it_would_wait(place):
 
 
 def test_as_json(place):
-    """With the version of the schema."""
+    """The document has the version of its schema."""
     told = json.loads(asa(place.flow, *place.bank, "--output", "json").stdout)
     assert (told["schema"], told["workflow"], told["system"]) == (1, "blast", "hpc2n")
     assert [stage["verdict"] for stage in told["stages"]] == ["less", "more", "unknown"]
@@ -109,13 +109,13 @@ def test_as_json(place):
 
 
 def test_a_run_that_was_cut_off_is_told_of(place):
-    """However few have run."""
+    """The number of interrupted runs does not matter."""
     RunTimes(place.folder).observe(ran("plot", [600], kind="at_least"))
     assert "plot was killed at its walltime of 10m00s" in " ".join(asa(place.flow, *place.bank).stdout.split())
 
 
 def test_another_system_is_a_guess(place):
-    """It is said where it ran, and no advice is made of it."""
+    """The answer names the system of the runs, and gives no advice."""
     RunTimes(place.folder).observe(ran("merge", [100], system="theta"))
     assert "It also ran on: theta." in asa(place.flow, *place.bank).stdout
     text = " ".join(asa(place.flow, *place.bank, "--system", "theta").stdout.split())
@@ -125,7 +125,7 @@ def test_another_system_is_a_guess(place):
 
 
 def test_nothing_known_says_how_it_comes_to_be(tmp_path):
-    """For a file and without one; that is no error."""
+    """Unknown run times are no error, with a file or without one."""
     (tmp_path / "flow.toml").write_text(STAGES)
     for arguments in ((), (tmp_path / "flow.toml",)):
         text = " ".join(asa(*arguments, "--bank", tmp_path / "bank").stdout.split())
@@ -136,7 +136,7 @@ def test_nothing_known_says_how_it_comes_to_be(tmp_path):
 
 
 def test_all_that_is_known_is_shown_without_a_file(place):
-    """Each stage on each system and width."""
+    """The table has each stage on each system and width."""
     RunTimes(place.folder).observe(ran("merge", [100], system="theta"))
     lines = [line.split()[:5] for line in asa(*place.bank).stdout.splitlines() if line.startswith("blast")]
     assert lines == [
@@ -148,7 +148,7 @@ def test_all_that_is_known_is_shown_without_a_file(place):
 
 
 def test_run_times_are_forgotten(place):
-    """Of one stage, then of all."""
+    """First one stage is forgotten, then all stages."""
     assert "6 run times of blast/merge deleted" in asa(*place.bank, "--forget", "blast/merge").stderr
     assert {run.stage for run in RunTimes(place.folder).read()} == {"search"}
     assert "14 run times" in asa(*place.bank, "--forget", "blast").stderr
@@ -168,7 +168,7 @@ def machine(tmp_path):
 
 
 def test_runs_learn_how_long_stages_run(machine):
-    """The first expects what its file says, the next what was seen; a resumed one adds nothing twice."""
+    """The first run expects its file's run times, the next one the measured ones; a resumed run adds nothing twice."""
     flow = 'name = "flow"\n' + "".join(
         f'[[stage]]\nname = "{name}"\ncores = 1\nwalltime = "2h"\nexpected = {expected}\ncommand = "sleep {s}"\n'
         for name, expected, s in (("a", '"learn"', 2), ("b", '"5min"', 0))
@@ -196,7 +196,7 @@ def test_runs_learn_how_long_stages_run(machine):
 
 
 def test_an_old_run_does_not_bring_back_what_was_forgotten(machine):
-    """It is gone on with, and tells again how long its stages ran; what is run once more is new."""
+    """The old run is resumed, and would report its run times again; only stages that run again are learned."""
     machine.asa("run", machine.flow(("a", "", "true"), ("b", "a", "test -e mended")), *machine.on, code=1)
     log = RunTimes(machine.root / "bank")
     assert [run.stage for run in log.read()] == ["a"]
@@ -209,7 +209,7 @@ def test_an_old_run_does_not_bring_back_what_was_forgotten(machine):
 
 
 def test_a_failed_run_tells_of_what_completed(machine):
-    """What failed tells nothing; without a bank nothing is kept."""
+    """Nothing is learned from failed stages; without a bank, nothing is kept."""
     chain = (("a", "", "sleep 1"), ("b", "a", "sleep 1; exit 3"))
     machine.asa("run", machine.flow(*chain), *machine.on, "--bank", "none", code=1)
     assert not (machine.root / "bank").exists()

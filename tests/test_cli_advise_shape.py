@@ -47,7 +47,7 @@ COMMAND = ("--cores", "28,56,112", "--expected", "28=95min,56=60min,112=45min")
 
 
 def asa(*arguments, code=0, columns=80):
-    """Run the command here, which is quicker than to start a process."""
+    """Run the command in this process, which is faster than a new one."""
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(advise)
     env = {"COLUMNS": str(columns), "PATH": "/nowhere"}
@@ -60,7 +60,7 @@ def asa(*arguments, code=0, columns=80):
 
 
 def waits(folder, wait_s, system="north", partition="batch"):
-    """Fill a bank with jobs of each width, which waited about so long."""
+    """Fill a bank with jobs of each width, which waited about as long as given."""
     with WaitStore(folder, durable=False) as store:
         store.extend(
             WaitRecord(
@@ -108,7 +108,7 @@ def rows(text):
 
 
 def test_each_width_that_a_stage_may_have_or_ran_at(place):
-    """With what is known of it, its wait, its end, and its core-hours; what is asked for now is marked."""
+    """Each row has the source of its run time, wait, end and core-hours; the current request is marked."""
     text = asa(place.flow, "--shape", *place.bank).stdout
     assert text.startswith("turbulence on north")
     assert max(map(len, text.splitlines())) <= 80
@@ -129,7 +129,7 @@ def test_each_width_that_a_stage_may_have_or_ran_at(place):
 
 
 def test_as_json(place):
-    """What the table shows, with ranges."""
+    """The document has the table's values, with ranges."""
     found = told(place, place.flow)
     assert (found["schema"], found["workflow"], found["system"]) == (1, "turbulence", "north")
     moments, solve, plot = found["stages"]
@@ -148,7 +148,7 @@ def test_as_json(place):
 
 
 def test_a_further_width_that_is_worth_one_trial_is_named_with_what_it_tells(place):
-    """Of a stage that ran 1.76 times as fast on twice as many, where wide jobs wait no longer."""
+    """The stage ran 1.76 times as fast on twice as many cores, and wide jobs wait no longer."""
     [_, solve, _] = told(place, place.flow)["stages"]
     trial = solve["trial"]
     assert (trial["width"], trial["is_worth_it"]) == (112, True)
@@ -167,7 +167,7 @@ def test_one_width_known_and_no_law_offers_no_other_but_says_which_is_worth_tryi
 
 
 def test_nothing_wider_than_what_can_run_is_named(place):
-    """224 cores is the widest that is known there: what waits for 448 cannot be told."""
+    """The bank knows no job wider than 224 cores, so waits for 448 cores cannot be predicted."""
     found = told(place, "--cores", 224, "--expected", "10h")["stages"][0]
     assert found["trial"] is None or found["trial"]["width"] == 112
 
@@ -267,7 +267,7 @@ def test_runs_elsewhere_do_not_take_the_place_of_what_the_file_says(place):
 
 
 def test_where_a_batch_system_is_at_hand_its_queue_and_its_limits_count(place):
-    """Nodes, too: how many cores they have is known there, and that there are not so many."""
+    """The system's limits apply to nodes, too: their number and their cores are known."""
     path = place.root / "nodes.toml"
     path.write_text(
         'name = "n"\n[[stage]]\nname = "a"\nnodes = [2, 4, 2048]\n'
@@ -289,7 +289,7 @@ def test_where_a_batch_system_is_at_hand_its_queue_and_its_limits_count(place):
 
 @pytest.mark.usefixtures("own_home")
 def test_waits_on_this_machine_say_nothing_of_a_batch_system(tmp_path, monkeypatch):
-    """As where somebody has tried workflows out: run times are told, and no width is advised."""
+    """A user has tried workflows on this machine: run times are shown, and no width is recommended."""
     monkeypatch.setattr("platform.node", lambda: "laptop.home")
     waits(tmp_path / "bank", lambda _: 0.0, system="laptop", partition="")
     bank = ("--bank", tmp_path / "bank")

@@ -65,7 +65,7 @@ def test_headings_of_tables_and_names_of_commands_are_whole_at_80_columns():
 
 
 def test_whatever_prints_json_does_so_by_output():
-    """There is one spelling, and the older ones are hidden."""
+    """There is one spelling; older ones are hidden."""
     options = {path: {name: one for one in command.params for name in one.opts} for path, command in every_command()}
     told = {path for path, of in options.items() if "--output" in of}
     assert len(told) > 25
@@ -89,14 +89,14 @@ def test_older_spellings_mean_the_same(tmp_path):
 
 
 def test_what_follows_two_dashes_is_left_alone():
-    """It is another program's."""
+    """These arguments belong to another program."""
     command = tree().commands["dmr"].commands["submit"]
     ctx = command.make_context("submit", ["--nodes", "1", "--", "program", "--json", "--set", "x=1"])
     assert list(ctx.params["command"]) == ["program", "--json", "--set", "x=1"]
 
 
 def test_a_workflow_file_is_found_without_its_suffix(tmp_path, monkeypatch):
-    """Unless a workflow of that name is installed, which the name then is."""
+    """An installed workflow of that name comes first."""
     monkeypatch.chdir(tmp_path)
     text = 'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\ncommand = "x"\n'
     for name in ("flow", "montage"):
@@ -143,7 +143,7 @@ def test_a_parameter_and_an_option_that_are_mistaken_are_told_apart(place, given
 
 
 def test_parameters_and_options_reach_what_they_are_for(place):
-    """In every command that takes them, and also by --set, which finds out which is meant."""
+    """Every command that takes them accepts both, and also `--set`, which finds out which is meant."""
     for given in (("--param", "parts=7", "--option", "cores=3"), ("--set", "parts=7", "--set", "cores=3")):
         told = asa("run", "flow.toml", "--backend", "local", *given, "--dry-run", "--scripts").stdout
         assert "seq 7" in told
@@ -156,7 +156,7 @@ def test_parameters_and_options_reach_what_they_are_for(place):
 
 
 def test_the_file_to_begin_with_runs_at_once(place):
-    """It is checked without a warning; each stage that it names does its work; nothing is written over."""
+    """The example file passes its check without a warning; each of its stages works; no file is overwritten."""
     assert "no errors, no warnings" in asa("check", "flow.toml").stdout + asa("check", "flow.toml").stderr
     asa("run", "flow.toml", "--backend", "local", "--param", "parts=3")
     assert asa("logs", "collect").stdout.strip() == "3"

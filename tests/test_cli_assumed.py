@@ -70,7 +70,7 @@ job 6 COMPLETED 6000 9000 own
 
 @pytest.fixture
 def slurm(home, monkeypatch):
-    """Put commands of a Slurm on the path; its accounting knows some jobs."""
+    """Put a Slurm's commands on the path; its accounting knows some jobs."""
     folder = home / "bin"
     folder.mkdir()
     for name, text in (("sacct", SACCT), ("sbatch", "#!/bin/sh\n"), ("squeue", "#!/bin/sh\n")):

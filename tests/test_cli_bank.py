@@ -21,7 +21,7 @@ DAY_S = 86400.0
 
 
 def asa(*arguments, code=0, env=None):
-    """Run the command here, which is quicker than to start a process."""
+    """Run the command in this process, which is faster than a new one."""
     done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "100", **(env or {})})
     if isinstance(done.exception, AsaError):
         assert done.exception.exit_code == code, done.exception
@@ -41,7 +41,7 @@ def job(days_ago=0.0, cores=64, system="hpc2n", partition="batch"):
 
 @pytest.fixture
 def bank(tmp_path):
-    """Four old waits from a log, and forecasts of one's own: of 60 s, p90 600 s."""
+    """Return a bank of four old waits from a log, and of own forecasts: 60 s, p90 600 s."""
     folder = tmp_path / "bank"
     forecast = (10.0, 20.0, 30.0, 40.0, 60.0, 90.0, 120.0, 300.0, 600.0)
     with WaitStore(folder, durable=False) as store:
@@ -55,7 +55,7 @@ def bank(tmp_path):
 
 
 def test_show_tells_of_each_kind_of_job(bank):
-    """What was seen, what waits are usual, how good forecasts were."""
+    """Each kind has its number of jobs, its usual waits, and the accuracy of its forecasts."""
     text = asa("show", "--bank", bank).stdout
     wide, narrow = (next(line for line in text.splitlines() if label in line) for label in ("33-64 cores", "long 1 c"))
     assert wide.split()[-6:-3] == ["6", "5m10s", "1h00m"]
@@ -68,7 +68,7 @@ def test_show_tells_of_each_kind_of_job(bank):
 
 
 def test_show_as_json_tells_the_same(bank):
-    """In seconds and shares."""
+    """Times are in seconds, and percentages are fractions."""
     shown = json.loads(asa("show", "--bank", bank, "--output", "json").stdout)
     assert shown["observations"] == 10
     assert shown["skipped"] == {}
@@ -80,7 +80,7 @@ def test_show_as_json_tells_the_same(bank):
 
 
 def test_show_names_the_kinds_seen_most_and_all_if_asked(tmp_path):
-    """With a word on what it leaves out; a log's own clock is no date."""
+    """The output says how many kinds it leaves out; a log's own clock gives no date."""
     with WaitStore(tmp_path / "bank", durable=False) as store:
         store.extend(
             WaitRecord(QueuedJob(5000.0, 2**size, 60.0, system=f"m{size}"), exactly(1.0))
@@ -99,7 +99,7 @@ def test_show_names_the_kinds_seen_most_and_all_if_asked(tmp_path):
 
 
 def test_show_says_what_was_damaged(bank):
-    """And shows the rest."""
+    """The rest is shown."""
     (live,) = bank.glob("live-*")
     live.write_bytes(live.read_bytes()[:-9])
     text = asa("show", "--bank", bank).stdout
@@ -109,7 +109,7 @@ def test_show_says_what_was_damaged(bank):
 
 
 def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
-    """Showing is no failure; and makes nothing."""
+    """Showing an absent bank is no failure, and creates nothing."""
     env = {"ASA_BANK": str(tmp_path / "mine")}
     for words in ("does not exist yet", "is empty"):
         text = asa("show", env=env).stdout
@@ -125,7 +125,7 @@ def test_without_a_bank_one_is_told_how_to_begin(tmp_path):
 
 
 def test_a_bank_goes_from_one_place_to_another(bank, tmp_path):
-    """By export and import; twice changes nothing."""
+    """A bank is exported and imported; doing so twice changes nothing."""
     done = asa_process("export", tmp_path / "file.gz", "--bank", bank)
     assert "10 observations written" in done.stderr
     for count in (10, 0):
@@ -137,7 +137,7 @@ def test_a_bank_goes_from_one_place_to_another(bank, tmp_path):
 
 
 def test_what_is_no_bank_is_refused(bank, tmp_path):
-    """By name, and nothing is made."""
+    """The error names the file, and no bank is created."""
     (tmp_path / "log.swf").write_text("; MaxProcs: 4\n")
     told = asa("import", tmp_path / "log.swf", "--bank", tmp_path / "other", code=2).stderr
     assert f"{tmp_path / 'log.swf'}: is not a bank of waits" in told
@@ -166,7 +166,7 @@ def test_what_is_no_bank_is_refused(bank, tmp_path):
     ids=str,
 )
 def test_forget_removes_what_meets_every_condition(bank, conditions, left):
-    """And says how many that were."""
+    """The output says how many jobs that were."""
     told = asa("forget", *conditions, "--yes", "--bank", bank).stderr
     assert len(WaitStore(bank).read()) == left
     assert (f"{10 - left} observations deleted" in told) == (left < 10)
@@ -185,14 +185,14 @@ def test_forget_removes_what_meets_every_condition(bank, conditions, left):
     ],
 )
 def test_forget_refuses_what_was_perhaps_not_meant(bank, conditions, words):
-    """Also where nobody can be asked; nothing is forgotten."""
+    """Nothing is forgotten where nobody can be asked, either."""
     assert words in asa("forget", *conditions, "--bank", bank, code=2).stderr
     assert len(WaitStore(bank).read()) == 10
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 6), ("n\n", 10), ("\n", 10)])
 def test_forget_asks_at_a_terminal(bank, answer, left):
-    """And takes nothing for a yes but a yes."""
+    """Only a yes counts as one."""
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode())
     done = asa_process("forget", "--source", "old.swf", "--bank", bank, stdin=theirs)

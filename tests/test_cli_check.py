@@ -67,7 +67,7 @@ def only(problems, words):
 
 
 def test_problems_are_printed_as_compilers_print_them(place):
-    """A line each for an editor to jump to, and what to do below; exit code 2 with an error only."""
+    """Each problem has a line to which an editor can jump, and a hint below; only errors give exit code 2."""
     write('name = "a"\ncommand = "mProjct x"')
     done = asa("check", "flow.toml")
     assert (
@@ -87,7 +87,7 @@ def test_problems_are_printed_as_compilers_print_them(place):
 
 
 def test_parameters_can_be_set(place):
-    """And are checked like all else."""
+    """Parameters are checked like all other keys."""
     write('name = "a"\ncommand = "mProject"\ncores = "{{width}}"', head="[parameters]\nwidth = 4\n")
     assert told("--param", "width=56") == []
     assert "no parameter 'widht'" in told("--param", "widht=56", code=2)[0][2]
@@ -95,7 +95,7 @@ def test_parameters_can_be_set(place):
 
 
 def test_programs_are_looked_for_where_they_stand(place):
-    """In commands, tasks, scripts in files and in place; each on its own line."""
+    """Programs are found in commands, tasks, and scripts, each with its own line."""
     Path("s.sh").write_text("#!/bin/bash\n# a\nset -e\nmAdd x\nmAddd y\n")
     Path("plain").write_text("x")
     rows = write(
@@ -118,7 +118,7 @@ def test_programs_are_looked_for_where_they_stand(place):
 
 
 def test_modules_hide_what_is_found(place):
-    """It is said once which stages are not checked; files still are."""
+    """A note names the stages that are not checked, once; their files are checked."""
     write(
         'name = "a"\ncommand = "module load montage && mWhat"',
         'name = "b"\nscript = "#!/bin/bash\\nsource env.sh\\nmWhat\\n"',
@@ -132,7 +132,7 @@ def test_modules_hide_what_is_found(place):
 
 
 def test_the_shell_checks_its_syntax(place):
-    """The line is the file's; scripts of other languages are left alone."""
+    """The error has the file's line; scripts in other languages are ignored."""
     Path("s.sh").write_text("#!/bin/bash\nmAdd\nfor x in; do\n")
     rows = (
         write(
@@ -154,7 +154,7 @@ def test_the_shell_checks_its_syntax(place):
 
 @pytest.mark.parametrize("task", ["mAdd >", "for x", "mAdd a << b && then", "mAdd; fi", "done", "mAdd a > b ( c"])
 def test_the_shell_checks_each_task(place, task):
-    """Whatever is wrong with it, among others that are right."""
+    """The faulty task is among correct ones."""
     write(f'name = "a"\ntasks = [\n  "mAdd 1 > out/1.txt 2>>log",\n  "{task}",\n  "mAdd -x=2,3 <in",\n]')
     [(line, _, message, _)] = [problem for problem in told(code=2) if problem[1] == "error"]
     assert "does not understand" in message
@@ -162,7 +162,7 @@ def test_the_shell_checks_each_task(place, task):
 
 
 def test_files_are_there_or_made_before(place):
-    """Inputs, lists of tasks, programs that an earlier stage builds; whoever makes them must come before."""
+    """Inputs, lists of tasks, and programs that a stage builds must exist, or be made by an earlier stage."""
     Path("raw").mkdir()
     Path("raw/a.fits").write_text("x")
     rows = write(
@@ -208,7 +208,7 @@ def test_comments_alone_are_nothing_to_run(place):
 
 
 def test_files_that_are_given_to_an_interpreter_are_looked_for(place):
-    """Once a stage; not what is made before or in the same text, or what lies in another folder."""
+    """Each file is reported once per stage; files that are made before or in the same text are not reported."""
     Path("fit.py").write_text("")
     program(place / "bin" / "found.sh")
     rows = write(
@@ -227,7 +227,7 @@ def test_files_that_are_given_to_an_interpreter_are_looked_for(place):
 
 
 def test_scripts_that_tasks_give_to_a_shell_are_looked_into(place):
-    """As those of an array: programs, syntax, variables of Slurm that the task does not set; with their lines."""
+    """Scripts of an array are checked like others: programs, syntax, and Slurm variables that the task does not set."""
     Path("sub").mkdir()
     text = "#!/bin/bash\nmAddd $SLURM_ARRAY_TASK_ID $SLURM_JOB_ACCOUNT\nsh sub/more.sh\nbash sub/arr.sh\n"
     Path("sub/arr.sh").write_text(text)
@@ -250,7 +250,7 @@ def test_a_script_that_an_earlier_stage_writes_anew_is_not_looked_into(place):
 
 
 def test_files_beside_the_workflow_file_are_not_found_from_elsewhere(place, monkeypatch):
-    """Commands run where asa is started, unlike `script`."""
+    """Commands run in the folder in which asa is started, unlike a `script`."""
     Path("fit.py").write_text("")
     Path("list").write_text("mAdd\n")
     Path("s.sh").write_text("mAdd\n")
@@ -277,7 +277,7 @@ def test_files_beside_the_workflow_file_are_not_found_from_elsewhere(place, monk
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_what_only_bash_knows_is_told_where_sh_is_another(place, shell):
-    """On its line, once a stage, as the shell here says; scripts of bash are left alone."""
+    """Each construct is reported on its line, once per stage, if the local `sh` rejects it; not in bash scripts."""
     if (path := shutil.which(shell)) is None:
         pytest.skip(f"{shell} is not here")
     (place / "bin" / "sh").symlink_to(path)
@@ -323,7 +323,7 @@ def test_a_script_that_runs_another_stages_script_is_told(place, text, runs):
 
 
 def test_what_is_meant_for_slurm_is_noted(place):
-    """Variables that only Slurm sets, lines for sbatch that the stage contradicts; not those that agree."""
+    """Variables that only Slurm sets, and sbatch lines that contradict the stage, are noted; others are not."""
     Path("s.sbatch").write_text(
         "#!/bin/bash\n#SBATCH -n4\n#SBATCH --time=2:00:00 # long\n#SBATCH --cpus-per-task 1\n#SBATCH -J x\n"
         "mAdd $SLURM_NTASKS $SLURM_JOB_QOS\n#SBATCH --partition=late\n"
@@ -337,7 +337,7 @@ def test_what_is_meant_for_slurm_is_noted(place):
 
 
 def test_a_variable_of_slurm_with_another_value_at_hand_is_not_noted(place):
-    """A fallback, a value given in the text or by the stage; what is left is told once a stage, at its first line."""
+    """A fallback, or a value set in the text or by the stage, suffices; other variables are noted once per stage."""
     rows = write(
         "name = \"a\"\ncommand = '''\nmAdd ${SLURM_JOB_ID:-0} ${SLURM_NTASKS-1} # $SLURM_X\n# $SLURM_Y\n"
         ": ${SLURM_NNODES:=1}\nmAdd $SLURM_NNODES $SLURM_ARRAY_TASK_COUNT\nSLURM_A=1; mAdd $SLURM_A\n'''\n"
@@ -352,7 +352,7 @@ def test_a_variable_of_slurm_with_another_value_at_hand_is_not_noted(place):
 
 
 def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
-    """In the file, on their lines, once a program; not where an earlier stage writes the file anew."""
+    """Problems have the list's line, once per program; a list that an earlier stage rewrites is ignored."""
     Path("t.tasks").write_text("# $SLURM_X mAddd\nmAdd 1\n\nmProjct 2\nmProjct 3 $SLURM_JOB_GPUS\n./none 4\n")
     write('name = "a"\ntasks_file = "t.tasks"\noutputs = ["u.tasks"]')
     found = json.loads(asa("check", "flow.toml", "--output", "json").stdout)["problems"]
@@ -370,7 +370,7 @@ def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
 
 
 def test_of_very_many_tasks_the_first_are_looked_into(place, monkeypatch):
-    """Before, a kilobyte was kept of each: 900,000, which are a file of 3 MB, took a gigabyte."""
+    """An earlier version kept a kilobyte per task: a file of 900,000 tasks (3 MB) took a gigabyte."""
     monkeypatch.setattr("asa.spec.checks._MAX_TASKS", 2)
     Path("t.tasks").write_text("mAdd\nmAdd\nmProjct\n")
     write('name = "a"\ntasks_file = "t.tasks"', 'name = "b"\ntasks = ["mAdd", "mAdd", "mProjct"]')
@@ -380,13 +380,13 @@ def test_of_very_many_tasks_the_first_are_looked_into(place, monkeypatch):
 
 
 def test_a_program_that_is_missing_is_told_once_a_stage(place):
-    """However many tasks call it."""
+    """The number of tasks that call it does not matter."""
     write('name = "a"\ntasks = ["mProjct 1", "mProjct 2"]', 'name = "b"\ntasks = ["mProjct 1", "mProjct 2"]')
     assert [message[:9] for _, _, message, _ in told()] == ["stage 'a'", "stage 'b'"]
 
 
 def test_what_only_a_shell_would_expand_is_told(place):
-    """In paths and in values of variables, on their lines, once; not where it is there under just this name."""
+    """Paths and values of variables are checked, on their lines, once; a file of exactly this name is no problem."""
     Path("{a,b}").write_text("x")
     rows = write(
         "name = \"a\"\ncommand = 'mAdd $HOME'\ninputs = [\n  '$SCRATCH/x',\n  '{a,b}',\n]\n"
@@ -419,7 +419,7 @@ def test_what_only_a_shell_would_expand_is_told(place):
 
 
 def test_little_memory_is_warned_of(place):
-    """A bare number is MiB, and who writes 4 means gigabytes."""
+    """A bare number is in MiB; a user who writes 4 means gigabytes."""
     rows = [
         f'name = "s{n}"\ncommand = "true"\nmemory = {size}' for n, size in enumerate(('"4"', '"16M"', '"64M"', '"4G"'))
     ]
@@ -432,7 +432,7 @@ def test_little_memory_is_warned_of(place):
 
 
 def test_an_array_of_one_element_is_warned_of(place):
-    """Who writes 40 may mean forty."""
+    """A user who writes 40 may mean forty elements."""
     rows = [
         f'name = "s{n}"\ncommand = "true"\narray = {array}' for n, array in enumerate(("40", '"40"', '"0"', '"1-40"'))
     ]
@@ -443,7 +443,7 @@ def test_an_array_of_one_element_is_warned_of(place):
 
 
 def test_the_schema_is_hinted_at_once(place):
-    """A file that names one is not told."""
+    """A file that names a schema gets no hint."""
     text = 'name = "w"\n[[stage]]\nname = "a"\ncommand = "true"\ncores = 1\nwalltime = "1h"\n'
     Path("flow.toml").write_text(text)
     [(line, severity, message, hint)] = told()
@@ -455,7 +455,7 @@ def test_the_schema_is_hinted_at_once(place):
 
 
 def test_the_schema_is_printed_or_written(place):
-    """For the editor."""
+    """An editor can use it."""
     assert asa("schema").stdout == schema_text()
     done = asa("schema", "--out", "asa.schema.json")
     assert Path("asa.schema.json").read_text() == schema_text()
@@ -463,7 +463,7 @@ def test_the_schema_is_printed_or_written(place):
 
 
 def test_the_schema_is_not_written_over_another_file(place):
-    """Unless that is wished."""
+    """An option allows it."""
     Path("mine.json").write_text("mine")
     assert "--force" in str(asa("schema", "--out", "mine.json", code=2).exception)
     assert Path("mine.json").read_text() == "mine"
@@ -484,7 +484,7 @@ FLOW = (
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_workflow_is_drawn_with_what_it_costs(place, columns):
-    """Boxes, a table, the longest way, core-hours; nothing is wider than the terminal."""
+    """The output has boxes, a table, the longest path and core-hours; nothing is wider than the terminal."""
     write(*FLOW, head="[parameters]\nwidth = 4\n")
     shown = asa("show", "flow.toml", "--param", "width=8", columns=columns).stdout
     assert max(map(len, shown.splitlines())) <= columns
@@ -496,7 +496,7 @@ def test_a_workflow_is_drawn_with_what_it_costs(place, columns):
 
 
 def test_the_same_for_programs(place):
-    """As JSON."""
+    """The output is JSON."""
     write(*FLOW, head="[parameters]\nwidth = 4\n")
     document = json.loads(asa("show", "flow.toml", "--output", "json").stdout)
     assert document["peak_cores"] == 4
@@ -506,7 +506,7 @@ def test_the_same_for_programs(place):
 
 
 def test_installed_workflows_and_whole_nodes_are_shown_too(place):
-    """By name and width; cores of nodes only if it is known how many a node has."""
+    """They are shown by name and width; a node's cores only where they are known."""
     shown = asa("show", "montage", "--cores", 112).stdout
     assert "mBackground  112 cores" in shown
     write('name = "a"\nnodes = 2', 'name = "b"')
@@ -527,13 +527,13 @@ def test_installed_workflows_and_whole_nodes_are_shown_too(place):
     ],
 )
 def test_what_cannot_be_shown_is_told(place, arguments, words):
-    """With what to do."""
+    """The error says what to do."""
     write(FLOW[2])
     assert words in str(asa(*arguments, code=2).exception)
 
 
 def test_a_graph_too_wide_is_a_table(place):
-    """With its edges in a column."""
+    """The table has a column of edges."""
     firsts = [f'name = "first{i}"' for i in range(30)]
     write(*firsts, *(f'name = "then{i}"\nafter = ["first{i}"]' for i in range(30)))
     shown = asa("show", "flow.toml", columns=60).stdout
@@ -543,7 +543,7 @@ def test_a_graph_too_wide_is_a_table(place):
 
 
 def test_commands_that_take_a_workflow_say_which_takes_another_tools_file(tmp_path, monkeypatch):
-    """Also where it lies in another folder; a file with the name of an installed workflow is none."""
+    """The file may be in another folder; a file with the name of an installed workflow is no other tool's file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     Path("sub/job.sh").write_text("#!/bin/bash\n#SBATCH -n 2\n")

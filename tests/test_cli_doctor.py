@@ -34,7 +34,7 @@ ACCOUNTS = (
 
 @pytest.fixture(autouse=True)
 def link(tmp_path, monkeypatch):
-    """What the commands talk to, on a computer that has no Slurm and no sites."""
+    """Return the link that the commands use, on a computer without Slurm and sites."""
     told = ToldLink(told_accounting=ACCOUNTS, accrues=False)
     monkeypatch.setattr(facility, "_command_link", lambda _settings: told)
     monkeypatch.setenv("ASA_SITES", str(tmp_path / "sites"))
@@ -130,7 +130,7 @@ def test_what_was_found_is_saved_and_then_used(tmp_path):
 
 
 def test_a_bad_site_is_saved_too(link, tmp_path):
-    """What the user has set is not lost because the site is down today."""
+    """The user's settings are not lost because the site is down today."""
     link.fails["about"] = UnavailableError("down")
     asa("doctor", "--backend", "slurm-cli", "--option", "partition=debug", "--save", tmp_path / "x.toml", code=1)
     assert read_site(str(tmp_path / "x.toml")).settings == {"partition": "debug"}
@@ -159,7 +159,7 @@ def test_commands_that_are_there_are_found_and_said(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_being_ended_is_orderly(number):
-    """So that what was begun is wound up."""
+    """The command undoes what it has begun."""
     before = signal.getsignal(number)
     with pytest.raises(SystemExit) as caught, command._ends_orderly():
         os.kill(os.getpid(), number)
@@ -209,7 +209,7 @@ def test_where_to_learn_from_must_be_one(arguments, words):
 
 
 def test_the_hint_after_learning_works_as_it_is_printed(tmp_path):
-    """With the partition, if the bank knows several, be it from another time."""
+    """The hint names the partition if the bank knows several, even from an earlier run."""
     bank, file = tmp_path / "bank", tmp_path / "jobs.txt"
     file.write_text(ACCOUNTS)
     first = asa("learn", "--from", file, "--bank", bank).stderr.splitlines()[-1]

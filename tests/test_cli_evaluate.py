@@ -79,7 +79,7 @@ def starts(tmp_path):
 
 @pytest.fixture
 def toys(tmp_path, monkeypatch):
-    """Install the third party's package, for this process and those that it starts."""
+    """Install the third party's package, for this process and its child processes."""
     folder = tmp_path / "site"
     (folder / "toys-1.0.dist-info").mkdir(parents=True)
     (folder / "toys.py").write_text(TOYS)
@@ -109,7 +109,7 @@ def without_time(scores):
 
 
 def test_tables_say_how_it_went(log, toys):
-    """Two tables a trace and what the columns mean; nothing on standard error, where no terminal is."""
+    """There are two tables per trace, with an explanation of the columns; stderr stays empty without a terminal."""
     done = asa(log, "--estimators", toys)
     for words in ("log.swf: 600 waits", "what errors cost", "drawing", "steady", "oracle", "Pinball", "Bound"):
         assert words in done.stdout
@@ -117,7 +117,7 @@ def test_tables_say_how_it_went(log, toys):
 
 
 def test_what_the_reader_found_odd_is_told(tmp_path, toys, capsys):
-    """A log with a wait of -1."""
+    """The log has a wait of -1."""
     path = tmp_path / "odd.swf"
     path.write_text(LOG + "601 180001 -1 60 8 -1 -1 8 600 -1 1 1 1 1 1 1 -1 -1\n")
     evaluate([path], estimators="steady")
@@ -131,7 +131,7 @@ def test_what_the_reader_found_odd_is_told(tmp_path, toys, capsys):
 
 
 def test_processes_do_not_change_the_numbers(log, starts, toys, tmp_path):
-    """One or three; nor does anything else but the seed."""
+    """One or three processes make no difference; only the seed does."""
     more = tmp_path / "more.swf"
     more.write_text(LOG.replace(" 8 -1 -1 ", " 4 -1 -1 "))
     arguments = (more, starts, log, "--estimators", toys, "--by", "geometry", "--output", "json")
@@ -146,7 +146,7 @@ def test_processes_do_not_change_the_numbers(log, starts, toys, tmp_path):
 
 
 def test_json_holds_every_figure(log, toys, capsys):
-    """Under names that stay."""
+    """Keys are stable."""
     scores = records(capsys, [log], estimators=toys)
     assert all(list(score) == [*KEYS, "oddities_of_file"] for score in scores)
     drawing, steady, oracle = scores
@@ -159,7 +159,7 @@ def test_json_holds_every_figure(log, toys, capsys):
 
 
 def test_csv_holds_the_same(log, starts, toys, capsys, tmp_path):
-    """With nothing where JSON has null."""
+    """Cells are empty where JSON has null."""
     path = tmp_path / "scores.csv"
     scores = records(capsys, [log, starts], estimators=toys, by="geometry", csv_file=path)
     with path.open() as file:
@@ -182,7 +182,7 @@ def test_geometries_add_up_to_the_whole(log, toys, capsys):
 
 
 def test_a_limit_takes_the_first_jobs(log, starts, toys, capsys, tmp_path):
-    """As if the log ended there."""
+    """The log is read as if it ended there."""
     short = tmp_path / "short.swf"
     short.write_text("".join(LOG.splitlines(keepends=True)[:201]))
     limited, whole = (
@@ -205,7 +205,7 @@ def test_all_but_those_that_see_the_queue_are_the_default(log, toys, capsys):
 
 
 def test_who_sees_the_queue_is_evaluated_when_asked_for(log, toys, capsys, monkeypatch):
-    """By `--queue`, or by name."""
+    """Such an estimator is requested by `--queue`, or by name."""
     assert [score["estimator"] for score in records(capsys, [log], estimators="seer")] == ["seer", "oracle"]
     every = plugins.names
     monkeypatch.setattr(
@@ -215,7 +215,7 @@ def test_who_sees_the_queue_is_evaluated_when_asked_for(log, toys, capsys, monke
 
 
 def test_estimated_starts_of_a_scheduler(starts, capsys):
-    """Seconds can be told, the rest is null; what does not fit is said."""
+    """Only times in seconds are known, and the rest is null; rows whose values do not fit are reported."""
     [score] = records(capsys, [starts])
     known = {key for key, value in score.items() if value is not None}
     seconds = {"abs_error_s", "abs_error_p50_s", "abs_error_p90_s", "bias_s", "late_s", "late_share"}
@@ -228,7 +228,7 @@ def test_estimated_starts_of_a_scheduler(starts, capsys):
 
 
 def test_a_figure_is_written(log, toys, tmp_path, capsys):
-    """A PNG of some size."""
+    """The file is a PNG of a certain size."""
     evaluate([log], estimators=toys, plot=tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").stat().st_size > 20_000
@@ -236,7 +236,7 @@ def test_a_figure_is_written(log, toys, tmp_path, capsys):
 
 
 def test_a_page_is_written_alone_or_in_a_folder(log, starts, toys, tmp_path, capsys):
-    """Of all logs in one; with Algorithm 1's course, and what the readers found odd."""
+    """One page has all logs, the course of Algorithm 1, and the reader's remarks."""
     for place, page in (("one.html", "one.html"), ("all", "all/accuracy.html")):
         evaluate([log, starts], estimators=toys, limit=300, page=tmp_path / place)
         text = (tmp_path / page).read_text()
@@ -254,7 +254,7 @@ def refused(kind, words, traces, **options):
 
 
 def test_what_cannot_be_is_refused_in_words(log, starts, toys, tmp_path):
-    """What was wrong, where, and what to do."""
+    """The error says what is wrong, where, and what to do."""
     refused(InputError, "by 'user'", [log], by="user")
     refused(InputError, "names nothing", [log], estimators=" , ")
     error = refused(UnknownNameError, "no estimator 'stedy'", [log], estimators="stedy")
@@ -281,20 +281,20 @@ def test_what_cannot_be_is_refused_in_words(log, starts, toys, tmp_path):
     ],
 )
 def test_files_without_waits_are_refused_in_words(tmp_path, toys, name, content, words):
-    """Naming the file."""
+    """The error names the file."""
     path = tmp_path / name
     path.write_text(content)
     assert name in str(refused(InputError, words, [path], estimators="steady"))
 
 
 def test_files_that_are_not_there_are_refused_in_words(tmp_path):
-    """Nor can a folder be read."""
+    """A folder is refused, too."""
     refused(TraceError, "cannot be read", [tmp_path / "nowhere.swf"])
     refused(TraceError, "cannot be read", [tmp_path])
 
 
 def test_errors_on_the_command_line_are_two_lines_and_exit_code_2(tmp_path):
-    """No traceback."""
+    """There is no traceback."""
     done = asa(tmp_path / "nowhere.swf", code=2)
     assert "nowhere.swf" in done.stderr
     assert not done.stdout

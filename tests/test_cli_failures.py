@@ -48,7 +48,7 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("strategy", ["big-job", "per-stage"])
 def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
-    """Also where several shared the job that failed: what completed is done, and what never began did not fail."""
+    """Several stages may have shared the failed job: completed and unbegun stages did not fail."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--quiet", code=1).stderr
     assert "4 stages completed, 1 failed, 1 did not run." in told
     assert told.splitlines()[-1].startswith("  once it is fixed:   asa resume --retry --workflow flow.toml flow-")
@@ -72,7 +72,7 @@ def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
 
 
 def test_a_run_is_gone_on_with_after_a_failure(place):
-    """What it will run is said before, also of what runs once more; what it took and cost is known in the end."""
+    """The stages that will run, once more or for the first time, are named before; the cost is in the summary."""
     place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--quiet", code=1)
     (place.root / "mended").touch()
     assert " goes on with b, c; " in place.asa("resume", "--retry").stderr
@@ -86,7 +86,7 @@ def test_a_run_is_gone_on_with_after_a_failure(place):
 
 
 def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
-    """That is a run that completed, with its cost; the drawing says which those are."""
+    """Such a run has completed, with a cost; the drawing marks the skipped stages."""
     assert " failed " in place.asa("show", "flow.toml").stdout
     whens = [stage["when"] for stage in json.loads(place.asa("show", "flow.toml", "--output", "json").stdout)["stages"]]
     assert sorted(whens) == ["always", "failed", *["success"] * 4]
@@ -122,7 +122,7 @@ def strategies(place):
 
 
 def test_the_first_failure_ends_a_run_that_is_to_fail_fast(place):
-    """What was not asked for by then did not run, whatever became of the job that it shared."""
+    """Stages not yet requested do not run, whatever happens to a job that they shared."""
     told = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--fail-fast", "--quiet", code=1).stderr
     assert "1 stage completed, 1 failed, 4 did not run." in told
     not_run = dict.fromkeys(("d", "clean", "tell"), "not run")

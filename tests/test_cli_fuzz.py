@@ -26,7 +26,7 @@ def test_a_command_that_nobody_should_give_is_borne(fuzz, number):
 
 
 def test_every_whole_number_has_a_largest():
-    """Else something, somewhere, counts to it."""
+    """Otherwise some code would count up to any number given."""
     from typer.main import get_command
 
     from asa.cli.app import app

@@ -16,7 +16,7 @@ from asa.spec import load_workflow
 
 
 def run(app, *arguments, code=0):
-    """Run the command here, which is quicker than to start a process."""
+    """Run the command in this process, which is faster than a new one."""
     done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "100"})
     if isinstance(done.exception, AsaError):
         assert done.exception.exit_code == code, done.exception

@@ -1,4 +1,4 @@
-"""A pipeline of one's own from import to result, as processes of this machine; and what its user meets on the way."""
+"""A user's own pipeline from import to result, as processes of this machine, with the mistakes a user makes."""
 
 import os
 import re
@@ -28,7 +28,7 @@ cat tiles/*.txt >mosaic.txt
 
 
 class Home:
-    """A user's home with a queue of its own."""
+    """A user's home with its own queue."""
 
     def __init__(self, root):
         self.root = root
@@ -92,7 +92,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
 
 
 def test_the_tutorial_s_scripts_run_unchanged_with_stand_ins_for_slurm_s_commands(home):
-    """With modules that they load, and the wide steps begun by `srun`, as on a cluster."""
+    """The scripts load modules, and begin the wide steps by `srun`, as on a cluster."""
     for file in (Path(__file__).parents[1] / "examples" / "reads").iterdir():
         text = file.read_text()
         if file.suffix == ".sbatch":
@@ -149,7 +149,7 @@ def test_a_parameter_that_is_unknown_is_no_setting_either(home):
 
 
 def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
-    """And with others where they are given; what runs again is as the file and its scripts say by then."""
+    """Given parameters override them; stages that run again use the present file and scripts."""
     (home.root / "say.sh").write_text("#!/bin/sh\nexit 3\n")
     home.flow(
         '[parameters]\nword = "one"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\nscript = "say.sh"\n'
@@ -165,7 +165,7 @@ def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
 
 
 def test_a_retry_takes_no_file_that_it_cannot_use(home):
-    """It goes on as it was begun, and says so."""
+    """The run continues with its former workflow, and says so."""
     text = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "test -e b"\n'
     home.flow(text)
     home.asa("run", "flow.toml", *home.on, code=1)
@@ -195,7 +195,7 @@ def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
 
 
 def test_stages_that_share_a_job_each_show_their_own_output(home):
-    """Those of jobs of earlier versions had one file together, which is shown."""
+    """Stages of earlier versions' jobs had one file together, which is shown."""
     stage = '[[stage]]\nname = "{0}"\ncores = 1\nafter = {1}\nwalltime = "1min"\ncommand = "{2}"\n'
     says = "echo out-{0}; echo err-{0} >&2; {1}"
     stages = [("a", [], says.format("a", "true")), ("b", ["a"], says.format("b", "exit 3")), ("c", ["b"], "true")]
@@ -230,7 +230,7 @@ def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
 
 
 def test_on_a_simulator_nothing_is_run(home):
-    """Local stages neither."""
+    """Local stages do not run, either."""
     home.flow(STAGES)
     home.asa("run", "flow.toml", "--backend", "simulated", "--set", "system=hpc2n", "--quiet")
     assert not (home.root / "list").exists()

@@ -53,7 +53,7 @@ def test_headers_environment_and_payload_are_seen_without_a_cluster(there, tmp_p
 
 
 def test_a_dry_run_is_a_table_then_why_each_in_the_width_of_the_terminal(there, tmp_path):
-    """What is sent is shown on request; an array has the same cores as in `show` and `plan`; a warning is one line."""
+    """An option shows what is sent; an array has the same cores as in `show` and `plan`; a warning takes one line."""
     stages = "".join(
         f'[[stage]]\nname = "{name}"\nwalltime = "1h"\n{keys}\n'
         for name, keys in (

@@ -29,7 +29,7 @@ STAGES = (("fetch", "", 1), ("project", "fetch", 48), ("fit", "project", 1), ("a
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A machine of 64 cores on which somebody always waits."""
+    """Return the log of a machine of 64 cores on which jobs always wait."""
     rng = np.random.default_rng(3)
     submit = np.cumsum(rng.exponential(500.0, 900)).astype(int)
     cores, runs = rng.choice([1, 8, 32, 64], 900), rng.lognormal(6.5, 0.7, 900).astype(int) + 1
@@ -45,7 +45,7 @@ def log(tmp_path_factory):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch, log):
-    """A folder with a workflow in it, and a way to type commands there."""
+    """Return a folder with a workflow, and a function that runs commands there."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, STAGES)
     where = ["--backend", "simulated", "--set", f"trace={log}", "--set", "age_accrues=no", "--bank", "none"]
@@ -96,7 +96,7 @@ def test_candidates_jobs_and_reasons_fit_into_a_narrow_terminal(place, tmp_path)
 
 
 def test_the_document_has_what_the_tables_have(place):
-    """Numbers with their units; plans on the frontier are sooner the more they take."""
+    """Numbers have their units; along the frontier, plans that take more core-hours end sooner."""
     document = told(place)
     by_name = {candidate["name"]: candidate for candidate in document["candidates"]}
     assert document["schema"] == 1
@@ -122,7 +122,7 @@ def test_the_document_has_what_the_tables_have(place):
 
 
 def test_what_is_wanted_decides(place):
-    """A price, a budget or a deadline; what cannot be met is told."""
+    """The goal is a price, a budget or a deadline; one that cannot be met is named."""
     free, expensive = chosen(told(place, "--price", 0)), chosen(told(place, "--price", 1e7))
     assert free["makespan_s"]["mean"] < expensive["makespan_s"]["mean"]
     assert free["core_hours"] > expensive["core_hours"]
@@ -151,7 +151,7 @@ def write_wide(folder):
 
 
 def test_the_frontier_shows_what_an_hour_sooner_costs_and_the_choice_on_it(place, tmp_path):
-    """In the document and in a table; at a price in words the choice has the least hours x price + core-hours."""
+    """At a price, the choice has the least hours x price + core-hours, in the document and in the table."""
     write_wide(tmp_path)
     chosen_hours = []
     for worth in (0.5, 20, 2000):
@@ -178,7 +178,7 @@ def test_the_frontier_shows_what_an_hour_sooner_costs_and_the_choice_on_it(place
 
 
 def test_a_price_is_kept_in_a_site_file(place, tmp_path, log):
-    """It holds for a plan and a run; what is said for one command wins, and so does a budget."""
+    """The price is valid for plans and runs; a command's own price comes first, and so does a budget."""
     write_wide(tmp_path)
     site = tmp_path / "here.toml"
     settings = f'backend = "simulated"\ntrace = "{log}"\nage_accrues = false\n'
@@ -213,12 +213,12 @@ def test_a_price_is_kept_in_a_site_file(place, tmp_path, log):
     ],
 )
 def test_what_cannot_be_used_is_named(place, arguments, words):
-    """With what was meant."""
+    """The error suggests the name that was meant."""
     assert words in place(*arguments, code=2).stderr
 
 
 def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
-    """And says so; there is nothing to compare, explain or draw."""
+    """The output says so; there is nothing to compare, explain or draw."""
     nothing = ("--history", 0, "--explain", "fit")
     shown = place(*nothing, "--picture", "plan.png")
     words = " ".join(shown.stdout.split())
@@ -238,7 +238,7 @@ def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
 
 @pytest.mark.parametrize("stage", ["fetch", "fit", "show"])
 def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
-    """Alone or with its neighbours, each way of being kept back; in a chain none of them costs less."""
+    """Other plans run the stage alone or with its neighbours, in each mode; in a chain none of them costs less."""
     explained = told(place, "--explain", stage)["explain"]
     assert explained["stage"] == stage
     mine = explained["chosen"]
@@ -259,7 +259,7 @@ def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
 
 
 def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
-    """A local stage waits in no queue, and is in no Big Job."""
+    """A local stage waits in no queue, and is part of no Big Job."""
     write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
     shown = " ".join(place("--explain", "fetch").stdout.split())
     assert "Not possible here: Big Job." in shown
@@ -268,7 +268,7 @@ def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
 
 
 def test_branches_are_planned_too(place, tmp_path):
-    """Each job after those that it follows."""
+    """Each job comes after its predecessors."""
     write(tmp_path, (("a", "", 8), ("b", "a", 32), ("c", "a", 1), ("d", "b c", 1)))
     for stage in "abcd":
         assert told(place, "--explain", stage)["explain"]["others"]
@@ -277,7 +277,7 @@ def test_branches_are_planned_too(place, tmp_path):
 
 
 def test_the_picture_is_drawn(place, tmp_path, monkeypatch):
-    """It needs matplotlib, and says so."""
+    """Drawing needs matplotlib, and the error says so."""
     place("--picture", "plan.png")
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     place("--picture", "plan.svg", "--at-most", "1.1")
@@ -293,7 +293,7 @@ def sketch(makespan_s, core_hours):
 
 
 def test_letters_stand_where_they_belong():
-    """Cheaper plans to the left, faster ones below; those in the same place side by side, the chosen one first."""
+    """Cheaper plans are further left, faster ones lower; of letters at the same place the chosen plan's comes first."""
     lines = frontier_letters(
         [
             PlanAmongOthers("Per-Stage", "P", sketch(7200, 10.0)),
@@ -322,7 +322,7 @@ def test_one_plan_alone_can_be_drawn():
 
 
 class FirstThenTogether:
-    """Asks for the first stage, and for all others in one job when that has ended."""
+    """A strategy that submits the first stage, and all others in one job when that has ended."""
 
     forecast = ForecastKind.NONE
 
@@ -336,7 +336,7 @@ class FirstThenTogether:
 
 
 def test_a_dry_run_shows_which_later_stages_will_share_a_job():
-    """Also where their job is only asked for once others have ended."""
+    """The later stages' job is submitted only after others have ended."""
     stages = tuple(Stage(name, cores=n, walltime_s=60, after=after) for name, n, after in (
         ("a", 1, ()), ("b", 4, ("a",)), ("c", 2, ("b",)),
     ))  # fmt: skip
@@ -349,14 +349,14 @@ def test_a_dry_run_shows_which_later_stages_will_share_a_job():
 
 
 def test_a_dry_run_of_the_strategy_shows_the_same_jobs(place, log):
-    """Those of the plan that is chosen."""
+    """The jobs are those of the chosen plan."""
     where = ["--backend", "simulated", "--set", f"trace={log}", "--set", "age_accrues=no", "--bank", "none"]
     dry = asa("run", "flow.toml", *where, "--dry-run", "--strategy", "asa-plan", "--output", "json")
     assert [job["stages"] for job in json.loads(dry.stdout)["jobs"]] == [job["stages"] for job in told(place)["jobs"]]
 
 
 def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
-    """With the cores that each stage would have of the job's."""
+    """Each stage has the number of cores that it would have of the job's."""
     (tmp_path / "flow.toml").write_text(
         'name = "flow"\n[defaults]\nwalltime = "1h"\ncommand = "true"\n'
         '[[stage]]\nname = "a"\ncores = [4, 8, 16]\nexpected = { 4 = "30min", 8 = "15min", 16 = "8min" }\n'
@@ -379,7 +379,7 @@ def test_shapes_of_stages_that_share_a_job_are_shown_together(place, tmp_path):
 
 
 def test_stages_whose_turn_depends_on_others_are_named(place, tmp_path):
-    """And what follows them; the plan is of the others."""
+    """Their successors are named, too; the plan is for the other stages."""
     with (tmp_path / "flow.toml").open("a") as file:
         for name, after, more in (
             ("rescue", "fit", 'when = "failed"'),

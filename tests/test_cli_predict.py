@@ -136,7 +136,7 @@ def test_systems_and_partitions_are_told_apart(tmp_path, bank):
 
 
 def test_a_job_wider_than_any_that_is_known_gets_no_answer(tmp_path, bank):
-    """It was answered with a shorter wait than a narrower one's."""
+    """An earlier version predicted a shorter wait than for a narrower job."""
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
     refused = asa("predict", "--cores", 1_000_000, "--walltime", "1h", bank=bank, code=2).stderr
     widest = int(re.search(r"no job of more than (\d+) cores is known on north", refused)[1])
@@ -176,14 +176,14 @@ def test_a_partition_is_not_asked_for_where_there_are_none(tmp_path, bank):
 
 
 def test_names_are_only_names(tmp_path, bank):
-    """Not markup."""
+    """Names are not interpreted as markup."""
     asa("learn", "--from", swf(tmp_path / "a.swf", jobs=50), "--system", "[/bar]", bank=bank)
     told = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
     assert "[/bar]" in told.stdout
 
 
 def test_those_that_start_last_do_not_stand_for_all(tmp_path, bank):
-    """A log that ends while jobs wait shows the longest waits last; asked as of its end they are not known yet."""
+    """A log that ends while jobs wait shows the longest waits last; at the log's end they are not known yet."""
     path = swf(tmp_path / "north.swf", jobs=400, cores=(16,))
     rows = path.read_text().splitlines()
     last = int(rows[-1].split()[1])
@@ -195,7 +195,7 @@ def test_those_that_start_last_do_not_stand_for_all(tmp_path, bank):
 
 
 def test_a_bank_that_knows_nothing_says_how_it_is_begun(tmp_path, bank):
-    """By the site's accounting or by a log, and into this very bank."""
+    """The hint is to learn from the site's accounting or a log, into the same bank."""
     told = asa("predict", "--cores", 1, "--walltime", "1h", bank=bank, code=2).stderr
     assert "`asa learn --since 30d`" in told
     assert "`asa learn --from FILE`" in told
@@ -292,7 +292,7 @@ def test_a_table_says_what_it_was_learned_from_and_how_good_that_was(tmp_path, b
 
 
 def test_a_row_says_the_same_in_any_company(tmp_path, bank):
-    """Of the same request by itself, and beside others."""
+    """The row of a request is the same alone and beside others."""
     asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
     alone = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout)[
         "quantiles_s"
@@ -318,7 +318,7 @@ def test_a_second_question_is_answered_from_what_is_kept(tmp_path, bank):
 
 
 class Site:
-    """A queue that shows only one's own jobs, and a batch system with words of its own."""
+    """A queue that shows only the user's own jobs, and a batch system with its own start estimates."""
 
     words_s: ClassVar[list[float | None]] = [36_000.0]
     condition = submit = find = cancel = hold = release = status = wait = None  # nothing is submitted
@@ -355,7 +355,7 @@ def predicted(site, bank, monkeypatch, *arguments):
 
 
 def lived(bank, factor, count=30):
-    """Keep waits of runs of one's own that were half an hour, when the batch system said so many times as much."""
+    """Record waits of own runs of half an hour, for each of which the batch system had predicted a multiple."""
     stated = tuple(600.0 * place for place in range(1, 10))
     WaitStore(bank).extend(
         WaitRecord(

@@ -12,7 +12,7 @@ from asa.cli.progress import with_progress
 
 
 def test_there_is_a_line_now_and_then(capsys, monkeypatch):
-    """Of what is done in seconds there is none."""
+    """Commands that take seconds print none."""
     now_s = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s[0])
 
@@ -30,7 +30,7 @@ def test_there_is_a_line_now_and_then(capsys, monkeypatch):
 
 @pytest.mark.parametrize("kept", [None, "kept.jsonl"])
 def test_who_interrupts_it_is_told_how_it_goes_on(capsys, monkeypatch, kept):
-    """If anything is kept from which it could."""
+    """The message appears if there are partial results to continue from."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/asa", "campaign", "paper", "--results", "a file"])
 
     def work(on_progress):

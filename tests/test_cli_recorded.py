@@ -50,7 +50,7 @@ def asa(*words, code=0, **how):
 
 
 def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
-    """The whole way, to the files that its jobs write."""
+    """The test covers everything up to the files that the jobs write."""
     done = asa("run", "--backend", "local", "--", "./submit.sh", "s1", "s2")
     assert "Recorded 4 jobs of ./submit.sh s1 s2; nothing was submitted." in done.stderr
     assert "align_s1" in done.stderr
@@ -71,7 +71,7 @@ def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
 
 @pytest.mark.parametrize("words", ["--network", "--in-place", "--add", "--as-parameter a=b", "--record --parallel"])
 def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
-    """Without --record there is no recording that they could concern, and with it no other dependencies."""
+    """Without --record there is no recording to which they apply, and with it no other dependencies."""
     (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH -t 5\n")
     done = asa("import", "scripts", *words.split(), tmp_path / "a.sh", code=2)
     assert re.search(r"--\S+: goes with(out)? --record only", done.stderr)
@@ -79,7 +79,7 @@ def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
 
 @pytest.mark.parametrize("second", ["true", "false"])
 def test_what_waits_for_the_failure_of_two_runs_if_both_fail(place, second):
-    """As with Slurm: `afternotok` of several wants them all."""
+    """In Slurm, `afternotok` of several jobs requires the failure of all."""
     text = f"""#!/bin/bash
 a=$(sbatch --parsable -n 1 -t 1 -J a --wrap false)
 b=$(sbatch --parsable -n 1 -t 1 -J b --wrap {second})
@@ -102,7 +102,7 @@ def test_strategies_are_compared_for_a_driver(place):
 
 
 def test_what_was_an_argument_becomes_a_parameter(place):
-    """So that the file serves others, unless the driver wrote it into a file."""
+    """The file then serves other arguments, too, unless the driver wrote the argument into a file."""
     done = asa("import", "scripts", "--record", "--as-parameter", "sample=s1", "--", "./submit.sh", "s1", code=2)
     assert "'s1' is also in what the driver made, files/lists/all.txt" in done.stderr
     Path("submit.sh").write_text(DRIVER.replace("  echo $s > lists/all.txt\n", ""))
@@ -116,7 +116,7 @@ def test_what_was_an_argument_becomes_a_parameter(place):
 
 
 def test_what_is_recorded_later_follows_what_was_before(place):
-    """By the numbers that were given then."""
+    """The later driver's dependencies use the earlier job numbers."""
     Path("second.sh").write_text("#!/bin/sh\nsbatch -t 1 -J end -d afterok:$1 --wrap true\n")
     done = asa("import", "scripts", "--record", "--", "./submit.sh", "s1")
     number = done.stderr.split("Submitted batch job ")[1].split()[0]
@@ -129,7 +129,7 @@ def test_what_is_recorded_later_follows_what_was_before(place):
 
 
 def test_a_session_is_recorded(place):
-    """What is typed in a shell, with the numbers that it shows."""
+    """The user types commands in a shell, which shows the job numbers."""
     typed = "j=$(sbatch --parsable -t 1 --wrap true)\nsbatch -t 1 -J b -d afterany:$j --wrap true\nexit\n"
     done = asa("record", "--", "/bin/sh", input=typed)
     assert "Recorded 2 jobs" in done.stderr
@@ -145,7 +145,7 @@ WITHOUT_NAMESPACES = 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"'
 
 @pytest.fixture
 def forbids(tmp_path, monkeypatch):
-    """Begin commands where nobody may have a view of the files of their own."""
+    """Run commands where private mount namespaces are forbidden."""
     monkeypatch.chdir(tmp_path)
     Path("submit.sh").write_text("#!/bin/sh\necho x > made\nsbatch -t 1 --wrap true\n")
     Path("submit.sh").chmod(0o755)
@@ -160,7 +160,7 @@ def forbids(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_where_namespaces_are_forbidden_it_is_asked_before_anything_is_really_done(forbids, answer):
-    """At a terminal; what will be done is named."""
+    """The question, at a terminal, says what will be done."""
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     command = [*forbids, "import", "scripts", "--record", "--", "./submit.sh"]

@@ -82,7 +82,7 @@ def test_what_cannot_be_is_said(folder, arguments, said):
 
 
 def test_what_a_dependency_keeps_back_is_told(tmp_path):
-    """The run's own page knows what each job followed."""
+    """The run's own page knows each job's dependencies."""
     (tmp_path / "flow.toml").write_text(FLOW.replace('command = "true"', 'command = "sleep 2"'))
     asa("run", "flow.toml", "--backend", "local", "--strategy", "chained", cwd=tmp_path)
     asa("report", "--out", "run.html", "--csv", "run.csv", cwd=tmp_path)
@@ -130,7 +130,7 @@ def test_a_comparison_s_page_is_the_one_it_had(compared):
 
 
 def test_a_comparison_s_jobs_are_a_trace_and_a_spreadsheet(compared):
-    """A process for each strategy and size, whose stages take as long as the runs said."""
+    """There is one process for each strategy and size, whose stages take as long as in the runs."""
     folder, runs = compared
     asa("report", "kept.json", "--trace", "trace.json", "--csv", "jobs.csv", cwd=folder)
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
@@ -203,7 +203,7 @@ def _of(runs, strategy, **changes):
      (lambda _: (), "has no runs")],
 )  # fmt: skip
 def test_runs_that_are_no_comparison_are_refused(compared, change, told):
-    """Also where nothing was damaged: a page would say that they are paired by replication."""
+    """Undamaged runs are refused, too: a page would claim that they are paired by replication."""
     folder, _ = compared
     kept = KeptComparison.read(folder / "kept.json")
     (folder / "changed.json").write_text(replace(kept, runs=change(kept.runs)).text())
@@ -214,7 +214,7 @@ def test_runs_that_are_no_comparison_are_refused(compared, change, told):
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_figures_that_are_no_numbers_are_refused(compared, number):
-    """However they came into a file that was kept."""
+    """The origin of such a figure in the file does not matter."""
     folder, _ = compared
     whole = unsealed((folder / "kept.json").read_text().strip())
     changed, many = re.subn(r'(?<="makespan_s": )[\d.e+]+', number, whole)

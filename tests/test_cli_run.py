@@ -26,7 +26,7 @@ def place(tmp_path):
 
 
 def test_a_dry_run_shows_each_job_and_changes_nothing(place):
-    """When and why; with --scripts below that also the script as it would be sent."""
+    """The output says when and why; with --scripts it also shows each script as it would be sent."""
     shown = place.asa("run", place.flow(*CHAIN), *place.on, "--dry-run").stdout
     assert "a: waits are not known here yet: one job per stage\n" in shown
     for words in ("3 jobs", "Wait p50", "at once", "Nothing was submitted", "--scripts shows"):
@@ -111,7 +111,7 @@ walltime = "5min"
 
 @pytest.mark.parametrize("strategy", ["asa", "big-job", "per-stage"])
 def test_what_runs_only_after_a_failure_is_said_to_by_a_dry_run(place, strategy):
-    """And is not counted with what will run."""
+    """Such a stage is not counted with those that will run."""
     (place.root / "flow.toml").write_text(FAILS)
     shown = place.asa("run", "flow.toml", *place.on, "--dry-run", "--strategy", strategy).stdout
     assert "and 1 if a stage fails" in shown
@@ -120,7 +120,7 @@ def test_what_runs_only_after_a_failure_is_said_to_by_a_dry_run(place, strategy)
 
 
 def test_what_a_failure_leaves_out_is_told_as_it_happens(place):
-    """In one line for one cause; a stage that failed in a shared job is known to have begun."""
+    """One cause takes one line; a stage that failed in a shared job is known to have begun."""
     (place.root / "flow.toml").write_text(FAILS)
     shown = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--output", "json", code=1).stdout
     events = [json.loads(line) for line in shown.splitlines()]
@@ -131,7 +131,7 @@ def test_what_a_failure_leaves_out_is_told_as_it_happens(place):
 
 
 def test_scripts_are_shown_by_a_dry_run_only(place):
-    """Who forgot --dry-run did not want to run anything."""
+    """A user who forgot --dry-run did not want to run anything."""
     told = place.asa("run", place.flow(*CHAIN), *place.on, "--scripts", code=2).stderr
     assert "--scripts: needs --dry-run" in told
     assert not place.runs()
@@ -145,7 +145,7 @@ def test_a_dry_run_of_an_installed_workflow_needs_its_width(place):
 
 
 def test_a_run_tells_what_happens_and_what_it_cost(place):
-    """A line an event where there is no terminal; a summary at the end; waits in the bank."""
+    """Without a terminal, each event is a line; there is a summary at the end, and the bank has the waits."""
     done = place.asa("run", place.flow(*CHAIN), *place.on)
     for words in ("the run begins", "a: submitted as job", "b: runs", "c: done", "the run completed", "completed in"):
         assert words in done.stdout
@@ -163,7 +163,7 @@ def test_a_run_tells_what_happens_and_what_it_cost(place):
 
 
 def test_json_has_a_line_an_event_and_the_status_at_the_end(place):
-    """Each with the version of the schema."""
+    """Each document has the version of the schema."""
     done = place.asa("run", place.flow(("a", "", "true")), *place.on, "--output", "json", "--bank", "none")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["schema"] for line in lines} == {1}
@@ -174,7 +174,7 @@ def test_json_has_a_line_an_event_and_the_status_at_the_end(place):
 
 @pytest.mark.parametrize("strategy", ["asa", "per-stage", "asa-naive", "big-job"])
 def test_a_run_that_is_killed_goes_on_where_it_was(place, strategy):
-    """With kill -9, in the middle: each command runs once, and nothing is running that is said to be pending."""
+    """The client is killed by kill -9 in the middle: each command runs once, and no pending job is already running."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", strategy)
     until(lambda: "b" in place.lines(), what="the second stage")
     client.kill()
@@ -188,7 +188,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(place, strategy):
 
 
 def test_a_batch_system_of_ones_own_will_do(tmp_path):
-    """One that a package brings: a run on it is killed and gone on with, and another is cancelled."""
+    """A package provides the system: one run on it is killed and continued, and another is cancelled."""
     place = OwnPlace(tmp_path)
     try:
         client = place.begin("run", place.flow(*CHAIN), *place.on)
@@ -211,7 +211,7 @@ def test_a_batch_system_of_ones_own_will_do(tmp_path):
 
 
 def compiler(*lines):
-    """Return what stands in for a compiler that calls back from C, where an exception is lost."""
+    """Return a stand-in for a compiler that calls back from C, where an exception is lost."""
     module = {"__name__": "llvmlite.binding.executionengine", "os": os, "signal": signal, "time": time}
     exec("\n ".join(["def made():", *lines, "return 'made'"]), module)
     return module["made"]
@@ -219,7 +219,7 @@ def compiler(*lines):
 
 @pytest.mark.parametrize("is_acting", [True, False])
 def test_a_compiler_is_not_interrupted(is_acting):
-    """It would leave half of what it makes: the client goes after it."""
+    """An interrupted compiler would leave incomplete files: the client exits after it has finished."""
     departures = _Departures(lambda: False, pytest.fail)
     departures.is_acting = is_acting
     with departures.heeded():
@@ -229,7 +229,7 @@ def test_a_compiler_is_not_interrupted(is_acting):
 
 
 class LeftAtOnceError(Exception):
-    """In place of the end of this process."""
+    """An exception that stands for the immediate end of this process."""
 
 
 def left_at_once(why):
@@ -238,14 +238,14 @@ def left_at_once(why):
 
 @pytest.mark.parametrize("asks", [1, 2])
 def test_a_compiler_is_not_waited_for_for_long(monkeypatch, asks):
-    """On a busy machine it may take a minute; and who asks twice does not wait."""
+    """On a busy machine compiling may take a minute; a second interrupt ends the wait."""
     monkeypatch.setattr(driving, "_COMPILING_S", 0.5 if asks == 1 else 60.0)
     with _Departures(lambda: False, left_at_once).heeded(), pytest.raises(LeftAtOnceError, match="SIGINT"):
         compiler(*["os.kill(os.getpid(), signal.SIGINT)"] * asks, "time.sleep(30.0)")()
 
 
 def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_path):
-    """At a first start nothing is compiled yet; told twice to go, the client does not wait for that."""
+    """At a first start nothing is compiled yet; after two interrupts the client does not wait for the compiler."""
     place.environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
     seeing = ("--strategy", "asa", "--estimator", "asa-queue")  # which does without compiled code by no means
     client = place.begin("run", place.flow(*CHAIN), *place.on, *seeing)
@@ -267,7 +267,7 @@ def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_leaves_is_told_how_to_come_back(place, number):
-    """The jobs go on meanwhile."""
+    """The jobs continue meanwhile."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
     until(lambda: "a" in place.lines(), what="the first stage")
     client.send_signal(number)
@@ -285,7 +285,7 @@ def test_who_leaves_is_told_how_to_come_back(place, number):
 
 
 def test_a_run_that_failed_says_why_and_goes_on_once_mended(place):
-    """With the last that the stage wrote, and what to do."""
+    """The output has the stage's last lines, and says what to do."""
     check = "test -e mended || { echo cannot find the reference >&2; exit 3; }"
     flow = place.flow(("a", "", "echo a >>did"), ("b", "a", check), ("c", "b", "echo c >>did"))
     done = place.asa("run", flow, *place.on, code=1)
@@ -303,7 +303,7 @@ def test_a_run_that_failed_says_why_and_goes_on_once_mended(place):
 
 
 def test_a_run_is_cancelled_by_the_client_that_drives_it(place):
-    """Which has gone then, and so have its jobs."""
+    """The client has exited then, and its jobs have ended."""
     client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "chained")
     until(lambda: "a" in place.lines(), what="the first stage")
     assert "is cancelled" in place.asa("cancel").stderr
@@ -315,7 +315,7 @@ def test_a_run_is_cancelled_by_the_client_that_drives_it(place):
 
 
 def test_a_run_that_nobody_drives_is_cancelled_and_nothing_more_submitted(place):
-    """Although a stage was due."""
+    """A stage was due to be submitted."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
     until(lambda: "b" in place.lines(), what="the second stage")
     client.kill()
@@ -327,7 +327,7 @@ def test_a_run_that_nobody_drives_is_cancelled_and_nothing_more_submitted(place)
 
 
 def test_a_cancellation_is_noted_where_the_batch_system_cannot_be_reached(place):
-    """And done once it can be, here under another address; the run can go on from there."""
+    """The jobs are cancelled once the system, here at another address, can be reached; the run can be resumed then."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
     until(lambda: "b" in place.lines(), what="the second stage")
     client.kill()
@@ -351,7 +351,7 @@ def test_a_cancellation_is_noted_where_the_batch_system_cannot_be_reached(place)
 
 
 def test_a_folder_that_is_not_utf8_is_told(place):
-    """Nothing could be written down of it."""
+    """Nothing about it could be written down."""
     odd = place.root / "donn\udce9es"
     odd.mkdir()
     flow = place.root / place.flow(("a", "", "true"))
@@ -363,7 +363,7 @@ def test_a_folder_that_is_not_utf8_is_told(place):
 
 
 def test_a_stage_without_a_job_cannot_be_cancelled(place):
-    """And one with a job ends the run."""
+    """Cancelling a stage that has a job ends the run."""
     client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "per-stage")
     until(lambda: "a" in place.lines(), what="the first stage")
     assert "has no job yet" in place.asa("cancel", "--stage", "b").stderr
@@ -374,7 +374,7 @@ def test_a_stage_without_a_job_cannot_be_cancelled(place):
 
 
 def test_only_one_client_drives_a_run(place):
-    """The other is told which."""
+    """The second client's message names the first."""
     client = place.begin("run", place.flow(*LONG), *place.on)
     until(lambda: "a" in place.lines(), what="the first stage")
     assert f"is driven by process {client.pid}" in place.asa("resume", code=1).stderr
@@ -393,7 +393,7 @@ def test_only_one_client_drives_a_run(place):
 
 
 def test_all_that_can_never_start_is_told_at_once(place):
-    """Before anything is submitted or written."""
+    """The errors come before anything is submitted or written."""
     wide = place.flow(("a", "", "true", 5), ("b", "a", "true"), ("c", "b", "true", 64))
     told = place.asa("run", wide, *place.on, code=2).stderr
     assert "a: asks for 5 cores" in told
@@ -420,7 +420,7 @@ def test_all_that_can_never_start_is_told_at_once(place):
     ],
 )
 def test_what_cannot_be_used_is_told(place, arguments, words):
-    """With exit code 2, and without a traceback."""
+    """The exit code is 2, and there is no traceback."""
     place.flow(*LONG)
     place.flow(("a", "", " "), name="empty")
     on = place.on if arguments[0] == "run" else []
@@ -428,7 +428,7 @@ def test_what_cannot_be_used_is_told(place, arguments, words):
 
 
 def test_a_folder_that_cannot_be_written_is_told(place):
-    """A file stands where the runs' folder should be."""
+    """A file exists where the runs' folder should be."""
     (place.root / "file").touch()
     told = place.asa("run", place.flow(("a", "", "true")), *place.on, "--runs", "file", code=2).stderr
     assert "--runs" in told
@@ -436,7 +436,7 @@ def test_a_folder_that_cannot_be_written_is_told(place):
 
 
 def test_one_damaged_run_does_not_hide_the_others(place):
-    """Its row says so; what reads it alone fails in words."""
+    """The damaged run's row says so; commands on this run fail with a message."""
     for name in ("one", "two", "three", "four"):
         place.asa("run", place.flow(("a", "", "true"), name=name), *place.on, "--quiet")
     one, two, three = (
@@ -460,7 +460,7 @@ def test_one_damaged_run_does_not_hide_the_others(place):
 
 
 def test_logs_show_what_a_stage_wrote(place):
-    """All of it, the last of it, or as it comes until its job ends."""
+    """The output is complete, or its last lines, or followed until the stage's job ends."""
     write = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
     client = place.begin("run", place.flow(("a", "", f"touch begun; {write}"), ("b", "a", "true")), *place.on)
     until((place.root / "begun").exists, what="the first stage")
@@ -474,7 +474,7 @@ def test_logs_show_what_a_stage_wrote(place):
 
 
 def test_a_stage_and_a_run_are_named_in_either_order(place):
-    """By `explain` and `logs`; a word alone is a stage, or else a run."""
+    """`explain` and `logs` accept both; a single word is a stage, or else a run."""
     for name in ("old", "new"):
         place.asa("run", place.flow(("a", "", f"echo {name}"), ("b", "a", "true")), "--name", name, *place.on)
     assert place.asa("logs", "a").stdout == "new\n"
@@ -491,7 +491,7 @@ def test_a_stage_and_a_run_are_named_in_either_order(place):
 
 @pytest.mark.parametrize("keys", ["", 'stdout = "o"'])
 def test_after_a_failure_logs_show_what_was_written(place, keys):
-    """The errors, where there is nothing else; and the last lines of both kinds, wherever the errors are."""
+    """The errors are shown where there is nothing else; else the last lines of both kinds, in whichever file."""
     flow = place.flow(("a", "", "echo wrong >&2; exit 3"))
     (place.root / flow).write_text((place.root / flow).read_text() + f"\n{keys}\n")
     assert "  wrong\n" in place.asa("run", flow, *place.on, code=1).stderr
@@ -504,7 +504,7 @@ def test_after_a_failure_logs_show_what_was_written(place, keys):
 
 
 def test_on_a_terminal_the_table_renews_itself_and_ctrl_c_leaves(place):
-    """What is pending is never shown as running."""
+    """A pending job is never shown as running."""
     terminal = Terminal(place, "run", place.flow(*LONG), *place.on, "--strategy", "chained")
     terminal.until_shown("running")
     terminal.until_shown("2s+")
@@ -520,7 +520,7 @@ def test_on_a_terminal_the_table_renews_itself_and_ctrl_c_leaves(place):
 
 
 def test_a_terminal_that_is_closed_leaves_the_run_in_good_order(place):
-    """As when a laptop is shut."""
+    """A terminal is closed when a laptop is shut, for example."""
     terminal = Terminal(place, "run", place.flow(*LONG), *place.on, "--strategy", "chained")
     terminal.until_shown("running")
     assert terminal.hang_up() == 130
@@ -530,7 +530,7 @@ def test_a_terminal_that_is_closed_leaves_the_run_in_good_order(place):
 
 
 def test_cancelling_on_a_terminal_is_asked_for(place):
-    """And no is an answer."""
+    """The answer may be no."""
     client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "chained")
     until(lambda: "a" in place.lines(), what="the first stage")
     terminal = Terminal(place, "cancel")
@@ -543,7 +543,7 @@ def test_cancelling_on_a_terminal_is_asked_for(place):
 
 
 def test_a_run_goes_on_from_another_folder(place, tmp_path):
-    """Its commands run where it was begun."""
+    """The run's commands run in the folder where it was begun."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
     until(lambda: "a" in place.lines(), what="the first stage")
     client.kill()
@@ -562,7 +562,7 @@ def plan_of(run):
 
 
 def test_a_run_says_by_which_estimator_it_predicts_and_why(place):
-    """And keeps it, unless it goes on with another; one that was named needs no word."""
+    """The run keeps its estimator unless it is resumed with another; an estimator named by the user needs no notice."""
     told = place.asa("run", place.flow(*CHAIN), *place.on).stderr
     assert "Waits are predicted by `asa`: the site shows no jobs of other users." in " ".join(told.split())
     [run] = place.runs()

@@ -30,7 +30,7 @@ def place(tmp_path):
 
 
 def test_a_bank_that_cannot_be_made_is_told_before_anything_is_submitted(place):
-    """However it is named; and a run that is begun goes on without it, or with another."""
+    """The bank may be named in any way; a run that has begun continues without it, or with another."""
     (place.root / "file").touch()
     for given in (["--bank", "file/bank"], ["--bank", "file"]):
         told = place.asa("run", place.flow(*LONG), *place.on, *given, code=2).stderr
@@ -55,7 +55,7 @@ def test_a_bank_that_cannot_be_made_is_told_before_anything_is_submitted(place):
 
 
 def test_a_run_goes_on_without_its_bank(place):
-    """Which is said."""
+    """The output says so."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--bank", "one")
     until(lambda: "b" in place.lines(), what="the second stage")
     client.kill()
@@ -68,7 +68,7 @@ def test_a_run_goes_on_without_its_bank(place):
 
 
 def test_a_mended_workflow_file_is_taken_up(place):
-    """What completed stays; what did not asks for what the file says now."""
+    """Completed stages stay; the others have the requests of the present file."""
     broken = (CHAIN[0], ("b", "a", "echo no >&2; exit 3"), CHAIN[2])
     told = place.asa("run", place.flow(*broken), *place.on, code=1).stderr
     assert "once it is fixed:   asa resume --retry --workflow flow.toml" in told
@@ -98,7 +98,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
 
 
 def test_who_stops_reading_leaves_the_run_in_good_order(place):
-    """As Ctrl-C does: `asa run | head -n 1`."""
+    """The client ends as after Ctrl-C, for example in `asa run | head -n 1`."""
     client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
     assert "the run begins" in client.stdout.readline()
     client.stdout.close()
@@ -116,7 +116,7 @@ def test_who_stops_reading_leaves_the_run_in_good_order(place):
 
 
 def test_lists_end_quietly_where_nobody_reads_them(place):
-    """With 141, as a shell says of what such a pipe has killed."""
+    """The exit code is 141, as for a process that was killed by a broken pipe."""
     place.asa("run", place.flow(("a", "", "true")), *place.on, "--quiet")
     for verb in (["runs"], ["status"], ["status", "--output", "json"], ["explain"], ["list"]):
         command = place.begin(*verb)
@@ -125,7 +125,7 @@ def test_lists_end_quietly_where_nobody_reads_them(place):
 
 
 def test_no_batch_system_means_that_nothing_was_submitted(place):
-    """And that one may try again later."""
+    """The message suggests trying again later."""
     flow = place.flow(*LONG)
     on = ["--backend", "slurm-cli", "--set", f"prefix={place.root}/no-such-shell"]
     told = place.asa("run", flow, *on, code=1).stderr
@@ -141,7 +141,7 @@ def test_no_batch_system_means_that_nothing_was_submitted(place):
 
 
 def test_a_site_file_may_name_its_strategy(place):
-    """And the site that is called default is taken where none is named."""
+    """The site named `default` is used where none is named."""
     sites = place.root / "sites"
     sites.mkdir()
     text = f'backend = "local"\nstrategy = "chained"\ncores = 4\nspool = "{place.root / "spool"}"\n'
@@ -160,7 +160,7 @@ def test_a_site_file_may_name_its_strategy(place):
 
 
 def test_logs_and_cancel_speak_json(place):
-    """With the version of the schema."""
+    """The document has the version of the schema."""
     client = place.begin("run", place.flow(("a", "", "echo grüße; sleep 100"), ("b", "a", "true")), *place.on)
     until(lambda: place.runs() and place.states().get("a") == "running", what="the first stage")
     until(lambda: "gr" in place.asa("logs", "a").stdout, what="its output")
@@ -176,7 +176,7 @@ def test_logs_and_cancel_speak_json(place):
 
 
 def test_what_would_not_run_once_more_either_is_refused(place):
-    """A stage for failures, where nothing failed; together with one that completes, too."""
+    """Such a stage runs only after a failure, and nothing failed; it is also refused together with a completed one."""
     (place.root / "flow.toml").write_text(
         'name = "x"\n[defaults]\ncores = 1\nwalltime = "5min"\n'
         '[[stage]]\nname = "a"\ncommand = "echo a >>did"\n'
@@ -192,7 +192,7 @@ def test_what_would_not_run_once_more_either_is_refused(place):
 
 @pytest.mark.parametrize("how", ["random", "empty", "gone"])
 def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
-    """A bare command means the latest run: if that is damaged it is said, and nothing is cancelled in its place."""
+    """Without a name, the latest run is meant: if it is damaged, the error says so, and no other run is cancelled."""
     flow = place.flow(*LONG)
     first = place.begin("run", flow, *place.on, "--name", "first", "--quiet")
     until(place.jobs, what="a job")
@@ -214,7 +214,7 @@ def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
 
 
 def test_a_submission_that_was_cut_off_is_not_waited_for_where_it_cannot_come_late(place):
-    """On this machine: what is not in its queue when the next client looks was never submitted."""
+    """On this machine, a job that is not in the queue at the next client's look was never submitted."""
     first = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "per-stage", "--quiet")
     until(place.jobs, what="a job")
     first.kill()
@@ -231,7 +231,7 @@ def test_a_submission_that_was_cut_off_is_not_waited_for_where_it_cannot_come_la
 
 
 def test_a_run_of_another_program_can_take_another_cluster_for_its_own(tmp_path):
-    """That program says on each start that the cluster is not the run's; nobody else could go on with it."""
+    """Without the option, `asa resume` refuses another program's run, and the recorded cluster stays."""
     plan = RunPlan("abcd1234", "x", "x", (), "per-stage", "slurm-cli", SITE, created_s=1.7e9, host="Snakemake")
     folder = RunFolder.create(tmp_path, plan)
     cluster = folder.path / CLUSTER_FILE

@@ -84,7 +84,7 @@ def words(folder, state, now_s=NOW_S + 600):
 
 
 def test_every_state_has_its_words(folder):
-    """What is pending is queued, dependent or held; what idles is allocated."""
+    """A pending job is queued, dependent or held; an idle one is allocated."""
     state = state_of(folder)
     assert set(words(folder, state).values()) == {"waiting"}
     first = submitted(state, "fetch-the-references")
@@ -111,7 +111,7 @@ def test_every_state_has_its_words(folder):
 
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_a_dropped_stage_has_no_job_and_no_wait(folder, has_begun):
-    """Its job was for something else, or is given back: nothing of it is the stage's any more."""
+    """Its job was for another stage, or is given back, so that the stage shows nothing of it."""
     state = RunState("mosaic", folder.plan.make_workflow(), folder.plan.capabilities, folder.plan.id)
     tell(state, Begun(NOW_S, fail_fast=False, is_open=True))
     status = submitted(state, "project")
@@ -127,7 +127,7 @@ def test_a_dropped_stage_has_no_job_and_no_wait(folder, has_begun):
 
 
 def test_a_stage_that_could_never_start_is_refused(folder):
-    """As soon as its host hands it over so; it does not wait."""
+    """The refusal comes as soon as the host hands the stage over."""
     state = RunState("mosaic", folder.plan.make_workflow(), folder.plan.capabilities, folder.plan.id)
     tell(state, Begun(NOW_S, fail_fast=False, is_open=True))
     tell(state, Claimed("fetch-the-references", NOW_S, None, False, "could never start on site: 999 cores"))
@@ -138,7 +138,7 @@ def test_a_stage_that_could_never_start_is_refused(folder):
 
 @given(st.sampled_from(JobState), st.booleans(), st.sampled_from(["", "Dependency", "JobHeldAdmin", "Resources"]))
 def test_what_is_pending_is_never_running(kind, keeps, reason):
-    """Whatever the batch system says of it."""
+    """The batch system's own words do not matter."""
     site = Capabilities("site", 448, 28, age_accrues=False)
     flow = RunPlan("0123", "m", "m", STAGES, "asa", "b", site).make_workflow()
     state = RunState("m", flow, site, "0123")
@@ -156,7 +156,7 @@ def test_what_is_pending_is_never_running(kind, keeps, reason):
 
 
 def test_stages_that_share_a_job_are_told_apart_by_its_steps(folder):
-    """The one that runs, those that ran, those that wait; where nothing is told, nothing is claimed."""
+    """Some stages run, have run or wait; where nothing is reported, nothing is claimed."""
     state = state_of(folder)
     names = state.workflow.order
     status = submitted(state, *names)
@@ -170,7 +170,7 @@ def test_stages_that_share_a_job_are_told_apart_by_its_steps(folder):
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_the_table_fits(folder, width):
-    """At every width, with the reasons and the scheduler's own estimate in it or below it."""
+    """The terminal may have any width; reasons and the scheduler's own estimates are in the table or below it."""
     state = state_of(folder)
     first = submitted(state, "fetch-the-references")
     tell(state, Reported(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
@@ -184,7 +184,7 @@ def test_the_table_fits(folder, width):
 
 
 def test_waits_do_not_count_before_a_job_may_start(folder):
-    """Where age does not accrue for dependent jobs."""
+    """A dependent job gains no priority on this system."""
     state = state_of(folder)
     submitted(state, "fetch-the-references")
     second = submitted(state, "project", keep=Keep.DEPENDENCY)
@@ -199,7 +199,7 @@ def test_waits_do_not_count_before_a_job_may_start(folder):
 
 
 def test_where_nobody_looks_times_stand_still(folder):
-    """What happened since is not known."""
+    """Later events are unknown."""
     state = state_of(folder)
     first = submitted(state, "fetch-the-references")
     tell(state, Reported(replace(first, eligible_s=NOW_S)))
@@ -208,7 +208,7 @@ def test_where_nobody_looks_times_stand_still(folder):
 
 
 def test_what_does_not_fit_on_the_screen_is_counted(folder):
-    """What is at work is shown first."""
+    """Running stages are shown first."""
     state = state_of(folder)
     tell(state, Reported(replace(submitted(state, "fetch-the-references"), eligible_s=NOW_S)))
     run = stand(folder, state, [], NOW_S)
@@ -219,7 +219,7 @@ def test_what_does_not_fit_on_the_screen_is_counted(folder):
 
 
 def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
-    """Of a run on a simulated machine."""
+    """The run is on a simulated machine."""
     others = np.array([[0], [100], [100], [448]], dtype=np.int64)
     world = SimulatedBackend(Engine(448, JobTable(*others), now=0), Machine("m", 16, 28))
     run = Run(folder.plan.make_workflow(), load_strategy("chained"), name="mosaic")
@@ -237,7 +237,7 @@ def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
 
 
 def test_the_longer_nothing_happens_the_less_is_drawn(monkeypatch):
-    """Each second at first, once a minute at most; at once when something happens."""
+    """The screen is drawn each second at first, once a minute at least, and whenever something happens."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     table = live.LiveTable(Console(file=io.StringIO(), force_terminal=True))
@@ -257,7 +257,7 @@ def test_the_longer_nothing_happens_the_less_is_drawn(monkeypatch):
 
 @given(st.lists(st.text("ab\n", max_size=30), max_size=20), st.integers(1, 12))
 def test_the_last_lines_are_the_last_lines(tmp_path_factory, parts, count):
-    """However long the file is."""
+    """The length of the file does not matter."""
     file = tmp_path_factory.mktemp("logs") / "x"
     text = "\n".join(parts)
     file.write_text(text)
@@ -266,7 +266,7 @@ def test_the_last_lines_are_the_last_lines(tmp_path_factory, parts, count):
 
 @pytest.mark.parametrize("pattern", ["mosaic_{}.{}.100.err", "mosaic_{}.{}-0a1b2c.err", "{1}.err"])
 def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
-    """However a backend names the file; the newest, and none of a job whose token begins alike."""
+    """A backend may name files in any way; the newest file counts, and no file of a token with the same beginning."""
     state = state_of(folder)
     status = submitted(state, "fetch-the-references")
     token = state.jobs[status.job_id].spec.token
@@ -282,7 +282,7 @@ def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
 
 
 def test_stages_of_one_job_are_told_apart(folder):
-    """While it runs, after one of them failed, and while what did not fail waits again."""
+    """They are told apart while the job runs, after a stage failed, and while the others wait again."""
     sided = tuple(
         replace(stage, after=("fetch-the-references",)) if stage.name == "background" else stage for stage in STAGES
     )
@@ -318,7 +318,7 @@ def test_stages_of_one_job_are_told_apart(folder):
 
 
 def test_a_stage_that_is_tried_again_waits(folder):
-    """And says what became of its job; what it wrote there can be read."""
+    """The row says what happened to its job, whose output remains readable."""
     flow = Workflow("mosaic", [replace(STAGES[0], retries=1)])
     state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id)
     tell(state, Begun(NOW_S))
@@ -331,7 +331,7 @@ def test_a_stage_that_is_tried_again_waits(folder):
 
 
 def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder):
-    """When they are asked for, that they queue, and that they have joined; never as a job of the stage's own."""
+    """They are requested, pending or joined, and are never shown as a job of the stage's own."""
     state = state_of(folder)
     state.capabilities = replace(state.capabilities, shrink_by=1, grow_by=1)
     names = ("fetch-the-references", "project", "background")

@@ -125,7 +125,7 @@ def told(notices, state=None, trouble="", at_s=NOW_S):
 
 
 def test_trouble_is_told_when_it_begins_and_when_it_ends():
-    """Once each, however its words change meanwhile; and what can be done about it."""
+    """Each is announced once, however the message changes meanwhile, with a hint."""
     notices = Notices(advise, lambda trouble: "Bring a new token." if "expired" in trouble else "")
     assert told(notices) == []
     assert told(notices, trouble="nobody listens") == [
@@ -142,7 +142,7 @@ def test_trouble_is_told_when_it_begins_and_when_it_ends():
 
 @given(st.lists(st.sampled_from(["", "", "no answer", "refused"]), max_size=30))
 def test_each_trouble_that_began_ends_once(troubles):
-    """In turns."""
+    """Beginnings and ends alternate."""
     notices = Notices(advise, lambda _: "")
     kinds = [n.kind for trouble in (*troubles, "") for n in notices.news(Condition(NOW_S, trouble), None, NOW_S)]
     assert kinds == ["trouble", "troubleover"] * (len(kinds) // 2)
@@ -150,7 +150,7 @@ def test_each_trouble_that_began_ends_once(troubles):
 
 
 def test_nobody_is_told_to_wait_for_a_job_of_which_nobody_has_heard(case):
-    """While no client drives the run it may have been cancelled: what was said last is said to be of then."""
+    """While no client drives the run, the job may have been cancelled: the last report is given with its time."""
     status = case.submit("fetch")
     case.tell(Reported(replace(status, reason="Priority")))
     told = " ".join(case.explained("fetch").split())
@@ -160,7 +160,7 @@ def test_nobody_is_told_to_wait_for_a_job_of_which_nobody_has_heard(case):
 
 
 def test_holds_and_uncommon_reasons_are_told(case):
-    """In words, with Slurm's own behind them; what comes and goes in each queue is not."""
+    """The notice has Slurm's own reason in parentheses; reasons that occur in every queue are left out."""
     notices = Notices(advise, lambda _: "")
     first = case.submit("fetch")
 
@@ -201,7 +201,7 @@ def test_elements_on_hold_are_told_whatever_the_others_do(case):
 
 
 def test_notices_are_lines_or_json(capsys):
-    """On what is no terminal."""
+    """Output that is no terminal gets lines or JSON."""
     [notice] = Notices(advise, lambda _: "").news(Condition(NOW_S, "no answer"), None, NOW_S)
     Lines().noticed(notice)
     assert "no answer" in capsys.readouterr().out
@@ -211,7 +211,7 @@ def test_notices_are_lines_or_json(capsys):
 
 
 def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, case):
-    """Which is said wherever trouble is shown, and how to go on."""
+    """Each mention of the trouble says so, and how to continue."""
     trouble = "http://slurm.example.org:6820: Slurm does not let us in (HTTP status 401)"
     words = remedy_on(facility_of(folder), folder, trouble)
     for said in ("$SLURM_JWT cannot be renewed in this process", "--option token_file=FILE", "asa resume "):
@@ -223,7 +223,7 @@ def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, cas
 
 
 def test_who_waits_long_for_a_connection_is_told(monkeypatch):
-    """On stderr; nobody else is."""
+    """The notice goes to stderr, and only appears after a long wait."""
     said = threading.Event()
 
     class Heard(io.StringIO):
@@ -246,7 +246,7 @@ def test_who_waits_long_for_a_connection_is_told(monkeypatch):
 
 
 def test_a_stage_that_was_refused_is_named_with_the_refusal(case):
-    """In the table, below it where that is narrow, and explained; submitted again it is so no more."""
+    """The refusal is in the table, or below it if narrow, and in explanations; a resubmitted stage is not refused."""
     token = case.intend("fetch")
     case.tell(Stopped("failed", "stage 'fetch' was refused: Invalid qos. Name another.", NOW_S, token))
     assert (case.stage("fetch").state, case.stage("add").state) == ("refused", "not run")
@@ -261,7 +261,7 @@ def test_a_stage_that_was_refused_is_named_with_the_refusal(case):
 
 
 def test_the_end_names_what_was_refused(case, capsys):
-    """And the command that goes on."""
+    """The summary also has the command to continue."""
     token = case.intend("fetch")
     case.tell(Stopped("failed", "stage 'fetch' was refused: Invalid qos", NOW_S, token))
     assert driving.tell_end(case.folder) == 1
@@ -272,7 +272,7 @@ def test_the_end_names_what_was_refused(case, capsys):
 
 
 def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
-    """No advice on what was meant."""
+    """There is no advice on the user's own cancellations."""
     first, second = case.submit("fetch"), case.submit("project-the-images", Keep.DEPENDENCY)
     case.tell(
         Reported(replace(first, state=JobState.CANCELLED, end_s=NOW_S + 9, reason="None")),
@@ -290,7 +290,7 @@ def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
 
 
 def test_an_explanation_is_json_too(case):
-    """The same words."""
+    """The document has the same words."""
     case.submit("fetch")
     document = json.loads(case.explained("--output", "json"))
     assert (document["schema"], document["state"]) == (1, "detached")
@@ -323,7 +323,7 @@ def test_no_word_of_the_table_is_broken(case, width):
 
 
 def test_the_summary_says_what_was_asked_for_again(case):
-    """Its wait holds whatever lay between."""
+    """Its wait counts whatever happened in between."""
     stages = [replace(stage, resubmissions=stage.stage == "add") for stage in case.standing().stages]
     times = tuple(StageTimes(stage.stage, 1.0, 2.0, critical=True) for stage in stages)
     metrics = RunMetrics(10.0, 3.0, 1.0, 0.0, 0, 0, 0, 1, times)
@@ -350,7 +350,7 @@ def several(tmp_path):
 
 
 def test_names_of_runs_are_whole_where_there_is_no_terminal(several):
-    """At whatever width; what cannot be read has a row of its own, with its path."""
+    """Names are whole at any width; a run that cannot be read has a row with its path."""
     place, names = several
     shown = CliRunner().invoke(_app(runs), ["--runs", str(place)], env={"COLUMNS": "40"}).stdout
     for name in names:
@@ -383,7 +383,7 @@ class _Cell:
 
 
 def test_a_runs_own_name_wins_over_beginnings(several):
-    """The latest of that name."""
+    """The latest run of that name is taken."""
     place, names = several
     assert find_run(place, "flow").path.name == names[3]
     assert find_run(place, "flow2").path.name == names[2]
@@ -393,7 +393,7 @@ def test_a_runs_own_name_wins_over_beginnings(several):
 
 
 def test_a_run_that_cannot_be_read_is_told_with_its_path(several):
-    """As another thing than one that is not there."""
+    """The message differs from that for an absent run."""
     place, _ = several
     with pytest.raises(InputError, match=r"run\.json: cannot be read") as caught:
         find_run(place, "lost-1")
@@ -413,7 +413,7 @@ def test_a_run_is_revised_as_a_whole(folder):
 
 
 def test_the_hint_names_the_file_from_here(folder, monkeypatch):
-    """Where it lies below."""
+    """The hint has a relative path for a file in or below the current folder."""
     monkeypatch.chdir(folder.path)
     folder.revise(source=str(Path.cwd() / "flows" / "m.toml"))
     assert "--workflow flows/m.toml" in retry_command(folder)
@@ -428,7 +428,7 @@ LIMIT = "mosaic.fetch: is not accepted now: sbatch: error: AssocMaxSubmitJobLimi
 
 
 def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
-    """It is submitted again and again: that it is asked for at once would say nothing."""
+    """The stage is resubmitted repeatedly, so a time of submission would say nothing."""
     for after_s in (60.0, 90.0, 120.0):
         token = case.intend("fetch")
         case.tell(Unsent(token, NOW_S + after_s, LIMIT))
@@ -456,7 +456,7 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
 
 
 def test_a_stage_behind_others_of_its_kind_says_that_it_waits_for_its_turn(tmp_path):
-    """Two of a partition were put off: the third is tried in its turn, and one of another partition at once."""
+    """Two jobs of a partition were deferred: the third is tried in its turn, one of another partition at once."""
     stages = [Stage(name, cores=1, walltime_s=60, command="x", partition="gpu") for name in "abc"]
     stages.append(Stage("d", cores=1, walltime_s=60, command="x"))
     plan = RunPlan("0" * 12, "flow", "flow", tuple(stages), "per-stage", "slurm-cli", SITE, created_s=NOW_S)
@@ -490,7 +490,7 @@ def test_one_more_job_of_a_stage_that_is_not_accepted_is_told(tmp_path):
 
 
 def test_a_wait_that_was_longer_than_predicted_is_no_hit_in_words(case):
-    """A prediction of 5 s for a wait of 6.6 minutes brought nothing too early; right it was not."""
+    """A prediction of 5 s for a wait of 6.6 minutes led to no early allocation, but it was not accurate."""
     times = tuple(StageTimes(stage.name, 396.0, 60.0, critical=True) for stage in STAGES)
     metrics = RunMetrics(1.0, 1.0, 1.0, 0.0, hits=5, misses=1, undecided=0, resubmissions=0, stages=times, too_short=4)
     file = io.StringIO()

@@ -29,7 +29,7 @@ def write(place, *stages, name="flow"):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_stage_is_asked_for_in_the_width_that_is_wanted(place, strategy):
-    """The widest that is no wider, by any strategy; one that has one width keeps it."""
+    """Each stage gets its widest possible width up to the given one, by any strategy, or its only width."""
     flow = write(
         place,
         TELLS + CORES,
@@ -50,7 +50,7 @@ def test_every_stage_is_asked_for_in_the_width_that_is_wanted(place, strategy):
     ],
 )
 def test_a_width_may_be_tried_of_which_no_run_time_is_known(place, width, cores, note):
-    """So that it becomes known."""
+    """The run time on this width becomes known then."""
     flow = write(
         place,
         TELLS

@@ -20,7 +20,7 @@ def place(tmp_path):
 
 
 def shell(place, line, **environment):
-    """Run a line of a shell, with only so much of the locale in its environment."""
+    """Run a line of shell in a minimal environment."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "LANG", "PYTHON", "COLUMNS"))}
     kept |= {"ASA": ASA, "ASA_RUNS": "none", **environment}
     return subprocess.run(
@@ -46,7 +46,7 @@ def test_a_closed_stream_changes_no_exit_code(place, arguments, ways):
 
 
 def test_what_is_opened_later_does_not_get_a_closed_stream_s_place(place):
-    """Else what a job prints would go into a file of asa's."""
+    """Otherwise the output of jobs would go into one of asa's files."""
     done = shell(place, "$ASA run w.toml --backend local --bank none >&- 2>&-", HOME=str(place), ASA_RUNS="runs")
     assert done.returncode == 0
     told = [path for path in (place / "runs").rglob("*") if path.is_file() and b"completed in" in path.read_bytes()]
@@ -60,7 +60,7 @@ def test_a_full_disk_is_told(place):
 
 @pytest.fixture(scope="module")
 def usual():
-    """What is printed where nothing says how wide a terminal is."""
+    """Return the output where nothing gives the terminal's width."""
     return {arguments: shell(".", f"$ASA {arguments}").stdout for arguments in ("list", "--help")}
 
 
@@ -101,7 +101,7 @@ def test_a_path_of_any_bytes_can_be_printed(place):
 
 
 def test_a_mistake_in_what_is_installed_is_told_in_words(place):
-    """Not by a traceback, unless it is asked for."""
+    """There is no traceback unless one is requested."""
     package = place / "broken-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")

@@ -40,7 +40,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def table(tmp_path, monkeypatch, place):
-    """Yield the table of a cron that only sleeps: the test does what it would."""
+    """Yield the table of a cron that only sleeps: the test runs the entries."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "crontab"
     program.write_text(CRONTAB.format(table=tmp_path / "table"))
@@ -57,7 +57,7 @@ def table(tmp_path, monkeypatch, place):
 
 
 def begin(place, *stages, strategy="per-stage"):
-    """Begin a run, and leave it at once."""
+    """Begin a run, and detach at once."""
     client = place.begin("run", place.flow(*stages), *place.on, "--strategy", strategy)
     until(lambda: place.runs() and (place.runs()[0] / "journal.jsonl").exists())
     client.send_signal(signal.SIGTERM)
@@ -93,7 +93,7 @@ def test_a_look_says_what_happened_and_what_comes(place):
 
 
 def test_a_look_that_learns_a_small_bank_loads_no_compiled_code(place):
-    """Which takes more CPU time than all else that it does."""
+    """Loading that code takes more CPU time than everything else."""
     folder = begin(place, ("a", "", "sleep 2"), ("b", "a", "echo b >>did"), strategy="asa")
     command = [sys.executable, "-X", "importtime", ASA, "tick", folder.path]
     looked = subprocess.run(command, env=place.environment, capture_output=True, text=True, check=True)
@@ -152,14 +152,14 @@ def test_a_pool_needs_a_client_that_stays(place):
 
 
 def woken(place, line):
-    """Do what cron does with a line, with what it gives."""
+    """Run a line of the table as cron does, with cron's environment."""
     bare = {"PATH": f"{place.root / 'bin'}:/usr/bin:/bin", "HOME": str(place.root), "SHELL": "/bin/sh"}
     command = line.removeprefix("* * * * * ").replace(r"\%", "%")
     return subprocess.run(["sh", "-c", command], env=bare, check=False, cwd="/", capture_output=True, text=True)
 
 
 def woken_to_the_end(place, table):
-    """Let cron look, oftener than it does, until its only line is gone."""
+    """Run the table's lines, more often than cron does, until the only line is gone."""
     line = table.read_text().strip()
     for _ in range(40):
         if not table.exists():
@@ -203,7 +203,7 @@ def test_a_run_that_was_left_can_be_detached(place, table):
 
 
 def test_tables_are_changed_one_at_a_time(table, tmp_path):
-    """A hundred lines of mine stay, whoever else changes the table meanwhile."""
+    """The user's hundred lines stay, whoever else changes the table meanwhile."""
     odd = "# a form\f feed, a line\u2028 separator\n"
     table.write_text(odd + "".join(f"{n} 1 * * * mine\n" for n in range(10)))
     code = "import sys; from asa.keepers import cron\n"
@@ -232,7 +232,7 @@ def test_why_nothing_can_look_is_told(place, table, monkeypatch):
 
 
 def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
-    """Another login node has a crontab of its own, in which there is no such line."""
+    """Another login node has its own crontab, without such a line."""
     place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")
     line = table.read_text().strip()
     here, place.environment = place.environment, {**place.environment, "PATH": "/usr/bin:/bin"}
@@ -292,7 +292,7 @@ def test_a_walltime_that_is_none_is_refused_before_a_run_is_made(place, table):
 
 
 def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
-    """No systemd runs here: its commands say how they were called."""
+    """No systemd runs here: stand-ins for its commands record how they were called."""
     (tmp_path / "bin").mkdir()
     for name, answer in (("systemd-run", ""), ("systemctl", ""), ("loginctl", "echo yes")):
         program = tmp_path / "bin" / name
@@ -327,7 +327,7 @@ def test_secrets_are_not_kept(tmp_path, monkeypatch):
 
 
 def test_a_line_s_end_in_a_path_makes_no_line_of_a_crontab(place, table, monkeypatch):
-    """Nor in a variable of which the path is made, nor in the mark of a run that somebody else has left."""
+    """The line break may be in a path, in a variable that makes up the path, or in the mark of another user's run."""
     table.write_text("0 1 * * * mine\n")
     for name, value in os.environ.items() | place.environment.items():
         monkeypatch.setenv(name, value)

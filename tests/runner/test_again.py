@@ -37,7 +37,7 @@ _CODES = {"fail": 1, "memory": 137}
 
 
 class Flaky(FakeLink):
-    """One whose jobs go wrong as is said, by stage, its first jobs: `fail`, `long`, `memory`, or a bad node's name.
+    """A Slurm in memory whose first jobs of a stage go wrong as listed: `fail`, `long`, `memory`, or a bad node.
 
     `killed inside`: a process is killed since memory is used up, and what it was part of exits with 0.
     """
@@ -156,7 +156,7 @@ def test_who_runs_out_of_memory_gets_more_up_to_a_limit(said, gib, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa"])
 def test_a_command_that_exits_with_0_though_memory_ran_out_has_failed(strategy, tmp_path):
-    """It is run again, with more, and what follows it begins after that."""
+    """The command runs again with more memory, and its successors begin afterwards."""
     place = Place(tmp_path, chain(retries=1, memory_bytes=GIB), strategy, {"b": ["killed inside"]})
     result = place.go()
     assert result.outcome == "completed", result.reason
@@ -225,7 +225,7 @@ def test_who_is_tried_again_after_a_fault_of_its_node_keeps_off_that_node(strate
 
 
 def test_where_no_other_node_will_do_a_job_may_have_the_bad_one(tmp_path):
-    """Slurm refuses what cannot run on the nodes that are left, as in a partition of few, or with a constraint."""
+    """Slurm refuses a job that cannot run on the remaining nodes, as in a small partition or with a constraint."""
     place = Place(tmp_path, chain(retries=1), "per-stage", {"b": ["n1"]})
     submit = place.link.submit
 
@@ -292,7 +292,7 @@ def test_a_run_that_completed_goes_on_from_a_stage(strategy, tmp_path):
 
 
 def test_going_on_from_a_stage_is_safe_whatever_dies(tmp_path):
-    """The client may be gone after any entry: whoever comes next brings it to its end, and each job is there once."""
+    """A client may die after any entry: the next client completes the stage, and no job exists twice."""
     place = Place(tmp_path, chain(), "chained")
     assert place.go().outcome == "completed"
     count = len(place.link.all)
@@ -323,7 +323,7 @@ def test_going_on_from_a_stage_is_safe_whatever_dies(tmp_path):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_workflow_that_was_mended_is_what_runs_from_then_on(strategy, tmp_path):
-    """And what happened before is told as it was: by the stages as they were then."""
+    """Records of earlier jobs keep the stages as they were then."""
     place = Place(tmp_path, chain(retries=2), strategy, {"b": ["fail"] * 3})
     assert place.go().outcome == "failed"
     flow = place.folder.plan.make_workflow()
@@ -376,7 +376,7 @@ def test_a_programs_own_exit_code_is_tried_again_as_any_other(code, tmp_path):
     ],
 )
 def test_a_shared_job_has_cores_for_the_largest_task_of_its_stages(tasks, asked):
-    """Where these fill nodes; else for the tasks of its widest stage."""
+    """Tasks that fill nodes determine the job's cores; otherwise the tasks of the widest stage do."""
     stages = [
         Stage("a", cores=30, cpus_per_task=tasks[0]),
         Stage("b", cores=tasks[1], cpus_per_task=tasks[1], after=("a",)),
@@ -401,7 +401,7 @@ def test_stages_that_contradict_each_other_cannot_share_a_job():
 
 
 def test_a_job_with_more_walltime_still_fits_its_partition(tmp_path):
-    """A Big Job of which one stage ran out of its walltime."""
+    """One stage of a Big Job ran out of walltime."""
     site = Capabilities("x", 112, 28, False, partition="p", partitions={"p": PartitionLimits(max_walltime_s=300.0)})
     place = Place(tmp_path, [stage("a", retries=1), stage("b", ("a",))], "big-job", {"a+b": ["long"]}, site)
     assert place.go().outcome == "completed"
@@ -456,7 +456,7 @@ def test_a_local_stage_runs_beside_the_queue(strategy, tmp_path):
 
 
 def test_what_may_idle_behind_local_stages_is_bounded_for_the_run(tmp_path):
-    """Each of six siblings might idle within the bound by itself; all of them together may not."""
+    """Each of six siblings may idle within the limit, all of them together may not."""
     clock = VirtualClock()
     (tmp_path / "run").mkdir()
     far, near = (Site(FakeLink(clock, tmp_path / "run"), clock) for _ in range(2))
@@ -490,7 +490,7 @@ def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_that_ones_fate(retries, tmp_path):
     class Slow(SlurmBackend):
-        """A machine on which submissions take so long that jobs seen alive before may have ended."""
+        """A machine whose submissions take so long that jobs may end between two looks."""
 
         def submit(self, spec):
             self._sleep(40.0)

@@ -65,7 +65,7 @@ def test_what_fails_for_good_is_told_and_resumed_by_itself(tmp_path):
 
 
 def test_elements_that_ended_alike_are_explained_together(tmp_path):
-    """Whatever reasons Slurm gives beside their exit code; the last lines are those of the first that failed."""
+    """Elements with the same exit code share a line, whatever the reasons; the output shown is the first one's."""
     world = World(tmp_path, codes={2: [1], 3: [4], 7: [1], 8: [1], 9: [127]})
     assert world.drive().outcome == "failed"
     state, _ = world.folder.state()
@@ -204,7 +204,7 @@ def test_core_hours_are_those_of_each_element(tmp_path):
 
 
 def test_what_elements_held_before_they_were_requeued_counts_whichever_client_saw_it(tmp_path):
-    """Each look is a client of its own; one element is requeued once, and one twice."""
+    """A new client looks each time; one element is requeued once, and one twice."""
     world = World(tmp_path, strategy="per-stage")
     world.link.of_element = lambda *_: (50.0, 0)
     spent_s, requeued = [], []
@@ -258,7 +258,7 @@ _FEW = 8  # of the worlds, for `make test`
     "seed", [*range(_FEW), *(pytest.param(one, marks=pytest.mark.full) for one in range(_FEW, 40))]
 )
 def test_whatever_elements_do_and_whoever_dies_each_completes_once(tmp_path, seed):
-    """Clients that look once and die between, elements that fail, are requeued and refused."""
+    """Clients look once and die in between, while elements fail, are requeued, or are refused."""
     rng = random.Random(seed)
     numbers = sorted(rng.sample(range(40), rng.randint(1, 12)))
     array = replace(parse_array("0"), elements=Elements.of(numbers), at_once=rng.choice([0, 1, 3]))

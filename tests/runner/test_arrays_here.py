@@ -40,7 +40,7 @@ def test_each_element_runs_once_and_is_told_its_number(place, strategy):
 @pytest.mark.parametrize("strategy", ["per-stage", "big-job", "asa-plan"])
 @pytest.mark.parametrize("cores", ["cores = 2", "cores = 2\ncpus_per_task = 2"])
 def test_elements_of_several_cores_run_side_by_side_in_a_job_with_what_follows(tmp_path, strategy, cores):
-    """Two fit onto the machine; alone in a job or with others, each has its own cores and its own walltime."""
+    """Two elements fit on the machine; each has its own cores and walltime, alone in a job or with successors."""
     place = Place(tmp_path, cores=4)
     try:
         count = "touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 3; rm at.$ASA_ELEMENT"
@@ -55,7 +55,7 @@ def test_elements_of_several_cores_run_side_by_side_in_a_job_with_what_follows(t
 
 
 def test_no_more_run_at_once_than_the_throttle_says(place):
-    """Each leaves a file while it runs, and counts those that are there."""
+    """Each element leaves a file while it runs, and counts the files."""
     count = "touch at.$ASA_ELEMENT; ls at.* | wc -l >>counts; sleep 0.3; rm at.$ASA_ELEMENT"
     place.asa("run", flow(place, count, array="1-7%2"), *place.on)
     counts = [int(word) for word in (place.root / "counts").read_text().split()]
@@ -70,7 +70,7 @@ def test_those_alone_are_tried_again_that_failed(place):
 
 
 def test_an_elements_own_exit_code_is_no_word_of_ours(place):
-    """Neither that an input is missing, after which it would not be tried again, nor that it ran out of time."""
+    """Exit codes that asa uses itself, as for a missing input or a timeout, mean nothing special in an element."""
     fails = f"{TELL}; [ -e once$ASA_ELEMENT ] || {{ touch once$ASA_ELEMENT; exit $ASA_ELEMENT; }}"
     ran = place.asa("run", flow(place, fails, array="84,124", more="retries = 1"), *place.on)
     assert Counter(place.lines()) == Counter({"e84:84:2": 2, "e124:124:2": 2, "after": 1})
@@ -101,7 +101,7 @@ def test_inputs_and_outputs_are_those_of_the_element(place):
 
 
 def test_one_that_runs_out_of_time_gets_more_and_one_that_is_killed_more_memory(place):
-    """The second hangs the first time, and none but it; the third is killed once, as for want of memory."""
+    """Only the second element hangs, and only the first time; the third is killed once, as if out of memory."""
     hangs = "[ $ASA_ELEMENT -ne 2 ] || [ -e two ] || { touch two; exec sleep 600; }"
     killed = "[ $ASA_ELEMENT -ne 3 ] || [ -e three ] || { touch three; exit 137; }"
     path = place.root / flow(place, f"{TELL}; {hangs}; {killed}", array="1-4", more='retries = 1\nmemory = "64M"')

@@ -39,7 +39,7 @@ def stage(name, after=(), *, partition="", **more):
 
 
 class Picky:
-    """A machine that is asked first whether it takes a job; it keeps when which was tried, and what came of that."""
+    """A machine that is asked whether it takes each job, and records when each job was tried, and the answer."""
 
     def __init__(self, says, world=None):
         self.world, self.says, self.tried, self.shared = world or machine(), says, [], set()
@@ -92,7 +92,7 @@ def test_a_stage_that_is_deferred_holds_up_only_itself_and_what_depends_on_it(st
 
 
 def test_two_of_a_target_hold_up_others_of_it_and_none_of_another():
-    """They are tried one at a time, by turns; those that were not tried yet come first."""
+    """Jobs of one target are tried one at a time, in turns; those not yet tried come first."""
     stages = [stage(f"gpu{n}", options=("--qos=gpu",)) for n in range(5)] + [stage("a"), stage("b", options=("--x",))]
     world = Picky(lambda name, now, _: SubmitDeferredError("closed") if "gpu" in name and now < 300 else None)
     go(world, Workflow("flow", stages))
@@ -105,7 +105,7 @@ def test_two_of_a_target_hold_up_others_of_it_and_none_of_another():
 
 
 def test_one_that_is_never_accepted_starves_no_other_however_often_it_comes_first():
-    """Two bad ones close their target, and a good one that becomes ready then waits for one pause at most."""
+    """Two jobs that are always refused close their target; a good job then waits for one pause at most."""
     stages = [stage("bad0"), stage("bad1"), *(stage(f"s{n}", [f"s{n - 1}"] if n else ()) for n in range(6))]
     world = Picky(lambda name, now, _: odd(name) if "bad" in name and now < 800 else None)
     result = go(world, Workflow("flow", stages))
@@ -129,7 +129,7 @@ def test_a_site_that_defers_everything_is_asked_once_a_target_and_pause(targets)
 
 
 def test_one_that_was_refused_for_long_is_not_kept_out_by_one_that_was_not():
-    """They take turns: how often each was refused is no measure of what it is worth."""
+    """The jobs take turns: the number of refusals does not decide which is tried."""
     stages = [stage("old"), stage("short"), stage("young", ["short"])]
     until_s = {"old": 400, "young": 850, "short": 0}
     world = Picky(lambda name, now, _: odd(name) if now < until_s[name] else None)
@@ -139,7 +139,7 @@ def test_one_that_was_refused_for_long_is_not_kept_out_by_one_that_was_not():
 
 
 def test_a_batch_system_that_is_away_holds_up_all():
-    """As if there were one job: with growing pauses, and none for the jobs that follow once it is back."""
+    """The whole system is retried like one job: with growing pauses, and at once for all other jobs when it is back."""
     stages = [stage(f"s{n}", account=f"project{n}") for n in range(20)]
     world = Picky(lambda _, now, __: UnavailableError("no controller") if now < 100 else None)
     result = go(world, Workflow("flow", stages))
@@ -149,7 +149,7 @@ def test_a_batch_system_that_is_away_holds_up_all():
 
 
 def all_before(world, flow, result):
-    """Check that no job of a stage was accepted before all of what it follows were, unless that had ended."""
+    """Check that a job of a stage was accepted only after all its predecessors were accepted, or had ended."""
     ends = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
     first = {name: min(at_s for at_s, tried, is_in in world.tried if is_in and tried == name) for name in flow.stages}
     for name, one in flow.stages.items():
@@ -162,7 +162,7 @@ def all_before(world, flow, result):
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained"])
 def test_more_jobs_of_a_stage_that_are_deferred_hold_up_what_depends_on_it(strategy):
-    """Of a stage that several jobs run all are there before what follows; what does not depend on it goes on."""
+    """All jobs of a stage are accepted before its successors' jobs; independent stages continue."""
     many = stage("many", cores=8, walltime_s=3600, expected_run_s=1000, tasks=("t",), jobs=(4, 4))
     flow = Workflow("flow", [many, stage("after", ["many"]), stage("a"), stage("b", "a")])
     there = []
@@ -199,7 +199,7 @@ def test_a_next_leg_that_is_deferred_holds_up_nothing_else(strategy):
 
 
 def drawn(rng):
-    """A graph, and of each stage, target and moment whether it is refused, for good reasons or bad."""
+    """Draw a graph, and for each stage, target and time whether and how a submission is refused."""
     count = rng.randrange(3, 12)
     shared = {"cores": 4, "tasks": ("t",), "jobs": (2, 2), "command": ""}
     stages = [
@@ -233,7 +233,7 @@ def drawn(rng):
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "asa-plan"])
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_refused_no_stage_waits_for_another_s_refusals(strategy, seed):
-    """Against a model: a stage is accepted once it is due and not refused, after a pause for each that takes turns."""
+    """By the model, a stage is accepted once it is due and not refused, after a pause for each job in the turn."""
     flow, says, until_s, closed_s, away = drawn(random.Random(seed))
     world = Picky(says)
     result = go(world, flow, strategy)
@@ -293,7 +293,7 @@ IN_DOUBT = SubmitInDoubtError("that is odd", is_unexplained=True)
 
 @pytest.mark.parametrize("error", [SubmitDeferredError("closed"), odd("bad"), IN_DOUBT])
 def test_clients_that_look_once_starve_nobody_either(error, tmp_path):
-    """Two that are never accepted come first in each look; how often they were put off is in the journal."""
+    """Two jobs that are never accepted come first in each look; the journal has the number of their deferrals."""
     stages = [stage("bad0"), stage("bad1"), *(stage(f"s{n}", [f"s{n - 1}"] if n else ()) for n in range(4))]
     _, folder, begun_s = looked(tmp_path, stages, {"bad0", "bad1"}, 850.0, error)
     state, records = folder.state()
@@ -314,7 +314,7 @@ def test_a_look_at_a_closed_target_tries_one_job(tmp_path):
 
 
 class Moody(FakeLink):
-    """Slurm in memory that answers many submissions in any of the ways in which they are not accepted."""
+    """A Slurm in memory that answers many submissions in one of the ways in which they are not accepted."""
 
     def moody(self, seed, until_s):
         self.random, self.until_s = random.Random(seed), until_s
@@ -329,7 +329,7 @@ class Moody(FakeLink):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("strategy", ["chained", "per-stage", "asa-plan"])
 def test_parts_of_arrays_come_before_what_depends_on_them(strategy, seed, tmp_path):
-    """Whatever is refused: each element runs once, and nothing comes before all parts of what it follows."""
+    """Submissions fail at random: each element still runs once, and after all its predecessors are submitted."""
     numbers = parse_array("1-9%4" if seed % 2 else "1-9").elements
     sweep = stage("b", "a", array=parse_array(str(numbers)), command="sleep 5")
     stages = [stage("a"), sweep, stage("c", "b"), stage("x"), stage("y", "x"), stage("z", "cy")]

@@ -32,7 +32,7 @@ def times(world):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_client_begins_once_its_server_has_run_for_a_while(tmp_path, strategy):
-    """The server outlives it; what follows both waits for both."""
+    """The server outlives its client; a stage after both waits for both."""
     stages = (
         stage("first", 60),
         stage("server", 3000, "first"),
@@ -81,7 +81,7 @@ def test_explain_says_how_long_a_stage_waits_for_what_has_begun(tmp_path):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_delay_begins_anew_with_what_began(tmp_path, strategy):
-    """The server's node fails before the client may run."""
+    """The server's node fails before the client may begin."""
     stages = (stage("server", 3000), stage("client", 5, "server", after_start=("server",), start_delay_s=600.0))
     world = World(tmp_path, stages, strategy=strategy)
 
@@ -101,7 +101,7 @@ def test_a_delay_begins_anew_with_what_began(tmp_path, strategy):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_first_that_completes_is_enough(tmp_path, strategy):
-    """A failure is none, and what is slower runs on."""
+    """A failure does not count as a completion, and slower stages continue."""
     stages = (
         stage("bad", 10, code=3),
         stage("quick", 100),
@@ -120,7 +120,7 @@ def test_the_first_that_completes_is_enough(tmp_path, strategy):
 
 
 class Rows(World):
-    """Arrays `a` and `b`, of which each element of `b` needs the same of `a`."""
+    """Two arrays `a` and `b`; each element of `b` needs the element of `a` with the same number."""
 
     def __init__(self, path, elements, own, *, rng, bad=(), retries=0, at_once=0, when="always", **run):
         self.lasts_s = {number: rng.randint(20, 3000) for number in elements}
@@ -146,7 +146,7 @@ class Rows(World):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_each_element_runs_once_its_counterpart_has_completed(tmp_path, seed):
-    """Whatever fails, is tried again, or is too much at a time: not before, once, and not much later."""
+    """Elements fail, are retried or exceed limits: each still runs once, after its counterpart, and soon."""
     rng = random.Random(seed)
     elements = sorted(rng.sample(range(20), rng.randint(2, 9)))
     own = sorted(rng.sample(elements, rng.randint(1, len(elements))))
@@ -174,7 +174,7 @@ def test_each_element_runs_once_its_counterpart_has_completed(tmp_path, seed):
 
 
 def test_what_could_not_run_runs_once_its_counterpart_has(tmp_path):
-    """A failed element is tried again by hand; only its counterpart follows."""
+    """The user retries a failed element; only its counterpart runs after it."""
     world = Rows(tmp_path, [1, 2, 3], [1, 2, 3], rng=random.Random(1), bad=[(2, [1])])
     assert world.drive().outcome == "failed"
     state = world.folder.state()[0]
@@ -186,7 +186,7 @@ def test_what_could_not_run_runs_once_its_counterpart_has(tmp_path):
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "elastic"])
 def test_what_follows_elements_is_submitted_only_with_the_last_of_them(tmp_path, strategy):
-    """Else it would hold its cores while the first array goes on."""
+    """An earlier submission would hold its cores while the first array still runs."""
     world = Rows(tmp_path, [1, 2, 3], [1, 2, 3], rng=random.Random(3), strategy=strategy, when="success")
     assert max(world.lasts_s.values()) - min(world.lasts_s.values()) > 1000
     assert world.drive().outcome == "completed"
@@ -197,7 +197,7 @@ def test_what_follows_elements_is_submitted_only_with_the_last_of_them(tmp_path,
 
 
 def test_many_elements_that_complete_one_by_one_are_gathered(tmp_path):
-    """A submission twice a minute, not one for each; the last ones are not waited for."""
+    """There are two submissions per minute at most; the last elements are submitted at once."""
     world = Rows(tmp_path, range(1, 101), range(1, 101), rng=random.Random(5))
     world.lasts_s = {number: 60 + 6 * number for number in range(1, 101)}
     assert world.drive().outcome == "completed"
@@ -211,7 +211,7 @@ def test_many_elements_that_complete_one_by_one_are_gathered(tmp_path):
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_element_waits_for_its_counterparts_in_all_arrays(tmp_path, strategy, fails):
-    """Even where other elements of each completed first, or one of the arrays has failed by then."""
+    """Other elements of each array may complete first, and one of the arrays may have failed."""
     lasts_s = {(1000, 1): 30, (1000, 2): 400, (1100, 1): 900, (1100, 2): 30}
 
     class Two(World):

@@ -88,7 +88,7 @@ def machine(others=(), cores=8, **options):
 
 
 def behind(end_s):
-    """A machine whose other cores are taken as soon as the job gives them back, until a time."""
+    """A machine whose other cores are taken, until a given time, as soon as the job gives them back."""
     return machine([(0, end_s, end_s, 4), (50, end_s - 100, end_s - 100, 3)])
 
 
@@ -118,7 +118,7 @@ def growths(result):
 @pytest.mark.parametrize("flow", [FLOW, montage(112), statistics(112)])
 @pytest.mark.parametrize("poll_s", [0, 10])
 def test_on_an_idle_machine_it_is_as_fast_as_one_job_and_takes_what_the_stages_need(flow, poll_s):
-    """To the second."""
+    """The makespan is equal to the second."""
     told = {}
     for name in ("big-job", "per-stage", "elastic"):
         told[name] = completed(
@@ -146,7 +146,7 @@ def planned(backend, waits=None, workflow=FLOW):
 @pytest.mark.parametrize("poll_s", [0, 10])
 @pytest.mark.parametrize("age_accrues", [True, False])
 def test_a_plan_on_an_idle_machine_is_as_fast_as_one_job_and_takes_what_the_stages_need(flow, poll_s, age_accrues):
-    """By one job that grows, or where age accrues by some."""
+    """The plan is one job that grows, or several jobs where age accrues."""
     big = completed(run(machine(cores=200, poll_s=poll_s), workflow=flow, strategy=load_strategy("big-job")), flow)
     few = completed(run(machine(cores=200, poll_s=poll_s), workflow=flow, strategy=load_strategy("per-stage")), flow)
     result = planned(machine(cores=200, poll_s=poll_s, age_accrues=age_accrues), workflow=flow)
@@ -168,7 +168,7 @@ def test_a_plan_grows_only_where_more_cores_come_soon(wait_s, grows):
 
 
 def test_cores_asked_for_the_wait_ahead_join_as_the_stage_before_ends():
-    """Predicted 100 s: asked for at 200 for the 320 s that the job has left, and had at 300."""
+    """The predicted wait is 100 s: cores requested at 200 for the job's last 320 s join at 300."""
     result = run(behind(300), {3: 100.0})
     m = completed(result)
     assert growths(result) == [(200.0, ("c",), 3, 320.0)]
@@ -180,19 +180,19 @@ def test_cores_asked_for_the_wait_ahead_join_as_the_stage_before_ends():
 
 
 def test_the_payload_stands_still_until_its_cores_have_come():
-    """Until 340: one core idles, and c waits 40 s."""
+    """The cores join at 340: one core idles, and c waits 40 s."""
     m = completed(run(behind(340), {3: 100.0}))
     assert (m.makespan_s, m.twt_s, core_s(m.core_hours), core_s(m.overhead_core_hours)) == (440, 40, NEED + 40, 40)
 
 
 def test_cores_that_come_early_idle():
-    """At 250 in place of 300."""
+    """The cores join at 250 instead of 300."""
     m = completed(run(behind(250), {3: 100.0}))
     assert (m.makespan_s, core_s(m.core_hours), core_s(m.overhead_core_hours)) == (400, NEED + 150, 150)
 
 
 def test_cores_that_come_much_too_early_are_given_back_and_asked_for_again():
-    """At 220: given back, and asked for with half the lead, at 250."""
+    """The cores join at 220; they are returned, and requested again at 250 with half the lead."""
     result = run(behind(220), {3: 100.0})
     m = completed(result)
     assert [time for time, *_ in growths(result)] == [200, 250]
@@ -203,7 +203,7 @@ def test_cores_that_come_much_too_early_are_given_back_and_asked_for_again():
 
 
 def test_a_job_that_would_not_hold_the_rest_is_given_up_and_the_rest_asked_for():
-    """It may run until 520, so at 420 it no longer holds c, which gets a job of its own, at 600; a and b ran once."""
+    """The job ends at 520, too early for c, so at 420 c gets its own job, which starts at 600; a and b run once."""
     result = run(behind(600), {3: 100.0})
     m = completed(result)
     submitted = [(r.time_s, r.stages, r.cores) for r in result.records if isinstance(r, Submitted)]
@@ -215,7 +215,7 @@ def test_a_job_that_would_not_hold_the_rest_is_given_up_and_the_rest_asked_for()
 
 
 def test_a_job_that_ends_as_it_stands_still_is_no_failure():
-    """Somebody does not give it up in time: it runs into its walltime, at 520."""
+    """Nobody cancels the job in time: it reaches its walltime at 520."""
 
     class Patient(Elastic):
         def plan(self, view, forecast):
@@ -227,7 +227,7 @@ def test_a_job_that_ends_as_it_stands_still_is_no_failure():
 
 
 def test_what_joined_is_given_back_first():
-    """A 2, b 6, c 4, d 1: of the 4 that join for b, 2 are given back at c, and the others, with one more, at d."""
+    """Of the 4 cores that join for b, 2 are returned at c, and the other 2, with one more, at d."""
     flow = Workflow(
         "hill",
         [
@@ -259,7 +259,7 @@ def test_what_joined_is_given_back_first():
     ],
 )
 def test_where_jobs_cannot_grow_or_shrink_it_does_what_it_can(options, jobs):
-    """Jobs for runs of stages; the last one is of the cores that join the one before it."""
+    """Jobs are for sequences of stages; the last job requests the cores that would have joined the previous one."""
     result = run(machine(**options))
     m = completed(result)
     assert [r.stages for r in result.records if isinstance(r, Submitted)] == jobs
@@ -268,7 +268,7 @@ def test_where_jobs_cannot_grow_or_shrink_it_does_what_it_can(options, jobs):
 
 
 def test_a_stage_that_fails_fails_the_run_and_its_cores_go_with_it():
-    """C needs longer than the job has left: it is no use to run it again."""
+    """Stage c needs longer than the rest of the job's walltime, so it is not tried again."""
     result = run(machine(), run_s={"a": 100.0, "b": 200.0, "c": 900.0})
     assert (result.outcome, result.reason) == ("failed", "stage 'c' ended as timeout (TimeLimit)")
     assert not [r for r in result.records if isinstance(r, Retrying)]
@@ -279,7 +279,7 @@ def test_a_stage_that_fails_fails_the_run_and_its_cores_go_with_it():
 
 
 class Wrong:
-    """A world of which the n-th request for more cores goes wrong."""
+    """A world in which the n-th request for more cores goes wrong."""
 
     def __init__(self, inner, at, how):
         self.inner, self.at, self.how, self.seen = inner, at, how, 0
@@ -332,7 +332,7 @@ def test_more_cores_are_asked_for_once_whatever_becomes_of_the_answer(how, tmp_p
 
 
 def test_cores_that_join_twice_are_given_back_once(tmp_path):
-    """The first request is given up, and comes true half a minute after the second."""
+    """The first request is given up, but its cores join half a minute after the second request's."""
     world, late = machine([(0, 1000, 1000, 1)]), []
 
     class Late:
@@ -362,7 +362,7 @@ def test_cores_that_join_twice_are_given_back_once(tmp_path):
 
 def test_a_site_that_gives_no_more_cores_refuses_the_wish():
     class Growing:
-        """One that says that its jobs can grow, and has no way to ask for it."""
+        """A backend that claims that its jobs can grow, but has no way to request it."""
 
         def __init__(self):
             self.inner = machine()
@@ -382,7 +382,7 @@ def test_a_site_that_gives_no_more_cores_refuses_the_wish():
 
 
 def test_a_growth_that_is_refused_ends_its_stage_and_nothing_else():
-    """What runs beside it goes on, as after any failure; its job does not stand still any longer."""
+    """Other stages continue, as after any failure; the stage's job does not wait any longer."""
 
     class Refusing:
         def __init__(self):
@@ -517,7 +517,7 @@ def test_what_ended_between_two_looks_before_a_requeue_ran_when_its_marks_say():
 
 
 def test_what_completed_in_a_job_that_was_given_up_is_done():
-    """And nothing waits for what it did not post."""
+    """No other job waits for posts of the job that was given up."""
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, 310.0, 1))
     list(state.apply(GivingUp("1", "late", 400.0)))

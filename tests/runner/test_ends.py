@@ -59,7 +59,7 @@ class Place:
 
 
 class LostOnce(FakeLink):
-    """One of which the first cancellation is lost."""
+    """A Slurm in memory that loses the first cancellation."""
 
     cancels = 0
 
@@ -83,7 +83,7 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
 
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_many_jobs_are_cancelled_by_few_calls_and_noted_together(tmp_path, fail_fast):
-    """By one question whose they are, one cancellation, and a line of the journal for each kind of what is noted."""
+    """There is one query for the jobs' tokens, one cancellation, and one journal line for each kind of entry."""
     stages = [stage("a", "sleep 500; exit 1"), *(stage(f"b{n}", "sleep 80000", after=("a",)) for n in range(100))]
     place = Place(tmp_path, stages, "chained", fail_fast=fail_fast)
     assert place.go().outcome == "failed"
@@ -98,7 +98,7 @@ def test_many_jobs_are_cancelled_by_few_calls_and_noted_together(tmp_path, fail_
 
 
 class Mute(FakeLink):
-    """One that shows no job for 20 minutes after it was first asked whose jobs are that are to be cancelled."""
+    """A Slurm in memory that shows no jobs for 20 minutes after it was first asked for jobs to be cancelled."""
 
     since_s = math.inf
 
@@ -122,7 +122,7 @@ class Mute(FakeLink):
 
 
 class Away(Mute):
-    """One that cannot be asked for so long."""
+    """A Slurm in memory that cannot be reached for 20 minutes."""
 
     def _call(self, name):
         super()._call(name)
@@ -132,7 +132,7 @@ class Away(Mute):
 
 @pytest.mark.parametrize("link", [Mute, Away])
 def test_a_run_that_has_failed_goes_on_until_what_it_cancels_is_told(tmp_path, link):
-    """While Slurm is away, or its answers are empty, for longer than the end of what was cancelled is waited for."""
+    """Slurm is unreachable, or answers with empty lists, for longer than a client waits for a cancelled job's end."""
     stages = [stage("a", "sleep 5; exit 1"), stage("b", "sleep 80000"), stage("c", "sleep 80000")]
     place = Place(tmp_path, stages, link=link)
     assert place.go().outcome == "failed"
@@ -140,7 +140,7 @@ def test_a_run_that_has_failed_goes_on_until_what_it_cancels_is_told(tmp_path, l
 
 
 class SlowToCancel(FakeLink):
-    """One that a cancellation reaches half a minute after it was sent."""
+    """A Slurm in memory in which a cancellation takes effect half a minute after it was sent."""
 
     def pass_by(self):
         self.clock.sleep(30.0)
@@ -180,7 +180,7 @@ def test_a_payload_that_begins_as_its_job_is_given_back_runs_once(tmp_path, when
 
 @dataclass
 class GivesBackSlowly(GivesBack):
-    """One whose jobs have time to begin while it decides; it may have the second put back into the queue before."""
+    """A strategy that decides so slowly that its jobs may begin; the second job may have been requeued before."""
 
     place: Place
     requeues: bool = False
@@ -199,7 +199,7 @@ class GivesBackSlowly(GivesBack):
 
 @pytest.mark.parametrize("requeues", [False, True])
 def test_what_began_while_it_was_decided_to_give_its_job_back_runs_once(tmp_path, requeues):
-    """Also in a job that was put back into the queue before it began."""
+    """The job may also have been requeued before it began."""
     stages = [stage("a", "sleep 45" if requeues else "sleep 25"), stage("b", "sleep 50", after=("a",))]
     place = Place(tmp_path, stages, link=SlowToCancel)
     strategy = GivesBackSlowly(place, requeues)
@@ -224,7 +224,7 @@ class LosesSecond(FakeLink):
 
 @pytest.mark.parametrize("strategy", ["elastic", "big-job", "chained"])
 def test_a_group_in_doubt_of_which_a_stage_will_not_run_is_asked_for_anew(tmp_path, strategy):
-    """In the doubtful company it cannot be; its job, should it turn up, is superseded."""
+    """The stage cannot run in the group in doubt; if that group's job turns up, it is superseded."""
     stages = [
         replace(stage("x", "sleep 3; exit 1"), partition="p1"),
         stage("a", "sleep 5", after=("x",)),
@@ -240,7 +240,7 @@ def test_a_group_in_doubt_of_which_a_stage_will_not_run_is_asked_for_anew(tmp_pa
 
 
 class Forgetful(FakeLink):
-    """One whose controller does not hear of the first job's end, and has it on hold in the queue afterwards."""
+    """A Slurm whose controller misses the first job's end, and lists the job as pending and held afterwards."""
 
     def _end(self, job, state, code):
         super()._end(job, state, code)
@@ -251,7 +251,7 @@ class Forgetful(FakeLink):
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "big-job"])
 def test_a_job_that_is_back_in_the_queue_though_it_completed_is_waited_for_no_longer(tmp_path, strategy):
-    """It is cancelled, on hold or not; none of its stages runs again, and the others go on."""
+    """The job is cancelled, held or not; none of its stages runs again, and the other stages continue."""
     stages = [stage("a", "sleep 5"), stage("b", "sleep 7", after=("a",)), stage("c", "sleep 3", after=("b",))]
     place = Place(tmp_path, stages, strategy, link=Forgetful)
     began_s = place.clock()
@@ -290,7 +290,7 @@ def test_a_job_whose_cancellation_was_lost_does_not_stay_in_the_queue(tmp_path, 
 
 
 class RequeuesLate(FakeLink):
-    """One that puts the first job back as it completes, and starts it at once: it finds that, and ends again."""
+    """A Slurm that requeues the first job as it completes; the job starts again, and finds that it has completed."""
 
     def _mark(self, job, kind, code=None, outcome=None):
         if not job.restarts:
@@ -314,7 +314,7 @@ def test_a_stage_whose_job_is_requeued_as_it_ends_ran_when_it_ran(tmp_path):
 
 
 class Reuses(FakeLink):
-    """One that gives the numbers of cancelled jobs out again, as a controller does that lost its latest state."""
+    """A Slurm that reuses the numbers of cancelled jobs, like a controller that lost its latest state."""
 
     def submit(self, job):
         gone = [one for one, other in self.all.items() if other.state == "CANCELLED"]
@@ -325,7 +325,7 @@ class Reuses(FakeLink):
 
 @pytest.mark.parametrize("strategy", ["chained", "asa", "elastic"])
 def test_a_number_that_another_job_had_is_cancelled_again(tmp_path, strategy):
-    """The first attempt's followers are cancelled, those of the second have their numbers, and must be, too."""
+    """The first attempt's successors are cancelled, and then the second attempt's, which have the same numbers."""
     stages = [
         replace(stage("a", "sleep 5; exit 1"), retries=2),
         *(replace(stage(name, "sleep 5", after=("a",)), partition="other") for name in "bc"),
@@ -340,7 +340,7 @@ def test_a_number_that_another_job_had_is_cancelled_again(tmp_path, strategy):
 
 
 class Forgets(FakeLink):
-    """One that loses the first job before it starts, and gives its number to the next."""
+    """A Slurm that loses the first job before it starts, and gives its number to the next job."""
 
     def submit(self, job):
         if len(self.submitted) == 1:
@@ -350,7 +350,7 @@ class Forgets(FakeLink):
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa"])
 def test_a_job_whose_number_another_has_is_asked_for_again(tmp_path, strategy):
-    """A controller that was killed lost it, and nobody hears of it again by its number; it was no attempt."""
+    """A killed controller lost the job, so its number is never heard of again; this does not count as an attempt."""
     stages = [stage("a", "sleep 5"), stage("b", "sleep 5"), stage("c", "sleep 5", after=("a", "b"))]
     place = Place(tmp_path, stages, strategy, link=Forgets)
     assert place.go().outcome == "completed"
@@ -359,7 +359,7 @@ def test_a_job_whose_number_another_has_is_asked_for_again(tmp_path, strategy):
 
 
 class AwayOnceCancelled(FakeLink):
-    """One that is away for two minutes from its first cancellation on."""
+    """A Slurm that is unreachable for two minutes after its first cancellation."""
 
     back_s = math.inf
 
@@ -411,7 +411,7 @@ def test_what_cannot_start_any_more_is_given_up_once_the_batch_system_can_be_ask
 
 
 class DoubtfulOnce(FakeLink):
-    """One that loses the first submission, and does not say so."""
+    """A Slurm that loses the first submission silently."""
 
     submissions = 0
 
@@ -424,7 +424,7 @@ class DoubtfulOnce(FakeLink):
 
 @pytest.mark.parametrize("run_s", [*range(1, 60, 3), *range(290, 320, 3)])
 def test_what_a_look_for_duplicates_hears_is_heard_by_the_run(tmp_path, run_s):
-    """Whenever the job ends, before that look or after it."""
+    """The job ends before that look, or after it."""
     place = Place(tmp_path, [stage("a", f"sleep {run_s}"), stage("b", "sleep 5", ("a",))], link=DoubtfulOnce)
     assert place.go().outcome == "completed"
 
@@ -478,7 +478,7 @@ def test_a_journal_that_is_gone_is_missed(tmp_path):
 
 
 class Story(Trial):
-    """Four stages of which b fails unless something is mended; each leaves a line when it begins and when it ends."""
+    """Four stages, of which b fails unless a file is repaired; each writes a line when it begins and when it ends."""
 
     def __init__(self, folder, version, strategy, runs_s):
         super().__init__(folder, version, strategy)
@@ -532,7 +532,7 @@ def story(tmp_path):
 
 @pytest.mark.parametrize("strategy", ["per-stage", "chained"])
 def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, monkeypatch):
-    """The client is killed when it has heard that b failed, before it could cancel c."""
+    """The client is killed after it heard of b's failure, and before it could cancel c."""
     one = story("26.05", strategy, 70, 60, 400, 70)
     (one.folder / "mended").unlink()
     real, armed = Active.commit, [True]
@@ -559,7 +559,7 @@ def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, m
 
 
 def test_what_completed_meanwhile_is_not_run_again(story):
-    """C completes while nobody looks, after b has failed."""
+    """Stage c completes after b's failure, while no client runs."""
     one = story("26.05", "per-stage", 70, 60, 100, 70)
     (one.folder / "mended").unlink()
     one.down = (150, 400)
@@ -574,7 +574,7 @@ def test_what_completed_meanwhile_is_not_run_again(story):
 @pytest.mark.parametrize("version", ["22.05", "26.05"])
 @pytest.mark.parametrize("to_s", [340, 425, 500])
 def test_nothing_is_given_back_on_old_news(story, version, to_s):
-    """Slurm is away while an allocation that came early becomes due."""
+    """Slurm is unreachable while an allocation that came early becomes due."""
     one = story(version, "asa-naive", 300, 50, 60, 20)
     one.down = (304, to_s)
     result = one.client()
@@ -595,7 +595,7 @@ def test_who_is_given_back_has_ended_before_another_is_asked_for(story):
 
 @pytest.mark.parametrize(("strategy", "asks"), [("asa", True), ("per-stage", False)])
 def test_what_slurm_said_of_a_job_is_kept_with_what_became_of_it(tmp_path, strategy, asks):
-    """Once for each submission, where waits are predicted; it survives a client that is killed before it is known."""
+    """The record is written once for each submission with a forecast, even if the client is killed in between."""
     place = Place(tmp_path / "run", [stage("a", "true")], strategy, bank=str(tmp_path / "bank"))
     place.link.says_s = 90.0
     assert place.go().outcome == "completed"

@@ -1,4 +1,4 @@
-"""A job that takes the place of a pending one: it is submitted first, and whatever happens one of the two runs."""
+"""Jobs that replace pending ones: the new job is submitted first, and only one of the two ever runs."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -71,7 +71,7 @@ def test_a_pending_job_stays_where_the_new_one_is_refused(tmp_path):
 @pytest.mark.parametrize("delay_s", [2, 13, 90, 800])
 @pytest.mark.parametrize("others", [LONG, SOON], ids=["long", "soon"])
 def test_a_new_one_that_turns_up_late(delay_s, others, tmp_path):
-    """While the former one is pending, or has begun."""
+    """The former job is pending, or has begun."""
     world = Late(machine(others), 1, delay_s)
     check(world, tmp_path, go(world, tmp_path, EXCHANGE, flow=CHAIN))
 
@@ -102,7 +102,7 @@ def test_a_client_killed_at_any_point_of_an_exchange_goes_on_where_it_was(others
 
 
 class Starting:
-    """A world in which a job starts while the client has just decided something: it is told so when it asks."""
+    """A world in which a job starts just after the client has decided something; the client's next query shows it."""
 
     def __init__(self, inner, until_s):
         self.inner, self.until_s, self.submitted = inner, until_s, 0
@@ -135,7 +135,7 @@ FLOW = Workflow("chain", [WIDE])
 
 
 class OfTwoMinds:
-    """A forecast by which 2 cores are always the better request, but for a job that is queued: 8 would surely be."""
+    """A forecast in which 2 cores are always the better request, except for a queued job: 8 cores would be better."""
 
     is_informed = True
     sees_queue = True
@@ -191,7 +191,7 @@ class WithoutRaces:
 
 @pytest.mark.parametrize("may_race", [True, False], ids=["races", "no races"])
 def test_the_shape_for_which_a_queued_job_was_given_up_is_what_is_asked_for(may_race, tmp_path):
-    """Any other plan asks for the former shape, at the end of the queue."""
+    """Any other plan would request the former shape again, at the end of the queue."""
     world = machine(LONG)
     result = go(world if may_race else WithoutRaces(world), tmp_path, Planned(), flow=FLOW)
     assert result.outcome == "completed", result.reason

@@ -133,7 +133,7 @@ def test_a_client_that_was_killed_is_followed_at_once(tmp_path):
 
 
 def test_a_client_that_was_replaced_writes_no_more(tmp_path):
-    """One that stood still for ten minutes, by the clock of the file system, and then goes on."""
+    """A client pauses for ten minutes by the file system's clock, and then continues."""
     folder = RunFolder.create(tmp_path, plan())
     with folder.driven() as journal:
         long_ago = time.time() - 700
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_written_is_said_so(tmp_path):
 
 
 def test_entries_that_come_together_are_there_together_or_not_at_all(tmp_path):
-    """A line that was cut off is passed over."""
+    """A truncated line is ignored."""
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
     journal.append(Begun(1.0))

@@ -1,4 +1,4 @@
-"""Large graphs take the client little time: work for each stage must not go through the whole graph."""
+"""Large graphs take the client little time: work for each stage must not visit the whole graph."""
 
 import time
 
@@ -38,14 +38,14 @@ def test_graphs_are_of_the_size_that_they_are_said_to_be(shape, edges):
 
 
 def test_a_wide_graph_is_checked_in_no_time():
-    """1,000 stages, 160,000 edges; a search that begins anew at each stage takes a minute."""
+    """The graph has 1,000 stages and 160,000 edges; a new search at each stage would take a minute."""
     took_s, flow = cpu_s(lambda: layers(1000))
     assert flow.order[0] == "s0"
     assert took_s < 5
 
 
 def test_a_cycle_is_found_far_from_the_beginning():
-    """And named, with those in it only."""
+    """The error names exactly the stages of the cycle."""
     stages = [Stage(f"s{i}", cores=1, after=(f"s{i - 1}",) if i else ()) for i in range(2000)]
     stages[1500] = Stage("s1500", cores=1, after=("s1499", "s1502"))
     with pytest.raises(WorkflowError, match="depends on itself: s1500 -> s1501 -> s1502 -> s1500"):
@@ -58,7 +58,7 @@ def test_a_cycle_is_found_far_from_the_beginning():
 @pytest.mark.parametrize("shape", [chain, layers, sparse])
 @pytest.mark.full
 def test_a_run_of_a_thousand_stages_takes_the_client_seconds(site, shape):
-    """On a simulator, which takes up each dependency once, and measures each job by what was told of it alone."""
+    """On a simulator, each dependency is handled once, and each job is measured from its own records alone."""
     flow = shape(1000)
     took_s, [result] = cpu_s(lambda: run_all(site.open(1), [Run(flow, load_strategy("chained"))]))
     assert result.outcome == "completed"

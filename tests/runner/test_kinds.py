@@ -11,7 +11,7 @@ from asa.workflow import Stage, Workflow
 
 
 class Parts(Units):
-    """Units that are each a part of their stage."""
+    """Units that are each one part of their stage."""
 
     def asks(self, run, planned):
         return {"posts": (f"{run.post(planned.stages[0])}.{self.token(run, planned)}",)}
@@ -27,7 +27,7 @@ def test_a_job_that_is_a_part_of_its_stage_posts_a_marker_of_its_own():
 
 
 def test_elements_take_turns_where_a_strategy_has_one_job_for_all_stages():
-    """Else a run of an array and others was refused, but where there are no arrays; an array by itself stays one."""
+    """Otherwise a run of an array and other stages would be refused; an array alone stays one job."""
     site = Capabilities("m", 8, 8, age_accrues=True, arrays=True)
     array = Stage("b", cores=2, command="x", array=parse_array("1-4"))
     both, alone = Workflow("w", [Stage("a", cores=1, command="x"), array]), Workflow("w", [array])

@@ -52,7 +52,7 @@ def times(result, kind):
 
 
 def test_each_leg_goes_on_where_the_one_before_stopped():
-    """The first two are worked in for 95 s each, the third for what is left."""
+    """The first two legs work for 95 s each, the third for the rest."""
     result = run()
     assert result.outcome == "completed"
     assert legs_of(result) == [(0, 100), (100, 200), (200, 260)]
@@ -67,7 +67,7 @@ def test_a_leg_that_is_not_warned_is_killed_and_the_next_goes_on():
 
 @pytest.mark.parametrize("age_accrues", [False, True])
 def test_the_next_leg_takes_over_as_it_starts(age_accrues):
-    """It is never beside the one before for longer than that one takes to save its state."""
+    """Two legs overlap no longer than the earlier leg takes to save its state."""
     result = run([(0, 40, 40, 4)], strategy="asa", age_accrues=age_accrues)
     assert result.outcome == "completed"
     legs = legs_of(result)
@@ -215,7 +215,7 @@ def test_the_next_leg_is_taken_out_where_all_is_done_or_has_failed():
 
 
 def test_a_leg_that_is_given_back_before_it_began_is_asked_for_again():
-    """As where it would have idled: its stage follows one that still runs."""
+    """The leg would have idled, since its stage follows one that still runs."""
     told = Told()
     told.submit("1")
     told.tell("1", JobState.RUNNING, 5.0)
@@ -243,7 +243,7 @@ def test_a_failure_begins_a_new_round_that_knows_of_the_legs_before():
 
 
 def test_a_leg_that_gave_up_and_whose_turn_it_is_is_asked_for_again_under_another_token():
-    """The client was away as the one before ended: the first had its token for life."""
+    """The client was away when the previous leg ended: the first leg's token can never be used again."""
     told = Told()
     told.submit("1")
     told.begin("1", 5.0)
@@ -299,7 +299,7 @@ def test_a_leg_of_several_shapes_asks_for_a_leg_and_not_for_all_of_them():
 
 
 def test_a_leg_is_closed_only_when_none_of_its_jobs_could_run_it():
-    """One that gave up has ended long since; the one that was asked for in its place is back in the queue."""
+    """The job that gave up ended long ago; the job that replaces it is pending again."""
     told = Told()
     told.submit("1")
     told.begin("1", 5.0)

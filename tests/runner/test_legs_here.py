@@ -44,7 +44,7 @@ def flow(place, *, upto=60, walltime="12s", more='warn = "USR1@3s"'):
 
 
 def check(place, upto=60):
-    """Every step was done, in order, and from where the leg before stopped."""
+    """Check that every step was done, in order, and that each leg continued from the previous one's state."""
     steps = [int(word) for word in place.lines()]
     assert set(steps) == set(range(upto))
     assert place.lines("after") == [str(upto)]
@@ -108,7 +108,7 @@ def test_without_a_warning_its_walltime_ends_a_leg(place, strategy):
 
 
 def test_a_next_leg_that_is_killed_before_its_turn_is_asked_for_in_its_turn(place):
-    """What runs does not end when it is told to; it is ended by its walltime, and has saved its state all along."""
+    """The running leg ignores requests to end; its walltime ends it, and it has saved its state regularly."""
     name = flow(place, walltime="14s", more='warn = "USR1@4s"')
     program = "trap : USR1\nn=`cat step 2>/dev/null` || n=0\n"
     program += "while [ $n -lt 100 ]; do n=$((n+1)); echo $n >step; sleep 0.2; done\n"
@@ -181,7 +181,7 @@ def test_what_only_legs_say_needs_them(place):
 
 
 def kill(place):
-    """Kill all processes of the job that runs."""
+    """Kill all processes of the running job."""
     for path in Path("/proc").glob("[0-9]*/cwd"):
         try:
             is_its = path.readlink() == place.root and b"train.sh" in (path.parent / "cmdline").read_bytes()

@@ -56,7 +56,7 @@ OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 
 
 class Slurm:
-    """In memory, where time passes as it does here."""
+    """A Slurm in memory that follows the real clock."""
 
     notes = ()
 
@@ -88,7 +88,7 @@ def site(queue):
 
 @pytest.fixture
 def connect(queue, site):
-    """Yield what opens the run, as its first client and those after it do."""
+    """Yield a function that opens the run for its first client and for later ones."""
     opened = []
 
     def connect():
@@ -116,7 +116,7 @@ def heard(backend, job_id, state):
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["one client", "resumed"])
 @pytest.mark.parametrize("when", ["running", "pending"])
 def test_a_server_that_was_killed_is_started_anew(queue, connect, when, is_resumed):
-    """Here nobody waits on this machine's queue alone: it is glanced at, while the batch system is waited for."""
+    """The client waits for the batch system, and only looks at this machine's queue in between."""
     backend = connect()
     backend.submit(job("sleep 300"))
     if when == "running":
@@ -190,7 +190,7 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     ],
 )
 def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):
-    """From Python 3.12 on those are no longer seen that `__getattr__` makes up."""
+    """Since Python 3.12, `isinstance` does not see methods that come from `__getattr__`."""
     for name in (name for one in protocols for name in vars(one) if not name.startswith("_")):
         inspect.getattr_static(kind, name)
 
@@ -230,7 +230,7 @@ def test_how_a_step_ended_here_is_reported_whole(connect):
 
 
 def test_a_reason_is_explained_by_who_gave_it(site, connect):
-    """One that both give, as `Priority`, is the batch system's: a local stage does not queue."""
+    """A reason that both systems use, such as `Priority`, is the batch system's, since local stages do not queue."""
     for advisor in (site, connect()):
         assert isinstance(advisor, Advisor)
         for reason in ("Lost", "OutputUnwritable", "CannotStart: Argument list too long"):

@@ -15,7 +15,7 @@ CHAIN = [Stage(name, cores=1, walltime_s=600, expected_run_s=30, after=tuple(aft
 
 
 class Lossy(FakeLink):
-    """Some submissions are lost on their way, and nobody says so."""
+    """A Slurm in memory that silently loses some submissions."""
 
     lost = ()
 
@@ -47,7 +47,7 @@ def test_each_look_does_what_is_due(tmp_path):
 
 
 def test_a_submission_that_was_lost_is_found_to_be_by_two_looks_of_two_clients(tmp_path):
-    """Each remembers nothing: that the first one has looked in vain is written down."""
+    """Neither client remembers anything: the journal records that the first one looked in vain."""
     looks, link, folder = looked(tmp_path, (1, 3))
     assert folder.state()[0].outcome == "completed"
     assert len(link.submitted) == 3

@@ -129,7 +129,7 @@ def test_a_users_own_exit_code_says_nothing_of_the_node(code):
 
 
 def test_two_stages_with_a_typing_error_keep_nobody_else_off_their_nodes():
-    """Nothing of the run has completed: each has a second opinion, and all others run where they failed."""
+    """Nothing has completed yet: each failed stage gets another node, and all other stages may use the same nodes."""
     told = Told()
     waiting, _ = told.submit("c")
     told.apply(Reported(JobStatus(waiting, JobState.PENDING, 0.0, eligible_s=0.0)))
@@ -159,7 +159,7 @@ def test_one_stage_alone_does_not_condemn_a_node_where_another_has_completed():
 
 
 def test_who_fails_so_on_another_node_too_has_failed_by_itself():
-    """And what it said against nodes counts no more."""
+    """The stage's earlier failure on another node then no longer counts against that node."""
     told = Told()
     told.end("b", "n1")
     told.end("a", "n2", 127)
@@ -223,7 +223,7 @@ def test_but_not_where(but):
 
 
 def test_a_node_that_failed_costs_no_retry_where_there_are_retries():
-    """Without, a payload that has begun is not run again."""
+    """Without retries, a payload that has begun is not run again."""
     told = Told(*flaky("a"), *flaky("b", retries=0))
     told.end("a", "n2", 1, bad_nodes=("n2",), exit_code=None, reason="NODE_FAIL")
     assert (told.phase("a"), told.state.stages["a"].attempts, told.bad()) == (Phase.WAITING, 0, ["n2"])
@@ -284,7 +284,7 @@ def test_elements_are_asked_for_elsewhere_beside_those_that_failed_by_themselves
 
 
 def test_a_fan_of_stages_with_one_mistake_is_not_moved_as_a_whole():
-    """The first ones are run on a second node; once these have failed there, too, others are not."""
+    """The first stages are tried on a second node; when they fail there, too, the other stages are not."""
     names = [f"s{number}" for number in range(20)]
     told = Told(*(Stage(name, cores=28, walltime_s=600, command="typo") for name in ("well", *names)))
     told.end("well", "n4")
@@ -325,7 +325,7 @@ def test_of_jobs_that_share_tasks_another_takes_the_place_of_one_that_could_not_
 
 
 def sharing(*, others=2):
-    """Have two jobs that share a stage's tasks begin on one node."""
+    """Make two jobs that share a stage's tasks begin on one node."""
     told = Told(Stage("a", cores=2, walltime_s=600, tasks=tuple(f"work {n}" for n in range(8)), jobs=(others, others)))
     jobs = [told.submit("a")[0], told.submit("a", mate=1)[0]]
     for job_id in jobs:
@@ -339,7 +339,7 @@ def fails(told, job_id, at_s, code=87, outcome=JobOutcome.FOLDER_MISSING, **more
 
 
 def test_a_node_on_which_two_jobs_that_share_a_stage_could_not_begin_stays_on_the_list():
-    """The second was there before the first had failed: that is no failure elsewhere."""
+    """The second job started there before the first had failed, so it is no second failure elsewhere."""
     told, (first, second) = sharing()
     fails(told, first, 2.0)
     assert told.bad(3.0) == ["n2"]
@@ -390,7 +390,7 @@ def test_an_element_under_which_a_node_failed_costs_no_retry_where_there_are_ret
 
 
 def test_a_failure_is_judged_without_a_walk_over_all_jobs():
-    """Thousands that fail on one node are taken in again by each client."""
+    """A new client replays thousands of failures on one node."""
     told = Told()
     nodes = told.state.nodes
     jobs = [

@@ -1,4 +1,4 @@
-"""Runs that another program hosts: it adds stages as they become known, and says of each when it may begin."""
+"""Runs that another program hosts: it adds stages as it learns of them, and says when each may begin."""
 
 import threading
 import time
@@ -69,7 +69,7 @@ class Host:
         self.run.claim(name, f"echo {name} >>{self.root}/ran; {then}", **how)
 
     def hear(self, *names):
-        """Wait until some stages have ended that were handed over."""
+        """Wait until the given number of handed-over stages have ended."""
 
         def all_ended():
             self.ended |= {one.stage: one for one in self.run.endings()}
@@ -109,7 +109,7 @@ def host(tmp_path, queue):
 
 @pytest.mark.parametrize("strategy", ["asa-plan", "per-stage", "asa-naive", "chained"])
 def test_stages_run_as_they_are_handed_over(host, strategy):
-    """Each once, in the order in which its host says."""
+    """Each stage runs once, in the host's order."""
     run = host(("a",), ("b", "a"), ("c", "a"), ("d", "b c"), strategy=strategy)
     for names in (("a",), ("b", "c"), ("d",)):
         for name in names:
@@ -121,7 +121,7 @@ def test_stages_run_as_they_are_handed_over(host, strategy):
 
 
 def test_a_run_without_work_stays_open_and_is_extended(host):
-    """Also by stages that follow what has ended long ago."""
+    """New stages may also follow stages that ended long ago."""
     run = host(("a",))
     run.claim("a")
     run.hear("a")
@@ -135,7 +135,7 @@ def test_a_run_without_work_stays_open_and_is_extended(host):
 
 
 def test_what_is_dropped_is_given_back_and_never_runs(host):
-    """Whether its job is pending or waits to be told what to run."""
+    """The stage's job is pending, or waits to be told which stage to run."""
     run = host(("a",), ("b", "a"), ("c", "b"), ("other",))
     until(lambda: run.jobs("other") and run.jobs("a"), what="jobs ahead of what they run")
     run.run.drop(["b", "c", "other"], "nobody wants it")
@@ -151,7 +151,7 @@ def test_what_is_dropped_is_given_back_and_never_runs(host):
 
 
 def test_a_failure_is_told_with_its_reason_and_others_go_on(host):
-    """What follows it does not run."""
+    """The stages after it do not run."""
     run = host(("bad",), ("after", "bad"), ("good",))
     run.claim("bad", "echo no >&2; exit 3")
     run.claim("good")
@@ -168,7 +168,7 @@ def test_a_failure_is_told_with_its_reason_and_others_go_on(host):
 
 
 def test_a_stage_may_be_handed_over_again_with_other_demands(host):
-    """And what follows it waits for that."""
+    """Its successors wait for the new attempt."""
     run = host(("a",), ("b", "a"))
     run.claim("a", "exit 3", may_come_again=True)
     [failed] = run.hear("a")
@@ -185,7 +185,7 @@ def test_a_stage_may_be_handed_over_again_with_other_demands(host):
 
 @pytest.mark.parametrize("strategy", ["big-job", "asa-plan"])
 def test_stages_that_share_a_job_are_handed_over_again(host, strategy):
-    """Whichever of them failed; each time the whole job is lost."""
+    """The whole job is lost each time, whichever of its stages failed."""
     run = host(("a",), ("b", "a"), ("c", "b"), strategy=strategy)
     for name in "abc":
         run.claim(name, "exit 3", may_come_again=True)
@@ -198,7 +198,7 @@ def test_stages_that_share_a_job_are_handed_over_again(host, strategy):
 
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_a_job_that_was_asked_for_too_small_is_given_back(host, cores):
-    """One that is large enough is taken."""
+    """A job that is large enough is used."""
     run = host(
         ("a",),
         (
@@ -216,7 +216,7 @@ def test_a_job_that_was_asked_for_too_small_is_given_back(host, cores):
 
 
 def test_an_allocation_that_is_given_back_as_it_is_claimed_fails_nothing(host):
-    """Whoever is first decides: the job that gives up, or its host."""
+    """The job gives up, or the host claims it, whichever comes first."""
     names = [f"s{number}" for number in range(12)]
     run = host(*((name,) for name in names))
     until(lambda: any(job.status.start_s is not None for name in names for job in run.jobs(name)), what="a start")
@@ -233,7 +233,7 @@ def test_an_allocation_that_is_given_back_as_it_is_claimed_fails_nothing(host):
 
 
 def test_no_more_are_held_ahead_than_the_host_hands_over(host):
-    """So that those which it does hand over find room."""
+    """Otherwise stages that the host does hand over might find no room."""
     names = [f"s{number}" for number in range(6)]
     run = host(("a",), *((name, "a") for name in names), max_jobs=2)
     run.claim("a", f"until [ -e {run.root}/go ]; do sleep 0.1; done")
@@ -255,7 +255,7 @@ def test_no_more_are_held_ahead_than_the_host_hands_over(host):
 
 
 def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(host):
-    """Which it hands over next nobody knows: an allocation for another would idle."""
+    """It is unknown which stage the host will hand over next; an allocation for another stage would idle."""
     names = [f"s{number}" for number in range(6)]
     run = host(*((name,) for name in names), max_jobs=2)
     for first, second in (("s5", "s3"), ("s0", "s4"), ("s2", "s1")):
@@ -270,7 +270,7 @@ def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(h
 
 @pytest.mark.parametrize("whole_nodes", ["no", "yes"])
 def test_of_very_many_ready_stages_those_that_are_handed_over_run(host, whole_nodes):
-    """Also where only some are planned at a time, and those which come first in the workflow are not wanted yet."""
+    """Only some stages are planned at a time, and the workflow's first stages may not be handed over yet."""
     names = [f"s{number}" for number in range(70)]
     run = host(*((name,) for name in names), max_jobs=6, whole_nodes=whole_nodes)
     for at in (-6, -12, -18):
@@ -284,7 +284,7 @@ def test_of_very_many_ready_stages_those_that_are_handed_over_run(host, whole_no
 
 
 def test_a_job_of_stages_side_by_side_begins_those_that_were_handed_over(host):
-    """And does not wait for the first of them."""
+    """The job does not wait for its first stage."""
     run = host(("a",), ("b",), ("c",), strategy="chained", whole_nodes="yes")
     until(lambda: any(len(i.planned.stages) == 3 for i in run.state().jobs.intents.values()), what="a job of three")
     run.claim("c")
@@ -303,7 +303,7 @@ def test_what_can_never_start_is_refused_before_the_run_begins(host):
 
 
 def test_what_can_never_start_is_told_when_it_is_added_and_fails_in_its_turn(host):
-    """With what follows it; the run goes on without."""
+    """Its successors fail, too; the run continues without them."""
     run = host(("a",))
     place = run.run.folder.path
     told = run.run.extend([run.stage(place, "big", cores=99), run.stage(place, "after", "big")])
@@ -324,7 +324,7 @@ def test_what_can_never_start_is_told_when_it_is_added_and_fails_in_its_turn(hos
 @pytest.mark.parametrize("strategy", ["asa-plan", "big-job"])
 @pytest.mark.parametrize("may_come_again", [False, True])
 def test_a_stage_that_asks_for_what_is_not_there_fails_alone(host, strategy, may_come_again):
-    """Though it was asked for ahead; it may be handed over again if its host says so, and then runs."""
+    """Its job was submitted ahead; the host may hand it over again with another request, and then it runs."""
     run = host(("a",), ("b", "a"), ("c",), strategy=strategy)
     until(lambda: run.jobs("a"), what="a job ahead")
     asked = run.stage(run.run.folder.path, "a", cores=99)
@@ -347,7 +347,7 @@ def test_a_stage_that_asks_for_what_is_not_there_fails_alone(host, strategy, may
 
 @pytest.mark.parametrize("may_come_again", [False, True])
 def test_a_stage_whose_job_is_refused_is_handed_back(tmp_path, may_come_again):
-    """It is the same stage when it is tried again; what was asked for ahead of it is no failure."""
+    """The stage stays the same when it is retried; a refused job that was submitted ahead is no failure."""
     site = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)}).facility
     workflow = Workflow("x", [Stage("a", cores=1, walltime_s=60.0, expected_run_s=60.0, command="true")])
     state = RunState("x", workflow, site.connect(tmp_path).capabilities, "0")
@@ -373,7 +373,7 @@ def test_a_stage_whose_job_is_refused_is_handed_back(tmp_path, may_come_again):
 
 
 def test_the_next_host_ends_what_one_has_left(tmp_path, host):
-    """And refuses to where it is not known what that was."""
+    """The next host refuses to continue if the earlier host's jobs are unknown."""
     run = host(("a",), ("b", "a"))
     run.claim("a", "sleep 600")
     until(run.ran, what="its beginning")
@@ -393,7 +393,7 @@ def test_the_next_host_ends_what_one_has_left(tmp_path, host):
 
 
 def test_no_hand_over_looks_at_all_jobs(tmp_path):
-    """Nor do demands for more than was asked for ahead: of many thousands each would be too long."""
+    """Requests for more than was submitted ahead do not either: with many thousands of jobs it would take too long."""
     site = open_facility("local", None, {"cores": "4", "spool": str(tmp_path)}).facility
     stages = [Stage(f"s{n}", cores=1, walltime_s=60.0, expected_run_s=60.0, command="true") for n in range(5)]
     state = RunState("x", Workflow("x", stages), site.connect(tmp_path).capabilities, "0")
@@ -430,7 +430,7 @@ def test_no_hand_over_looks_at_all_jobs(tmp_path):
 
 
 def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path):
-    """Each begins when it is handed over, and the host hears of each end at once."""
+    """Each stage begins when it is handed over, and the host hears of each end at once."""
     run = host(("a",), ("b", "a"), ("c", "b"), strategy="big-job")
     for name in "abc":
         run.claim(name)
@@ -442,7 +442,7 @@ def test_stages_of_one_allocation_follow_each_other_by_their_host(host, tmp_path
 
 
 def test_whoever_cancels_a_run_is_heard_of_however_soon_it_ends(host, monkeypatch):
-    """Also where no pass of the loop comes after that."""
+    """The run may end before the loop's next pass."""
     run = host(("a",))
     run.claim("a", "sleep 600")
     until(run.ran, what="its beginning")

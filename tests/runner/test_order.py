@@ -1,4 +1,4 @@
-"""A run's records are in the workflow's order, in whatever order and however late a batch system tells of its jobs."""
+"""A run's records are in the workflow's order, in whatever order and however late a batch system reports its jobs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ SHARINGS = [["a", "b", "c", "d"], ["ab", "c", "d"], ["a", "b", "cd"], ["a", "bc"
 
 
 def statuses_of(number, stages, allocated_s, late_s):
-    """Return the statuses of a job, first to last: it has cores, each of its stages runs, it has ended."""
+    """Return a job's statuses in order: the job starts, each of its stages runs, the job ends."""
     began_s, ended_s = TIMES[stages[0]][0], TIMES[stages[-1]][1]
     steps = [StepTimes(name, *TIMES[name]) for name in stages] if len(stages) > 1 else []
     job = {"job_id": str(number), "submit_s": 0.0, "eligible_s": 0.0, "start_s": allocated_s}
@@ -43,7 +43,7 @@ def statuses_of(number, stages, allocated_s, late_s):
 
 @st.composite
 def tellings(draw):
-    """Jobs that idle until what they follow has ended, and what is told of them, and when."""
+    """Draw jobs that idle until their predecessors end, with their reports and the times of these."""
     jobs = draw(st.sampled_from(SHARINGS))
     told = []
     for number, stages in enumerate(jobs):
@@ -56,7 +56,7 @@ def tellings(draw):
 
 @given(tellings())
 def test_no_stage_begins_before_those_that_it_follows_have_ended(telling):
-    """As measured, which refuses such records; and none takes longer than its job."""
+    """The metrics refuse other records; no stage may take longer than its job."""
     jobs, statuses = telling
     state = RunState("flow", FLOW, SITE, "r" * 12)
     records = list(state.apply(Begun(0.0)))

@@ -1,4 +1,4 @@
-"""The look at a run before it begins."""
+"""The forecast of a run before it begins."""
 
 import pytest
 from asa.backends.slurm.backend import SlurmBackend
@@ -20,7 +20,7 @@ SITE = Capabilities("x", 112, 28, age_accrues=False)
     ("option", "hint"), [("--wrap=x", "command"), ("--dependency=afterok:1", "after"), ("-p", "--")]
 )
 def test_options_of_any_stage_that_would_be_refused_are_told_before_anything_is_sent(tmp_path, strategy, option, hint):
-    """Not hours later, when its turn comes."""
+    """Otherwise a refusal would come hours later, when the stage is due."""
     stages = (
         Stage("a", cores=1, walltime_s=60, command="true"),
         Stage("b", cores=1, walltime_s=60, command="true", after=("a",), options=(option,)),
@@ -37,7 +37,7 @@ def test_options_of_any_stage_that_would_be_refused_are_told_before_anything_is_
 
 @pytest.mark.parametrize("strategy", ["asa", "per-stage"])
 def test_options_are_looked_at_beside_what_else_a_stage_asks_for(tmp_path, strategy):
-    """The same ones may do for one stage, and say otherwise than a key of the next."""
+    """The same options may suit one stage, and contradict a key of the next."""
     options = ("--gpus=a100:2",)
     stages = (
         Stage("a", cores=1, walltime_s=60, command="true", options=options),

@@ -15,7 +15,7 @@ SITE = Capabilities("x", 112, 28, age_accrues=False, partition="normal")
 
 
 class Asked:
-    """A backend that has something against some jobs, and counts how often it is asked."""
+    """A backend that objects to some jobs, and counts the requests for its verdict."""
 
     def __init__(self, against=(), takes_s=0.0):
         self.against, self.takes_s = dict(against), takes_s

@@ -1,4 +1,4 @@
-"""Every strategy ends every workflow on any queue: each stage once, in order, and within what it may idle."""
+"""Every strategy ends every workflow on any queue: each stage runs once, in order, within the idle limit."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ AT_WORK_AT_ONCE = {"big-job", "elastic"}
 
 
 class Widest:
-    """Wide jobs first."""
+    """A strategy that submits wide jobs first."""
 
     def scores(self, view):
         return view.demand[view.queue, 0].astype(float)
@@ -39,7 +39,7 @@ class Widest:
 
 @st.composite
 def workflows(draw):
-    """Chains, layers and what lies between, of up to nine stages."""
+    """Draw chains, layers and mixtures of both, with up to nine stages."""
     stages = []
     for number in range(draw(st.integers(2, 9))):
         before = draw(st.sets(st.integers(max(number - 3, 0), number - 1), max_size=3)) if number else ()
@@ -60,7 +60,7 @@ def workflows(draw):
 
 @st.composite
 def queues(draw):
-    """Other people's jobs: submission, run time, requested time, cores; from an idle machine to a full one."""
+    """Draw other users' jobs (submission, run time, requested time, cores), for an idle to a full machine."""
     jobs, at_s = [], 0
     for _ in range(draw(st.integers(0, 40))):
         at_s += draw(st.integers(0, 900))
@@ -70,7 +70,7 @@ def queues(draw):
 
 
 def learned(draw_seed):
-    """A bank that knows enough waits to plan with, right or wrong."""
+    """Return a bank with enough waits to plan with, right or wrong."""
     bank = WaitBank("last", seed=draw_seed, machine_cores=CORES)
     rng = np.random.default_rng(draw_seed)
     for number in range(12):
@@ -126,7 +126,7 @@ def test_every_run_ends_with_each_stage_once_within_what_may_idle(
 
 
 def test_a_job_is_not_to_depend_on_one_that_shares_a_job_with_a_stage_that_is_not_due_yet():
-    """Of `late`, which has to wait for a while: `soon` is in the same job by this strategy, and `last` follows it."""
+    """Stage `late` is not due for a while; `soon` is in the same job by this strategy, and `last` follows it."""
     of, begun = {"cores": 1, "walltime_s": 7200}, ("long", "short")
     stages = [
         Stage("first", expected_run_s=30, **of | {"cores": 2}),

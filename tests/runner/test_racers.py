@@ -50,7 +50,7 @@ def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
 
 
 def test_what_has_more_to_run_than_the_stage_that_started_stays_pending(tmp_path):
-    """The first stage starts alone; the job for all three goes on with the others once it starts, at 2000."""
+    """The first stage starts alone; when the job for all three starts at 2000, it runs the other two."""
     races = Races(max_racers=1, alone=1)
     first = replace(stage("a"), cores=4, moldable=None)
     others = [replace(stage(name, before), walltime_s=1900) for name, before in ("ba", "cb")]
@@ -110,7 +110,7 @@ EARLY = ((0, 60, 60, 2), (0, 66, 66, 4), (0, 5000, 5000, 2))
 @pytest.mark.parametrize("delay_s", [2, 13, 90, 800])
 @pytest.mark.parametrize("others", [EARLY, AT_ONCE, LATE])
 def test_a_racer_that_turns_up_late_is_one_of_them(delay_s, others, tmp_path):
-    """Whether it begins what others were to run, or comes too late."""
+    """It begins the stages before the other racers, or comes too late."""
     for at in range(5):
         folder = tmp_path / str(at)
         folder.mkdir()
@@ -119,7 +119,7 @@ def test_a_racer_that_turns_up_late_is_one_of_them(delay_s, others, tmp_path):
 
 
 def test_a_racer_that_began_while_it_was_in_doubt_leads(tmp_path):
-    """Another starts meanwhile and ends as outrun, which tells that it has begun: nothing is asked for anew."""
+    """Another racer starts meanwhile and ends as outrun, which proves that this one began: nothing is resubmitted."""
     world = Late(machine(EARLY), 3, 2)
     result = go(world, tmp_path, RACING, flow=CHAIN)
     check(world, tmp_path, result)
@@ -148,7 +148,7 @@ def test_a_racer_that_is_refused_is_no_failure(tmp_path):
 
 
 def test_a_racer_that_cannot_be_withdrawn_in_time_runs_nothing(tmp_path):
-    """Its cancellation fails until it starts."""
+    """The cancellation fails until the racer starts."""
     for at in range(3):
         folder = tmp_path / str(at)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A client that dies anywhere, and one whose calls go wrong, over a simulated machine that outlives it.
+"""A client that dies anywhere, and a client whose calls fail, over a simulated machine that outlives it.
 
 Whatever happens, each stage runs to its end exactly once, and the waits that were observed are those that the machine
 knows of.
@@ -47,7 +47,7 @@ STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job", "elastic")
 
 
 class Growing(Planned):
-    """asa-plan where age does not accrue, and all is known to wait long but a job that grows, and what joins it."""
+    """`asa-plan` where age does not accrue, and only jobs that grow, and the cores that join them, wait briefly."""
 
     is_informed = True
 
@@ -66,7 +66,7 @@ class Growing(Planned):
 
 
 class Fickle(Planned):
-    """asa-plan with waits that are others each time that it asks, so that it changes its mind on shapes."""
+    """`asa-plan` whose predicted waits change with each question, so that it changes its mind about shapes."""
 
     is_informed = True
 
@@ -107,7 +107,7 @@ def machine(others=((0, 100, 100, 8), (160, 100, 100, 8))):
 
 
 def payloads(world):
-    """Count how many jobs of each token completed, without those whose cores joined another's."""
+    """Count the completed jobs of each token, except those whose cores joined another job."""
     every = world.find(token for token in world._tokens if "-g" not in token)
     return {t: [s for s in statuses if s.state is JobState.COMPLETED] for t, statuses in every.items()}
 
@@ -156,7 +156,7 @@ def test_a_client_killed_at_any_point_goes_on_where_it_was(strategy, tmp_path):
 
 
 def cores_chosen(folder):
-    """What the journal says of each stage's shape when its job was asked for, beside what was asked for."""
+    """Return pairs of cores for each submission: by the journal's latest choice of shape, and as requested."""
     chosen, pairs = {}, []
     for entry in read_journal(folder / "journal.jsonl")[0]:
         if isinstance(entry, Shaped):
@@ -194,7 +194,7 @@ def test_shapes_that_change_with_each_plan_and_a_client_killed_at_any_point(seed
 
 
 class GivesWay(PerStage):
-    """Per-Stage that gives up its first job for a wider one, and by the next plan wants neither of them."""
+    """A Per-Stage that gives up its first job for a wider one, and wants neither of them in its next plan."""
 
     replaces = True
 
@@ -212,7 +212,7 @@ class GivesWay(PerStage):
 
 @pytest.mark.parametrize("refused", [1, 99])
 def test_what_a_queued_job_is_given_up_for_is_what_is_asked_for_next_whoever_asks(refused, tmp_path):
-    """As `asa-plan` once withdrew a job for a wider one, and then asked for the old shape again."""
+    """`asa-plan` once withdrew a job for a wider one, and then requested the old shape again."""
 
     def widths(folder):
         entries = read_journal(folder / "journal.jsonl")[0]
@@ -263,7 +263,7 @@ def test_a_job_that_begins_as_it_is_given_up_runs_and_nothing_takes_its_place(tm
     world = machine(((0, 100, 100, 8),))
 
     class Late(GivesWay):
-        """It gives up the job just before that starts, and the batch system does not take the cancellation."""
+        """A strategy that gives up the job just before it starts; the batch system refuses the cancellation."""
 
         def plan(self, view, forecast):
             if view.stages["a"].phase is Phase.QUEUED and view.now_s < 100:
@@ -330,7 +330,7 @@ def test_what_is_looked_for_in_vain_is_looked_for_twice_and_not_at_once(tmp_path
 
 
 def test_what_is_written_is_on_the_disk(tmp_path, monkeypatch):
-    """Before the batch system is told, and before the next thing is done."""
+    """An entry is on disk before the batch system is called, and before the next step."""
     real, synced = os.fsync, []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or real(descriptor))
     journal = Journal(tmp_path / "journal.jsonl")
@@ -377,7 +377,7 @@ def test_a_job_that_is_deferred_again_and_again_is_written_once(tmp_path):
 
 
 def test_a_clock_that_is_set_back_holds_nothing_up(tmp_path):
-    """By an hour, while a submission is put off."""
+    """The clock is set back by an hour while a submission is deferred."""
     world = machine()
     world.wait(90.0)
 
@@ -451,7 +451,7 @@ def test_of_a_job_that_turns_up_late_there_is_only_one(tmp_path):
 
 
 class Wavering:
-    """A strategy that groups stages otherwise each time it is asked."""
+    """A strategy that groups stages differently each time."""
 
     forecast = ForecastKind.NONE
 
@@ -468,7 +468,7 @@ class Wavering:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_stages_in_a_job_that_turns_up_late_are_in_no_other_job(seed, tmp_path):
-    """However the strategy groups them then: of each stage, one job ran."""
+    """The strategy regroups the stages then: for each stage, one job runs."""
     world, specs = machine(), {}
     submit = world.submit
 
@@ -517,7 +517,7 @@ def test_a_journal_damaged_in_the_middle_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", ["random", "its end", "a bit", "text", "two lines"])
 def test_a_journal_damaged_at_its_end_is_refused(damage, tmp_path):
-    """What no crash leaves is no torn line: else a run that completed would seem never to have begun."""
+    """A crash can only truncate the last line; with other damage a completed run would seem never to have begun."""
     go(machine(), tmp_path, "chained")
     path = tmp_path / "journal.jsonl"
     sound = path.read_bytes()
@@ -536,7 +536,7 @@ def test_a_journal_damaged_at_its_end_is_refused(damage, tmp_path):
 
 
 def test_nothing_is_submitted_that_cannot_be_written_down(tmp_path, monkeypatch):
-    """The disk is full from the second submission on; when there is room again, the run goes on."""
+    """The disk is full from the second submission on; when there is space again, the run continues."""
     world = machine()
     written = LineFile.append
 
@@ -574,7 +574,7 @@ def test_a_run_that_ended_stays_ended(tmp_path):
 
 
 class Restless:
-    """A world whose first job is put back into the queue once it has run for a while, as when its node fails."""
+    """A world whose first job is requeued after it has run for a while, as when its node fails."""
 
     def __init__(self, inner):
         self.inner, self.lost = inner, {}
@@ -614,7 +614,7 @@ def test_a_requeue_is_seen_and_nothing_learned_from_it(tmp_path):
 
 
 def test_who_takes_anothers_place_leaves_open_what_is_being_submitted():
-    """The job of b may have been accepted, whatever becomes of a's: it is looked for before it is sent again."""
+    """The job of b may have been accepted, whatever happens to the job of a: it is looked for before resubmission."""
     stages = [Stage(name, cores=1, walltime_s=10) for name in "ab"]
     state = RunState("w", Workflow("w", stages), machine().capabilities, "u")
     planned = [PlannedJob((name,), 0.0, Keep.NOTHING, "") for name in "ab"]

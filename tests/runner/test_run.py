@@ -43,7 +43,7 @@ def machine(others=OTHERS, **options):
 
 
 class Sure:
-    """An estimator that predicts one wait for every job, but those of some kinds; and that notes what it is told."""
+    """An estimator that predicts one wait for all jobs except some kinds, and records what it is told."""
 
     def __init__(self, wait, kinds):
         self.wait, self.kinds, self.told, self.jobs = wait, kinds, [], {}
@@ -72,7 +72,7 @@ class Sure:
 
 
 def sure(wait, kinds=()):
-    """A bank that predicts one wait for every stage, but those of some kinds."""
+    """Return a bank that predicts one wait for all stages except some kinds."""
     return WaitBank(lambda _: Sure(wait, dict(kinds)))
 
 
@@ -91,7 +91,7 @@ def core_s(hours):
 
 
 def test_big_job():
-    """4 cores from 100 to 280."""
+    """The job holds 4 cores from 100 to 280."""
     _, m = run("big-job")
     assert (m.makespan_s, m.twt_s) == (280, 100)
     assert core_s(m.core_hours) == 4 * 180
@@ -111,21 +111,21 @@ def test_per_stage():
 
 
 def test_a_poll_costs_per_stage_its_interval():
-    """Polled each minute: a's end at 200 is seen at 240, b's at 350 is seen at 360; the other job runs 200 to 300."""
+    """Polled each minute: a's end at 200 is seen at 240, b's at 350 is seen at 360; the other job runs until 300."""
     _, m = run("per-stage", backend=machine(poll_s=60))
     assert waits(m) == {"a": 100, "b": 100, "c": 10}
     assert m.makespan_s == 390
 
 
 def test_chained_where_age_accrues():
-    """B and c are older than the other job and go before it."""
+    """Stages b and c are older than the other job and start before it."""
     _, m = run("chained")
     assert (m.makespan_s, m.twt_s) == (280, 100)
     assert core_s(m.core_hours) == NEED
 
 
 def test_chained_where_age_does_not_accrue():
-    """B is released at 200 behind the other job."""
+    """Stage b is released at 200, and waits behind the other job."""
     _, m = run("chained", backend=machine(age_accrues=False))
     assert (m.makespan_s, m.twt_s) == (380, 200)
 
@@ -155,7 +155,7 @@ def test_asa_that_under_estimates_is_late_but_never_missed():
 
 
 def test_asa_where_age_does_not_accrue_is_per_stage():
-    """A dependency cancels the benefit of asking early; the wait is counted from eligibility."""
+    """A dependent job gains no priority, so that an early request has no benefit; its wait counts from eligibility."""
     result, m = run("asa", sure(100.0), machine(age_accrues=False))
     assert m.makespan_s == 380
     observed = {r.stages[0]: (r.wait_s, r.bound) for r in result.records if isinstance(r, Observed)}
@@ -179,7 +179,7 @@ def test_what_naive_idles_stays_within_a_quarter_of_what_its_stages_need(strateg
 
 
 def test_naive_that_gives_back_waits_again():
-    """B comes at 100, a needs it at 200: cancelled and asked for again, as in Fig. 6a, with half the lead."""
+    """Stage b's cores come at 100, and it is due at 200: it is cancelled, and requested again with half the lead."""
     result, m = run(replace(load_strategy("asa-naive"), max_idle=math.inf), sure(100.0), machine(poll_s=10))
     cancelled = [r for r in result.records if isinstance(r, Cancelled)]
     assert len(cancelled) == m.resubmissions
@@ -196,7 +196,7 @@ def test_naive_that_gives_back_waits_again():
 
 
 def test_oracle_is_never_late_where_it_need_not_be():
-    """With the future known b and c are asked for before the other job comes."""
+    """With the future known, b and c are requested before the other job arrives."""
     result, m = run("oracle")
     assert (m.makespan_s, m.twt_s) == (280, 100)
     submitted = {r.stages[0]: r.time_s for r in result.records if isinstance(r, Submitted)}
@@ -204,7 +204,7 @@ def test_oracle_is_never_late_where_it_need_not_be():
 
 
 def test_real_run_times_may_differ_and_plans_follow():
-    """A really takes 60 s: it ends at 160, b is ready then."""
+    """Stage a takes 60 s: it ends at 160, and b is ready then."""
     result, m = run("asa", sure(100.0), run_s={"a": 60.0, "b": 50.0, "c": 30.0})
     assert waits(m)["a"] == 100
     assert [stage.run_s for stage in m.stages] == [60, 50, 30]
@@ -213,7 +213,7 @@ def test_real_run_times_may_differ_and_plans_follow():
 
 
 def test_a_failed_stage_ends_the_workflow():
-    """A is killed at its limit; what depends on it is cancelled and nothing else is submitted."""
+    """Stage a is killed at its walltime; its successors are cancelled, and nothing else is submitted."""
     result, _ = run("chained", run_s={"a": 500.0, "b": 50.0, "c": 30.0})
     assert result.outcome == "failed"
     assert result.reason == "stage 'a' ended as timeout (TimeLimit)"
@@ -225,7 +225,7 @@ def test_a_failed_stage_ends_the_workflow():
 
 
 def test_an_allocation_that_idled_to_its_limit_is_asked_for_again():
-    """Held idle for longer than it has spare walltime, a job ends before its stage began: no failure."""
+    """A job that is held idle for longer than its spare walltime ends before its stage begins: this is no failure."""
 
     class Early:
         forecast = load_strategy("big-job").forecast
@@ -246,7 +246,7 @@ def test_an_allocation_that_idled_to_its_limit_is_asked_for_again():
 
 
 def test_several_workflows_at_once():
-    """Side by side on one machine, one 50 s later, sharing a bank; records tell them apart."""
+    """They run side by side on one machine and share a bank, one of them 50 s later; records tell them apart."""
     bank = sure(100.0)
     runs = [
         Run(FLOW, load_strategy("asa"), name="one", bank=bank),
@@ -264,7 +264,7 @@ def test_several_workflows_at_once():
 
 
 def test_a_dag_runs_its_branches_side_by_side():
-    """Under every strategy, in the time of its longest path."""
+    """Every strategy takes the time of the longest path."""
     flow = Workflow(
         "diamond",
         [
@@ -284,7 +284,7 @@ def test_a_dag_runs_its_branches_side_by_side():
 
 
 def test_nothing_is_run_twice_and_stages_keep_their_order():
-    """Whatever the strategy: each stage once, after those that it follows."""
+    """Whatever the strategy, each stage runs once, after its predecessors."""
     for strategy in ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"):
         result, _ = run(strategy, sure(50.0), machine(poll_s=7))
         started = [r.stages[0] for r in result.records if isinstance(r, StageStarted)]
@@ -305,7 +305,7 @@ def test_a_refused_job_fails_its_own_workflow_only(fail_fast):
 
 
 def test_an_allocation_is_given_back_before_it_would_kill_its_stage():
-    """A overruns its expectation by far; b, allocated early, is asked for again and completes right after a."""
+    """Stage a overruns its expectation by far; b, allocated early, is requested again and completes right after a."""
     for strategy in ("asa-naive", "asa-naive-hold"):
         run_s = {"a": 2000.0 if strategy == "asa-naive-hold" else 400.0, "b": 50.0}
         flow = Workflow(
@@ -323,7 +323,7 @@ def test_an_allocation_is_given_back_before_it_would_kill_its_stage():
 
 
 def test_runs_of_one_workflow_after_another_keep_apart():
-    """What the first run's stages posted does not let the second's begin."""
+    """The posts of the first run's stages do not let the second run's stages begin."""
     backend = machine([])
     for _ in range(2):
         _, m = run("asa-naive-hold", sure(100.0), backend)
@@ -352,7 +352,7 @@ def test_fractional_run_times_do_not_confuse_the_oracle():
 
 
 def test_predictions_say_when_resources_are_needed():
-    """Also for a job that is asked for earlier than it would be for its own sake."""
+    """Even a job that is submitted earlier than its own prediction requires has the right time."""
     c = FLOW.stages["c"]
     bank = sure(100.0, {(c.cores, c.walltime_s): 1000.0})
     result, _ = run("asa", bank, machine([]))
@@ -362,7 +362,7 @@ def test_predictions_say_when_resources_are_needed():
 
 
 def test_misuse_is_refused():
-    """Twins, a learner without a bank, a planner that never plans or plans what cannot be."""
+    """Runs with the same name, a learner without a bank, a planner that never plans or plans the impossible."""
     asa = load_strategy("asa")
     with pytest.raises(InputError, match="same name"):
         run_all(machine(), [Run(FLOW, load_strategy("big-job")), Run(FLOW, load_strategy("per-stage"))])
@@ -410,7 +410,7 @@ def test_misuse_is_refused():
     ],
 )
 def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
-    """Exact, censored, or nothing; submitted at 10."""
+    """The wait is exact, censored, or unknown; the job is submitted at 10."""
     from asa.backend import Capabilities, Dependency, JobSpec, JobStatus
 
     spec = JobSpec("j", 1, 60, dependencies=(Dependency("1"),) if dependent else ())
@@ -419,7 +419,7 @@ def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
 
 
 def test_the_bank_is_told_of_everybody_and_of_ones_own_jobs():
-    """The past first, then what happens, each job once; own jobs with exact waits from when they queue."""
+    """The past comes first, then current events, each job once; own jobs have exact waits from when they queue."""
     bank = sure(100.0)
     result, _ = run("asa", bank)
     told = bank["m"].told
@@ -441,7 +441,7 @@ def test_without_a_history_the_bank_hears_of_own_jobs_only():
 
 
 def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
-    """Else those who waited there would seem to wait for ever."""
+    """Otherwise jobs that waited in the first queue would seem to wait for ever."""
     bank = WaitBank(seed=1)
     for _ in range(2):
         run_all(machine(), [Run(FLOW, load_strategy("asa"), bank=bank)])
@@ -449,7 +449,7 @@ def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
 
 
 class OneJob:
-    """A strategy with one job for all stages, which gives cores back."""
+    """A strategy with one job for all stages, which returns cores."""
 
     forecast = ForecastKind.NONE
 
@@ -466,7 +466,7 @@ class OneJob:
 
 @pytest.mark.parametrize("shrink", [True, False])
 def test_stages_that_share_a_job_give_back_what_the_rest_does_not_need(shrink):
-    """It begins at 100 with 6 cores; b alone would need 2, but c after it needs 4."""
+    """The job begins at 100 with 6 cores; b alone would need 2, but c after it needs 4."""
     flow = Workflow(
         "flow",
         [
@@ -489,7 +489,7 @@ def test_stages_that_share_a_job_give_back_what_the_rest_does_not_need(shrink):
 
 @pytest.mark.parametrize("strategy", ["big-job", "asa-naive", "asa-naive-hold", "shared"])
 def test_a_strategy_is_told_what_jobs_held_that_have_ended(strategy):
-    """Those that were given back, and what was given back of one, included."""
+    """The jobs given back are included, and the cores that one of them returned."""
     seen = []
     planner = OneJob(("a", "b", "c")) if strategy == "shared" else load_strategy(strategy)
     world = machine([(0, 100, 100, 8)], shrink=True, poll_s=10)

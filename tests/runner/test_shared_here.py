@@ -42,7 +42,7 @@ def once(count):
 
 
 def taker_in(folder):
-    """Find a process that takes tasks of a stage whose commands run in a folder."""
+    """Find a process that takes tasks of a stage whose commands run in the given folder."""
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if b"\0asa-tasks\0" in (path / "cmdline").read_bytes() and (path / "cwd").readlink() == folder:
@@ -71,7 +71,7 @@ def test_a_client_that_is_killed_is_followed_by_another(place):
 
 
 def test_jobs_follow_each_other_where_a_walltime_is_not_enough(place):
-    """Each that ran out of its walltime by another at once, in the same round; what it had begun runs again."""
+    """Each job that runs out of walltime is replaced at once, in the same round; its unfinished tasks run again."""
     place.flow(("x", "", "echo >held; sleep 2"), name="other")  # so that they do not all end in the same moment
     other = place.begin("run", "other.toml", *place.on, "--strategy", "per-stage")
     until((place.root / "held").exists)
@@ -84,7 +84,7 @@ def test_jobs_follow_each_other_where_a_walltime_is_not_enough(place):
 
 
 def test_what_one_job_began_several_may_go_on_with_and_the_reverse(place):
-    """What completed is not run again."""
+    """Completed tasks are not run again."""
     one, several = place.root / "one.toml", place.root / "several.toml"
     (place.root / flow(place, count=4, end="test -e ok || test $ASA_TASK != 3")).rename(several)
     one.write_text(several.read_text().replace("jobs = 3\n", ""))
@@ -100,7 +100,7 @@ def test_what_one_job_began_several_may_go_on_with_and_the_reverse(place):
 
 
 def test_what_all_jobs_wrote_is_shown(place):
-    """With whose it is; and who ran what is in the report."""
+    """Each output has its job's number; the report shows which job ran which tasks."""
     place.asa("run", flow(place, end="echo told $ASA_TASK"), *place.on, "--strategy", "per-stage")
     for words in ((), ("--follow",), ("--lines", 40)):
         lines = place.asa("logs", "a", *words).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Stages whose tasks several jobs share, on a simulated machine: when they end, and what they cost, by hand.
+"""Stages whose tasks several jobs share, on a simulated machine: end times and costs, computed by hand.
 
 The machine has 8 cores. The stage has 8 cores for 100 s, as four jobs of 2 cores.
 """
@@ -49,7 +49,7 @@ def jobs_of(result):
 
 
 def test_who_may_begins_and_does_what_all_were_to_do():
-    """Others hold 4 cores until 500; the two jobs that get theirs as the first two end find nothing in a second."""
+    """Others hold 4 cores until 500; the two jobs that start as the first two end find no task, and take a second."""
     result = run([(0, 500, 500, 4)])
     assert result.outcome == "completed"
     assert times(result) == {"a": 200, "b": 211}
@@ -57,7 +57,7 @@ def test_who_may_begins_and_does_what_all_were_to_do():
 
 
 def test_who_never_starts_is_withdrawn_and_costs_nothing():
-    """Others take what the first job leaves."""
+    """Others take the cores that the first job leaves."""
     result = run([(0, 500, 500, 6), (0, 900, 900, 2), (0, 900, 900, 2), (0, 900, 900, 2)])
     assert result.outcome == "completed"
     states = sorted(job.state.value for job in jobs_of(result))
@@ -67,7 +67,7 @@ def test_who_never_starts_is_withdrawn_and_costs_nothing():
 
 
 def test_who_comes_late_takes_what_is_left():
-    """Two begin at 0, two at 100, when half is done: a quarter each of what is left takes 50 s."""
+    """Two jobs begin at 0, two at 100, when half is done: a quarter of the rest each takes 50 s."""
     assert times(run([(0, 100, 100, 4)]))["a"] == 150
 
 
@@ -89,7 +89,7 @@ def test_new_jobs_are_asked_for_while_tasks_are_left():
 
 
 def test_another_job_follows_each_whose_walltime_is_over():
-    """Two begin at 0 and end at 100; the others begin at 300: until then four more have done what was left."""
+    """Two jobs begin at 0 and end at 100; the others begin at 300, after four more have done the rest."""
     result = run([(0, 300, 300, 4)], (replace(BAG, walltime_s=100), AFTER), run_s={"a": 110, "b": 10})
     assert result.outcome == "completed"
     assert times(result)["a"] == 220
@@ -102,7 +102,7 @@ def test_another_job_follows_each_whose_walltime_is_over():
     [([], 1000, 100, 100), ([(0, 100, 100, 4)], 1000, 100, 150), ([(0, 500, 500, 4)], 100, 110, 220)],
 )
 def test_what_is_learned_of_its_run_time_is_what_all_jobs_together_take(others, walltime_s, work_s, ended_s):
-    """However late some of them come, and however often they follow each other: on all its cores."""
+    """The run time is on all cores together, however late some jobs start, and however many follow."""
     result = run(others, (replace(BAG, walltime_s=walltime_s), AFTER), run_s={"a": work_s, "b": 10})
     assert times(result)["a"] == ended_s
     [learned, _] = run_times_of("id", result.run.workflow, SITE, result.records, {})
@@ -141,7 +141,7 @@ def test_what_follows_depends_on_all_jobs_however_they_end():
 
 
 def test_what_follows_keeps_its_job_and_the_age_of_that_while_one_of_the_jobs_is_left():
-    """It is asked for again only once no job that it depends on can do anything more."""
+    """The successor's job is replaced only once no job that it depends on can continue the work."""
     told = Told(jobs=2)
     planned = PlannedJob(("b",), 0.0, Keep.DEPENDENCY, "")
     spec = spec_of(told.state, planned)
@@ -159,7 +159,7 @@ def test_what_follows_keeps_its_job_and_the_age_of_that_while_one_of_the_jobs_is
 
 @pytest.mark.parametrize("further", [0, 1])
 def test_of_two_jobs_of_one_token_one_takes_part(further):
-    """Whichever the batch system kept: the other is given up, its end is nobody's, and the stage goes on."""
+    """The job that the batch system kept takes part; the other is given up, its end is ignored."""
     told = Told(jobs=2)
     other = 1 - further
     told.begin(str(other), 5.0)
@@ -273,7 +273,7 @@ DOUBT = {"outcome": JobOutcome.OUT_OF_MEMORY, "reason": "OUT_OF_MEMORY", "in_dou
 
 @pytest.mark.parametrize("ends", ["completed", "nothing left", "tasks failed", "doubted"])
 def test_a_stage_of_which_tasks_are_in_doubt_has_failed_whatever_other_jobs_say(ends):
-    """It is asked for again with more memory, and the next jobs do not believe that one's tasks."""
+    """The stage is tried again with more memory, and the next jobs do not trust that job's tasks."""
     told = Told(replace(BAG, retries=1), jobs=2)
     told.begin("0", 10.0)
     told.begin("1", 10.0)
@@ -329,7 +329,7 @@ def test_a_further_job_that_is_refused_is_done_without():
 
 
 class FewJobs(SimulatedBackend):
-    """A site that lets a user have two jobs."""
+    """A site that allows a user two jobs."""
 
     def submit(self, spec):
         if sum(not job.state.is_final for job in self._engine.clients) >= 2:
@@ -357,7 +357,7 @@ def test_each_job_has_a_lane_of_its_own_in_which_the_stage_runs():
 
 
 def test_widths_that_its_jobs_cannot_share_are_not_offered():
-    """It ran on 2 cores once, by one job; and takes longer than a walltime."""
+    """The stage once ran on 2 cores, in one job, and takes longer than a walltime."""
     ran = [RunTime("w", "a", cores, 3000.0, 0.0, SITE.system, None, "exact", f"{cores}") for cores in (2, 4, 8)]
     offered = with_widths(BAG, ran, SITE)
     assert offered.moldable.widths == (4, 8)

@@ -19,7 +19,7 @@ def queue(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, queue, monkeypatch):
-    """Run stages to their end, each of which leaves a line; give the run's state, its records and those lines."""
+    """Run stages that each leave a line to the end; return the run's state, its records and those lines."""
     monkeypatch.chdir(tmp_path)  # where commands run
 
     def run(*stages, strategy="per-stage"):
@@ -76,7 +76,7 @@ def test_each_has_its_own_exit_code(run):
 
 
 def test_what_follows_a_short_one_does_not_wait_for_the_others(run):
-    """The long one only ends once what follows the short one has run."""
+    """The long stage ends only once the short stage's successor has run."""
     wait = "n=0; until grep -q next ran || [ $n -ge 600 ]; do sleep 0.1; n=$((n + 1)); done; grep -q next ran"
     done = run(stage("long", wait), stage("short"), stage("next", after="short"))
     assert done.state.outcome == "completed", done.state.reason

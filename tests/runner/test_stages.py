@@ -29,7 +29,7 @@ ENDS = [
 
 
 def ended(flow, news):
-    """Return the phases after some stages have ended, in order, and then all stages whose turn it is, successfully."""
+    """Return the phases after the given stages have ended, in order, and then all others successfully, in turn."""
     stages = Stages(flow)
     for name, phase in news:
         if not stages[name].phase.is_settled:
@@ -43,7 +43,7 @@ def ended(flow, news):
 
 @pytest.mark.parametrize("order", list(itertools.permutations([("x", Phase.DONE), ("f", Phase.FAILED)])))
 def test_a_failure_counts_whether_it_is_known_first_or_last(order):
-    """S follows one that is left out and one that failed: it could not run since another failed."""
+    """Stage s follows a stage that was left out and one that failed: it could not run because of the failure."""
     told = ended(Workflow("w", ENDS), order)
     assert told == {"x": "done", "skip": "skipped", "f": "failed", "s": "blocked", "cleanup": "done", "after": "done"}
 
@@ -62,7 +62,7 @@ def test_a_failure_counts_whether_it_is_known_first_or_last(order):
     st.randoms(use_true_random=False),
 )
 def test_what_becomes_of_stages_does_not_hang_on_the_order_of_news(drawn, bad, chance):
-    """Of any graph: each ends as its turn comes, whichever comes first, and as its conditions say."""
+    """Any graph: each stage ends in its turn, as its conditions say, whichever news comes first."""
     befores = [tuple(f"s{p}" for p in sorted(before) if p < i) for i, (before, *_) in enumerate(drawn)]
     stages = [
         stage(
@@ -87,7 +87,7 @@ def test_what_becomes_of_stages_does_not_hang_on_the_order_of_news(drawn, bad, c
 
 
 def as_conditions_say(flow, bad):
-    """Return how each stage ends, one after the other, by the sentences of `Stage.when` and `Stage.after_any` alone."""
+    """Return how each stage ends, by the definitions of `Stage.when` and `Stage.after_any` alone."""
     phases = {}
     for name in flow.order:
         one = flow.stages[name]
@@ -103,7 +103,7 @@ def as_conditions_say(flow, bad):
 
 
 def test_a_stage_that_only_has_to_end_may_fail():
-    """What depends on its success as well is told from what only waits for it."""
+    """Stages that also need its success and stages that only wait for its end are treated differently."""
     flow = [stage("a"), stage("b"), stage("both", "a b", after_any=("b",)), stage("strict", "a b", after_any=("a",))]
     told = ended(Workflow("w", flow), [("a", Phase.DONE), ("b", Phase.FAILED)])
     assert told == {"a": "done", "b": "failed", "both": "done", "strict": "blocked"}
@@ -112,7 +112,7 @@ def test_a_stage_that_only_has_to_end_may_fail():
 
 
 def test_a_stage_that_is_tried_again_is_not_put_before_what_ran_meanwhile():
-    """The report ran after a's failure; a, which mends it, ends later all the same."""
+    """The report ran after a's failure; a is retried successfully, and ends later."""
     stages = Stages(Workflow("w", [stage("a"), stage("b", "a"), stage("report", "b", "always")]))
     stages.put("report", replace(stages["report"], phase=Phase.DONE, submit_s=15.0, started_s=16.0, ended_s=18.0))
     stages.put("a", replace(stages["a"], phase=Phase.RUNNING, submit_s=30.0))

@@ -21,7 +21,7 @@ ODD = "sbatch: error: the moon is in its quarter number {}"
 
 
 class Moody(FakeLink):
-    """For a while it answers submissions in its own words."""
+    """A Slurm in memory that for a while answers submissions in words of its own."""
 
     until_s, mood = 0.0, UnavailableError
 
@@ -53,7 +53,7 @@ def test_words_that_nobody_knows_cost_nothing_where_they_pass(tmp_path):
 
 
 def test_words_that_last_are_a_refusal_in_slurms_words_and_with_since_when(tmp_path):
-    """Each look is another client: how long they have lasted is in the journal."""
+    """Each look is a new client: the journal says how long these answers have lasted."""
     link, folder, took_s = looked(tmp_path, 1e9)
     state, _ = folder.state()
     assert (state.outcome, len(link.submitted)) == ("failed", 0)
@@ -77,7 +77,7 @@ def test_an_answer_in_doubt_that_passes_costs_nothing(tmp_path):
 
 
 def test_that_other_jobs_are_accepted_meanwhile_tells_for_a_refusal(tmp_path):
-    """One stage is answered so for ever, the others are accepted one after the other."""
+    """One stage is answered so for ever, and the others are accepted one after another."""
     stages = [FAN[0], *(replace(FAN[1], name=f"s{n}", after=(f"s{n - 1}",) if n else ()) for n in range(20))]
 
     class OfOne(Moody):
@@ -95,7 +95,7 @@ def test_that_other_jobs_are_accepted_meanwhile_tells_for_a_refusal(tmp_path):
 
 
 def test_a_fan_that_is_answered_so_is_refused_without_a_quarter_of_an_hour_for_each(tmp_path):
-    """None of its target was accepted since the first was answered so; each is asked for once at least."""
+    """No job of the target was accepted since the first such answer; each is submitted once at least."""
     fan = [replace(FAN[0], name=f"s{n}") for n in range(30)]
     link, folder, took_s = looked(tmp_path, 1e9, stages=fan)
     assert folder.state()[0].outcome == "failed"
@@ -104,7 +104,7 @@ def test_a_fan_that_is_answered_so_is_refused_without_a_quarter_of_an_hour_for_e
 
 
 def told(*answers):
-    """Return what is known after answers: to whom, when, what; empty for another fault, None for a lost answer."""
+    """Return the state after answers (to whom, when, which); empty for another fault, None for a lost answer."""
     tracker = UnknownAnswers()
     for token, at_s, words in answers:
         if words:

@@ -1,4 +1,4 @@
-"""``asa bbsched``: tables that fit the terminal, JSON and nothing else, pictures, and what is refused before work."""
+"""``asa bbsched``: tables that fit the terminal, JSON without other output, figures, and early refusals."""
 
 import json
 import math
@@ -24,7 +24,7 @@ KINDS = ("original", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log of a machine that has more to do than it can."""
+    """Return the log of a machine that is asked for more than it can run."""
     rng = np.random.default_rng(7)
     jobs = 120
     submit = np.sort(rng.integers(0, 32 * DAY, jobs))
@@ -37,7 +37,7 @@ def log(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _once():
-    """Schedule each case once: many tests print the same ones, and that they come out the same is tested elsewhere."""
+    """Schedule each case once: many tests print the same cases, and another test checks that results are equal."""
     run_case, outcomes = comparison.run_case, {}
 
     def remembered(workload, case):
@@ -68,7 +68,7 @@ def words(text):
 
 
 def test_json_is_a_list_of_all_cases_and_seeds(log):
-    """And nothing else is printed."""
+    """Nothing else is printed."""
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-s4,theta-s5", "--methods", "baseline,weighted-cpu,bbsched",
         "--windows", "5,20", "--seeds", 2, "--processes", 1, "--output", "json",
@@ -93,7 +93,7 @@ def test_json_is_a_list_of_all_cases_and_seeds(log):
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.full
 def test_tables_fit_the_terminal(log, columns):
-    """Of both sections, with the paper's figures where its text has them."""
+    """The tables of both sections fit; they have the paper's figures where its text gives them."""
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-original,theta-s4,theta-s7", "--seeds", 2, "--processes", 1,
         columns=columns,
@@ -139,7 +139,7 @@ def test_numbers_in_the_tables_are_those_of_json(log):
 
 @pytest.mark.full
 def test_windows_and_solvers_are_put_side_by_side(log):
-    """As in Table 3, the paper's below; the other tables are of its window."""
+    """The table has the form of Table 3, with the paper's figures below; other tables are for its window."""
     done = bbsched(
         "compare", "--theta", log, "--workloads", "theta-s4", "--methods", "bbsched", "--windows", "20,1,10",
         "--solver", "genetic,exact", "--seeds", 1, "--processes", 1, columns=80,
@@ -226,7 +226,7 @@ def test_numbers_are_from_1_on(option):
 
 
 def test_the_exit_code_is_2():
-    """Of the whole program, which finds the command by its entry point."""
+    """The exit code is that of the whole program, which finds the command by its entry point."""
     done = asa("bbsched", "compare", "--windows", "0", code=2)
     assert "--windows 0: '0' is no size of a window" in done.stderr
     assert not done.stdout
@@ -236,7 +236,7 @@ def test_the_exit_code_is_2():
 
 
 def test_the_curve_is_printed_and_drawn(log, tmp_path):
-    """By generations and populations; more of both come nearer."""
+    """The curve is over generations and populations; with more of both the distance is smaller."""
     arguments = ("gd", "--theta", log, "--jobs", 60, "--window", 12)
     told = json.loads(bbsched(*arguments, "--output", "json", "--plot", tmp_path / "gd.png").stdout)
     assert (tmp_path / "gd.png").stat().st_size > 10_000

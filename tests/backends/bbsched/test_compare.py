@@ -38,7 +38,7 @@ BEGIN_S, END_S = 400, 1600
 
 
 def a_workload(system=PLAIN, seed=0, jobs=150):
-    """Many jobs for little, some of which end at once, submitted over 2000 seconds of which the middle is measured."""
+    """Draw many small jobs, some of which end at once, submitted over 2000 s, of which the middle is measured."""
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.integers(0, 2000, jobs))
     run = rng.integers(1, 300, jobs) * rng.choice([1, 4], jobs)
@@ -120,7 +120,7 @@ def test_breakdowns_are_of_all_jobs():
 
 
 def test_what_is_wasted_of_a_job_that_has_nodes_of_both_kinds():
-    """Of 12 nodes with 100 GB each 10 have 128 GB, and two 256 GB, for half of the time that is measured."""
+    """Of 12 nodes used with 100 GB each, 10 have 128 GB and two 256 GB, for half of the measured time."""
     table = JobTable(*(np.array(column) for column in ([500], [600], [600], [12])))
     workload = replace(a_workload(HALVES), table=table, demands={BUFFER: np.array([0]), SSD: np.array([100])})
     outcome = run_case(workload, Case("made-up", "constrained-ssd"))
@@ -185,7 +185,7 @@ def test_a_workload_without_jobs_to_measure_is_refused_before_others_run():
 
 
 def test_changes_are_from_seed_to_seed():
-    """Twice as much each time is twice as much for sure, whatever the seeds."""
+    """If every seed's value doubles, the change is certain, however much the seeds differ."""
     base = [an_outcome("baseline", seed=seed, average_wait_s=wait) for seed, wait in enumerate((10.0, 1000.0))]
     ours = [an_outcome(seed=seed, average_wait_s=wait) for seed, wait in enumerate((20.0, 2000.0))]
     found = change(ours, base, "average_wait_s")
@@ -194,7 +194,7 @@ def test_changes_are_from_seed_to_seed():
 
 
 def test_who_is_best_tied_close_or_worse():
-    """Over three seeds that differ much among themselves."""
+    """There are three seeds, which differ much from each other."""
 
     def some(*waits):
         return [an_outcome(seed=seed, average_wait_s=wait) for seed, wait in enumerate(waits)]
@@ -261,7 +261,7 @@ def test_classes_of_jobs_have_names(by, least, most, words):
 
 
 def test_a_kiviat_graph_is_from_the_worst_to_the_best():
-    """Of waits and slowdowns the reciprocals are normalised: 1/2 is a third of the way from 1/4 to 1."""
+    """Waits and slowdowns are normalised by their reciprocals: 1/2 is a third of the way from 1/4 to 1."""
     figures = {"baseline": (0.6, 0.9, 4.0, 8.0), "weighted": (0.7, 0.9, 2.0, 2.0), "bbsched": (0.8, 0.9, 1.0, 4.0)}
     names = [one.name for one in MEASURES]
     methods = {method: [an_outcome(**dict(zip(names, of, strict=True)))] for method, of in figures.items()}

@@ -1,4 +1,4 @@
-"""The exact front, against every selection that there is."""
+"""The exact front, compared with all possible selections."""
 
 import itertools
 import subprocess
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 @st.composite
 def cases(draw, max_jobs=7):
-    """Machines of up to three kinds of nodes and two resources of either sort, with windows and free amounts."""
+    """Draw machines of up to three kinds of nodes and two resources of either sort, with windows and free amounts."""
     own = [f"own{i}" for i in range(draw(st.integers(0, 2)))]
     shared = {f"shared{i}": draw(st.integers(1, 20)) for i in range(draw(st.integers(0, 2)))}
     kinds, has = [], dict.fromkeys(own, 0)
@@ -54,7 +54,7 @@ def plainly(system, jobs, free, forced=(), goals=None):
 
 
 def two_resources(rng, count, nodes=12_076, buffer=1_800_000, *, step=1):
-    """A window of a machine with a burst buffer, of which about a third fits: many different and large requests."""
+    """Return a window for a machine with a burst buffer, a third of which fits: many different, large requests."""
     jobs = [
         {
             "nodes": int(rng.integers(1, nodes * 3 // count // step)) * step,
@@ -67,7 +67,7 @@ def two_resources(rng, count, nodes=12_076, buffer=1_800_000, *, step=1):
 
 
 def of_two(jobs, free):
-    """The front of two shared resources, by lists that are doubled: as plain as the other, but quicker."""
+    """Return the front of two shared resources by doubling lists: as simple as the other way, and faster."""
     sums = np.zeros((1, 2), dtype=np.int64)
     for job in reversed(jobs):
         sums = np.concatenate([sums + np.array([job["nodes"], job["bb"]]), sums])
@@ -87,7 +87,7 @@ def of_two(jobs, free):
 @settings(max_examples=150)
 @given(case=cases())
 def test_it_is_the_front_of_all_selections(case):
-    """For any number of resources and kinds of nodes, with forced jobs, for some goals or all of them."""
+    """There are any number of resources and kinds of nodes, forced jobs, and some or all of the objectives."""
     found = Exact().solve(a_problem(*case))
     assert found.is_exact
     assert found.solver == "exact"
@@ -112,7 +112,7 @@ def test_so_it_is_by_each_of_the_ways_that_large_windows_take(case, labels, firs
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("step", [1, 128])
 def test_windows_of_sixteen_jobs(seed, step):
-    """Of large different numbers, and of few different ones."""
+    """Sizes are large and different, or of few values."""
     system, jobs, free = two_resources(np.random.default_rng(seed), 16, step=step)
     for job in jobs[:: 2 if step > 1 else 16]:
         job["bb"] = 0
@@ -163,7 +163,7 @@ def test_of_many_equal_jobs_the_first_are_taken():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_fifty_jobs_the_front_is_that_of_their_halves(seed):
-    """Requests of few sizes: then all that a half of the window can use fits into a set."""
+    """Requests have few sizes: then the totals of all selections of half the window fit into a set."""
     rng = np.random.default_rng(seed)
     jobs = [{"nodes": int(rng.integers(1, 9)) * 64, "bb": int(rng.integers(0, 9)) * 1000} for _ in range(50)]
     system = System(4392, {"bb": 60_000})
@@ -181,7 +181,7 @@ def test_of_fifty_jobs_the_front_is_that_of_their_halves(seed):
 
 @pytest.mark.parametrize("seed", [1, 5, 11])
 def test_where_everything_can_be_used_up_that_is_soon_found(seed):
-    """All of the burst buffer, and all nodes that jobs of so many times 64 can use: nothing can be better."""
+    """The whole burst buffer and all nodes that jobs of multiples of 64 can use are used: nothing can be better."""
     problem = a_problem(*two_resources(np.random.default_rng(seed), 50, step=64))
     found = Exact(max_work=40_000_000).solve(problem)
     nodes, buffer = problem.limits.tolist()
@@ -191,7 +191,7 @@ def test_where_everything_can_be_used_up_that_is_soon_found(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_decision_on_twenty_jobs_is_little_work(seed):
-    """In steps of about a nanosecond, so that no other process disturbs the count."""
+    """The work is counted in steps of about a nanosecond, so that other processes do not disturb the measurement."""
     found = Exact().solve(a_problem(*two_resources(np.random.default_rng(seed), 20)))
     assert found.is_exact
     assert found.work < 5_000_000
@@ -261,7 +261,7 @@ def test_a_front_that_is_too_large_is_given_up(monkeypatch):
 
 
 def test_without_numba_it_is_the_same():
-    """So is what the genetic algorithm finds, and how much work it was."""
+    """The genetic algorithm's result and its amount of work are equal, too."""
     script = """
 import sys
 if sys.argv[1] == "plain":

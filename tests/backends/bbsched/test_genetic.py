@@ -1,4 +1,4 @@
-"""The paper's genetic algorithm, and how far from the true front it ends."""
+"""The paper's genetic algorithm, and its distance from the true front."""
 
 import math
 
@@ -88,7 +88,7 @@ def test_what_cannot_evolve_is_refused(settings):
 
 
 def survivors(worth, ages, population):
-    """The places of those that are kept, and how many of them are of Set 1; every chromosome is one of its own."""
+    """Return the positions of the chromosomes kept, and the number of those in Set 1; all chromosomes differ."""
     count, goals = np.shape(worth)
     jobs = 8
     genes = ((np.arange(1, count + 1)[:, None] >> np.arange(jobs)[::-1]) & 1).astype(np.int64)
@@ -104,7 +104,7 @@ def survivors(worth, ages, population):
 
 
 def test_pareto_solutions_come_first_and_then_the_newer_of_the_others():
-    """Set 1 has less than the population: all of it is kept, however old, and of Set 2 those that are newest."""
+    """Set 1 is smaller than the population: all of it is kept, however old, and the newest of Set 2."""
     worth = [(9, 1), (8, 0), (5, 5), (4, 4), (3, 3), (1, 9)]
     assert survivors(worth, [7, 1, 8, 2, 0, 9], 5) == ([0, 2, 5, 4, 1], 3)
 
@@ -115,7 +115,7 @@ def test_of_too_many_pareto_solutions_the_newer_are_kept():
 
 
 def test_of_those_that_are_worth_the_same_the_one_nearest_the_front_counts():
-    """The chromosome with more of its bits at the front is the later one here."""
+    """The chromosome with more of its bits at the front comes later in this list."""
     assert survivors([(5, 5), (5, 5), (5, 5)], [0, 1, 2], 3) == ([2, 0, 1], 1)
 
 
@@ -164,7 +164,7 @@ class PlainGenetic:
 
     @staticmethod
     def is_best(person, people):
-        """Neither bettered, nor as good as another that is nearer the front, or the same and listed before."""
+        """Whether no other is better, nor as good and nearer the front, nor equal and listed earlier."""
         _, worth, genes = person
         for _, others, theirs in people:
             if others != worth and all(a >= b for a, b in zip(others, worth, strict=True)):
@@ -183,7 +183,7 @@ class PlainGenetic:
 @pytest.mark.parametrize("population", [3, 8])
 @pytest.mark.parametrize("seed", range(6))
 def test_it_evolves_as_a_plain_one_does(seed, population, mutation):
-    """Small populations, in which Pareto solutions compete by age."""
+    """Populations are small, so that Pareto solutions compete by age."""
     rng = np.random.default_rng(seed)
     system = System(1000, {"bb": 1000})
     window = Window(system, {"nodes": rng.integers(1, 300, 15), "bb": rng.integers(0, 300, 15)})

@@ -1,4 +1,4 @@
-"""The selections of each method, against all possible selections; Table 1 itself is in a file of its own."""
+"""The selections of each method, compared with all possible selections; Table 1 has its own file."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ FOUR = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BB: 30})
 
 @st.composite
 def windows(draw, system):
-    """Windows of up to eight jobs, some forced, with free amounts."""
+    """Draw windows of up to eight jobs, some of them forced, with free amounts."""
     count = draw(st.integers(1, 8))
 
     def some(values):
@@ -62,7 +62,7 @@ def two(nodes, buffer, system=None, free=None):
 
 
 def test_twice_the_loss_is_not_enough():
-    """Ten nodes fewer, and of the burst buffer 20 shares more, and then 21."""
+    """The loss is ten nodes, and the gain 20 shares of the burst buffer, and then 21."""
     assert BBSched().select(*two([100, 90], [0, 20])).jobs == (0,)
     assert BBSched().select(*two([100, 90], [0, 21])).jobs == (1,)
 
@@ -89,7 +89,7 @@ def test_a_site_can_choose_its_own_factor():
 
 
 def test_with_local_disks_all_gains_count_together_and_must_be_four_times_the_loss():
-    """The second job has 10 % fewer nodes, but uses 3 % more of the disks, and wastes 13 % less: 24 % are to gain."""
+    """The second job has 10 % fewer nodes, but uses 3 % more of the disks, and wastes 13 % less: 24 % are needed."""
     system = System([JobKind(10, {"ssd": 100})], {BB: 1000})
     for buffer, chosen in ((240, (0,)), (241, (1,))):
         window = Window(system, {NODES: [10, 9], BB: [0, buffer], "ssd": [6, 10]})
@@ -171,7 +171,7 @@ def test_a_forced_job_goes_before_those_in_front_of_it():
 
 
 def test_bin_packing_takes_what_is_best_aligned_with_what_is_left():
-    """First the one with the largest product; then most of the burst buffer is left, so what asks for that is next."""
+    """The job with the largest product is first; then most of the burst buffer is left, so a request for it is next."""
     window, free = two([70, 20, 25], [10, 60, 5])
     assert BinPacking().select(window, free).jobs == (0, 1)
     window, free = two([70, 20, 31], [10, 9, 5])

@@ -18,7 +18,7 @@ DISKS = System([JobKind(50, {"ssd": 128}), JobKind(50, {"ssd": 256})], {BB: 1000
 
 
 def test_jobs_prefer_small_disks_and_those_that_need_large_ones_get_them():
-    """45 nodes of the last job's 60 fit on small disks; what it does not use of the 15 large ones is wasted as well."""
+    """Of the last job's 60 nodes, 45 have small disks; the unused part of the 15 large disks is wasted."""
     window = Window(DISKS, {NODES: [30, 5, 60], BB: [1, 2, 3], "ssd": [200, 100, 28]})
     free = DISKS.whole
     placed = window.placed(free, [0, 1, 2])
@@ -33,7 +33,7 @@ def test_jobs_prefer_small_disks_and_those_that_need_large_ones_get_them():
     counts=st.lists(st.integers(0, 5), min_size=3, max_size=3),
 )
 def test_jobs_get_nodes_so_that_least_is_wasted_of_everything(jobs, counts):
-    """Three kinds of nodes, two resources: no other way to spread the jobs wastes less of either."""
+    """With three kinds of nodes and two resources, no other distribution of the jobs wastes less of either."""
     kinds = [{"ssd": 1, "gpu": 0}, {"ssd": 2, "gpu": 2}, {"ssd": 3, "gpu": 3}]
     system = System([JobKind(20, each) for each in kinds])
     nodes, ssd, gpu = (list(column) for column in zip(*jobs, strict=True))

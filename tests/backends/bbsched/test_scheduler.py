@@ -95,7 +95,7 @@ def test_jobs_that_need_large_disks_get_them(load, window, bound):
 
 
 def test_room_that_is_reserved_is_counted_in_nodes_that_are_there():
-    """Five small nodes and five large ones; six are busy, the second job waits for eight, the third takes one."""
+    """There are five small and five large nodes; six are busy, the second job waits for eight, the third takes one."""
     system = System([JobKind(5, {"ssd": 128}), JobKind(5, {"ssd": 256})], {"burst buffer": 10})
     table = JobTable(np.array([0, 1, 5, 6]), np.full(4, 100), np.full(4, 100), np.array([6, 8, 1, 1]))
     demands = {"burst buffer": np.zeros(4, np.int64), "ssd": np.array([0, 0, 0, 200])}
@@ -136,7 +136,7 @@ def test_a_copy_goes_on_as_the_first_would(load, moment):
 
 
 def test_the_window_prefers_what_uses_the_machine_well():
-    """Table 1's five jobs, all there at once."""
+    """Table 1's five jobs are all submitted at once."""
     system = System(100, {"burst buffer": 100})
     table = JobTable(np.zeros(5, np.int64), np.full(5, 60), np.full(5, 60), np.array([80, 10, 40, 10, 20]))
     demands = {"burst buffer": np.array([20, 85, 5, 0, 0])}
@@ -158,7 +158,7 @@ def test_the_window_prefers_what_uses_the_machine_well():
 
 
 def test_what_stands_behind_the_window_is_not_selected():
-    """The third job would fill the machine beside the first, but takes burst buffer that the second waits for."""
+    """The third job would fill the machine beside the first, but needs burst buffer for which the second waits."""
     table = JobTable(np.zeros(3, np.int64), np.full(3, 90), np.array([90, 90, 95]), np.array([13, 12, 7]))
     demands = {"burst buffer": np.array([0, 40, 30])}
     method = load_method("constrained-cpu", SHARED)
@@ -169,7 +169,7 @@ def test_what_stands_behind_the_window_is_not_selected():
 
 
 def small_jobs_forever(request_s=100):
-    """A job of the whole machine among small ones that never leave it idle."""
+    """Return a job of the whole machine among small jobs that never leave it idle."""
     submit = np.sort(np.concatenate([np.arange(400) * 5, [12]]))
     wide = int(np.flatnonzero(submit == 12)[0])
     cores = np.full(401, 1)
@@ -189,7 +189,7 @@ def test_a_job_that_starves_has_room_made_for_it(bound):
 
 
 def test_a_starving_job_that_others_overtake_has_room_made_for_it_all_the_same():
-    """Under WFP the small jobs, which ask for little time, are soon before the wide one, which asks for much."""
+    """Under WFP the small jobs, which request little time, soon precede the wide one, which requests much."""
     table, wide = small_jobs_forever()
     request = table.request.copy()
     request[wide] = 10**6
@@ -206,7 +206,7 @@ def test_a_starving_job_that_others_overtake_has_room_made_for_it_all_the_same()
 
 
 def test_what_ends_before_the_starving_job_can_start_is_still_selected():
-    """One runs to 100 on 15 nodes, a starving one waits for all; of those behind, the shorter may have the rest."""
+    """A job runs to 100 on 15 nodes, and a starving one waits for all; of the later jobs, the shorter may start."""
     submit, request = np.array([0, 1, 10, 10]), np.array([100, 50, 80, 200])
     table = JobTable(submit, request, request, np.array([15, 20, 5, 5]))
     nothing = {"burst buffer": np.zeros(4, np.int64)}

@@ -25,7 +25,7 @@ CORES = 64
 
 @pytest.fixture
 def quiet(tmp_path):
-    """A log that leaves the machine to the client, and 256 GB of burst buffer with it."""
+    """Return a log that leaves the machine to the client, including 256 GB of burst buffer."""
     path = tmp_path / "quiet.swf"
     moments = np.arange(100, dtype=np.int64) * 10_000
     ones = np.ones(100, dtype=np.int64)
@@ -59,7 +59,7 @@ def test_a_job_waits_for_burst_buffer_though_there_are_cores(quiet):
 
 
 def test_who_depends_on_others_is_not_in_the_window_before(quiet):
-    """In a window of one, a job that may not start yet would hold up everybody."""
+    """In a window of one job, a job that may not start yet would delay all others."""
     world = BBSchedSite(trace=quiet, share=0, window=1).open(seed=3)
     first = world.submit(job("first", 0, CORES // 2))
     second = world.submit(job("second", 0, CORES // 2, dependencies=(Dependency(first),)))
@@ -151,7 +151,7 @@ def test_comparing_on_it(quiet):
 
 
 def test_scheduling_a_log_says_what_was_used_of_the_burst_buffer(tmp_path):
-    """Four jobs of all cores, one after the other; each that asks takes an eighth to eight times as much of it."""
+    """Four jobs of all cores run one after another; each that asks takes an eighth to eight times as much of it."""
     path = tmp_path / "full.swf"
     hours = np.full(4, 3600)
     write_swf(path, JobTable(np.zeros(4, dtype=np.int64), hours, hours, np.full(4, CORES)), cores=CORES)

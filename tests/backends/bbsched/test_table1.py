@@ -1,4 +1,4 @@
-"""The paper's worked example, and fronts against every set of jobs that there is."""
+"""The paper's worked example, and fronts compared with all possible sets of jobs."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def test_table_1_to_the_digit(method, jobs, nodes, buffer):
 
 
 def test_the_naive_method_of_table_1_with_its_backfilling():
-    """J2 waits for J1's burst buffer; J4 asks for none, and fits beside."""
+    """J2 waits for J1's burst buffer; J4 needs none, and runs beside."""
     hour = np.full(5, 3600)
     load = make_load(TABLE1, JobTable(0 * hour, hour, hour, np.array(JOBS["nodes"])), {BUFFER: np.array(JOBS[BUFFER])})
     core = GeneralCore(load, WindowScheduler(TABLE1, Baseline()))
@@ -103,7 +103,7 @@ def test_fronts_are_those_of_every_set_of_jobs(jobs, nodes, buffer, power):
     )
 )
 def test_local_disks_of_two_sizes(jobs):
-    """Section 5: who needs more than 128 GB goes to the large ones; others there waste what they do not ask for."""
+    """Section 5: jobs that need more than 128 GB get nodes with large disks; other jobs there waste the rest."""
     system = System([JobKind(6, {"ssd": 128}), JobKind(6, {"ssd": 256})], {BUFFER: 20})
     nodes, buffer, disk = (np.array(column) for column in zip(*jobs, strict=True))
     window = Window(system, {"nodes": nodes, BUFFER: buffer, "ssd": disk})

@@ -1,4 +1,4 @@
-"""Windows that a scheduler meets, and decisions about them that are timed."""
+"""Windows from a scheduler's run, and timed decisions about them."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from asa.studies.bbsched.workloads import BUFFER, Workload
 
 @pytest.fixture(scope="module")
 def crowded():
-    """More jobs than a small machine can run."""
+    """Return a log of more jobs than a small machine can run."""
     rng = np.random.default_rng(3)
     submit, run = np.sort(rng.integers(0, 900, 200)), rng.integers(60, 300, 200)
     demands = {BUFFER: rng.integers(0, 40, 200)}
@@ -69,5 +69,5 @@ def test_decisions_are_timed(crowded):
 
 
 def test_every_decider_has_a_name_of_its_own():
-    """By which its limits are found."""
+    """Its limits are found by this name."""
     assert len({(one.name, one.window) for one in DECIDERS}) == len(DECIDERS)

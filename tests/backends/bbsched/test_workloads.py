@@ -19,7 +19,7 @@ DISKED = [("s5", 0.8), ("s6", 0.5), ("s7", 0.2)]
 
 
 def log(path, jobs=4000, days=40, nodes=100, begin_s=1000):
-    """A log of as many jobs, some wider than half the machine, some longer than requested."""
+    """Return a log of the given number of jobs, some wider than half the machine, some longer than requested."""
     rng = np.random.default_rng(7)
     submit = begin_s + np.sort(rng.integers(0, days * DAY, jobs))
     submit[0], submit[-1] = begin_s, begin_s + days * DAY - 1
@@ -45,7 +45,7 @@ def buffer(workloads, name):
 
 
 def test_there_are_ten_and_six(both):
-    """In the order of the names: as asked for."""
+    """They are in the order of the given names."""
     assert tuple(both) == NAMES
     assert [name for name in NAMES if SSD in both[name].demands] == list(NAMES[10:])
     assert all(workload.name == name for name, workload in both.items())
@@ -56,7 +56,7 @@ def test_there_are_ten_and_six(both):
 
 
 def test_workloads_of_a_machine_are_of_the_same_jobs(both):
-    """One table, one machine, one time that is measured; the machine has two kinds of nodes where SSD is asked for."""
+    """All have the same jobs, machine and measured time; the machine has two kinds of nodes if SSD is requested."""
     for machine, nodes, gigabytes in (("cori", 12_076, 1_200_000), ("theta", 100, 1_260_000)):
         mine = [both[name] for name in NAMES if name.startswith(machine)]
         assert len({id(workload.table) for workload in mine}) == 1
@@ -69,13 +69,13 @@ def test_workloads_of_a_machine_are_of_the_same_jobs(both):
 
 
 def test_every_job_could_run_alone(both):
-    """A window refuses jobs that ask for more than the whole machine."""
+    """A window refuses jobs that request more than the whole machine."""
     for workload in both.values():
         Window(workload.system, {NODES: workload.table.cores, **workload.demands})
 
 
 def test_theta_asks_as_darshan_saw_it(both):
-    """So many jobs as the paper says, for amounts of which each factor of ten holds as many."""
+    """The paper's number of jobs requests amounts with as many in each factor of ten."""
     asked = buffer(both, "theta-original")
     amounts = asked[asked > 0]
     assert len(amounts) == pytest.approx(0.1718 * len(asked), abs=1)
@@ -103,7 +103,7 @@ def test_cori_asks_as_the_paper_says(seed):
 @pytest.mark.parametrize("machine", ["cori", "theta"])
 @pytest.mark.parametrize(("kind", "share", "more_than"), STRESSED)
 def test_stressed_workloads_repeat_the_large_original_requests(both, machine, kind, share, more_than):
-    """All of them, about equally often."""
+    """Each of them is repeated about equally often."""
     asked, original = buffer(both, f"{machine}-{kind}"), buffer(both, f"{machine}-original")
     assert np.count_nonzero(asked) == pytest.approx(share * len(asked), abs=1)
     pool = original[original > more_than]
@@ -114,7 +114,7 @@ def test_stressed_workloads_repeat_the_large_original_requests(both, machine, ki
 
 @pytest.mark.parametrize("machine", ["cori", "theta"])
 def test_who_asks_asks_again(both, machine):
-    """Workloads with more requests have those of the others; higher bounds make the same jobs ask for more."""
+    """Workloads with more requests include those of the others; higher bounds make the same jobs request more."""
     original, s1, s2, s3, s4 = (buffer(both, name) for name in NAMES[:10] if name.startswith(machine))
     assert (s1[original > 0] > 0).all()
     assert (s2[s1 > 0] == s1[s1 > 0]).all()
@@ -128,7 +128,7 @@ def test_who_asks_asks_again(both, machine):
 @pytest.mark.parametrize("machine", ["cori", "theta"])
 @pytest.mark.parametrize(("kind", "share"), DISKED)
 def test_disks_on_top_of_s2(both, machine, kind, share):
-    """Uniform in either range; who is too wide for the nodes with large disks asks for little."""
+    """Amounts are uniform in either range; a job too wide for the nodes with large disks requests little."""
     workload = both[f"{machine}-{kind}"]
     assert (workload.demands[BUFFER] == buffer(both, f"{machine}-s2")).all()
     asked, cores = workload.demands[SSD], workload.table.cores
@@ -142,14 +142,14 @@ def test_disks_on_top_of_s2(both, machine, kind, share):
 
 @pytest.mark.parametrize("machine", ["cori", "theta"])
 def test_who_asks_for_a_large_disk_does_so_again(both, machine):
-    """From S5 to S7."""
+    """The same job requests one in S5, S6 and S7."""
     asked = [both[f"{machine}-{kind}"].demands[SSD] for kind, _ in DISKED]
     for less, more in pairwise(asked):
         assert (more[less > 128] == less[less > 128]).all()
 
 
 def test_the_same_seed_gives_the_same(logged, both):
-    """And another seed other requests; other jobs on Cori, the log's on Theta."""
+    """Another seed gives other requests, and other jobs on Cori; jobs on Theta are always the log's."""
     again, other = (load_workloads(NAMES, theta_log=logged, seed=seed) for seed in (0, 1))
     for name, workload in both.items():
         for resource, asked in workload.demands.items():
@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same(logged, both):
 
 
 def test_requests_do_not_follow_the_jobs(both):
-    """They are drawn whatever a job's width and run time."""
+    """Requests are drawn independently of a job's width and run time."""
     for name in ("cori-s4", "theta-original"):
         table, asked = both[name].table, buffer(both, name)
         for column in (table.cores, table.run, np.arange(len(table))):
@@ -170,13 +170,13 @@ def test_requests_do_not_follow_the_jobs(both):
 
 
 def test_a_seed_gives_the_same_on_any_machine(both):
-    """The first requests of seed 0."""
+    """The first requests of seed 0 are given here."""
     asked = [both["theta-s5"].demands[name][:6].tolist() for name in (BUFFER, SSD)]
     assert asked == [[0, 5808, 200_038, 0, 23_554, 0], [11, 123, 56, 31, 115, 61]]
 
 
 def test_half_a_month_at_either_end_is_not_measured(both):
-    """Counted by submission, from the log's first job on."""
+    """Times are submissions, counted from the log's first job on."""
     for name, begin_s, end_s in (("cori-s1", 0, 60 * DAY), ("theta-s1", 1000, 1000 + 40 * DAY)):
         workload = both[name]
         assert (workload.begin_s, workload.end_s) == (begin_s + 15 * DAY, end_s - 15 * DAY)
@@ -187,7 +187,7 @@ def test_half_a_month_at_either_end_is_not_measured(both):
 
 
 def test_days_are_the_first_of_the_log(logged, both):
-    """And the jobs are the log's; a run is cut to its request."""
+    """The jobs are the log's first days; run times are cut to the request."""
     whole, part = both["theta-s1"], theta(read_swf(logged, exceed="kill"), days=35)["theta-s1"]
     there = whole.table.submit < 1000 + 35 * DAY
     assert 0 < len(part.table) < len(whole.table)
@@ -214,7 +214,7 @@ def offered(workload):
 
 
 def test_cori_is_about_as_busy_as_it_says():
-    """In the mean over seeds: mostly jobs of one node, nodes and S4's burst buffer nearly all asked for."""
+    """The mean over seeds: mostly jobs of one node; nodes and S4's burst buffer are nearly all requested."""
     some = [cori(seed=seed) for seed in range(8)]
     tables = [workloads["cori-s4"].table for workloads in some]
     assert np.mean([np.mean(table.cores == 1) for table in tables]) == pytest.approx(0.61, abs=0.02)
@@ -241,14 +241,14 @@ def test_what_is_offered_is_told_by_hand(both):
 
 
 def test_jobs_that_end_at_once_are_not_normal():
-    """Unless they asked for little more."""
+    """Jobs that requested little time are an exception."""
     run, request = np.array([1, 59, 60, 29, 30, 5]), np.array([3600, 3600, 3600, 300, 300, 50])
     table = JobTable(np.arange(6), run, request, np.ones(6, dtype=np.int64))
     assert is_normal(table).tolist() == [False, False, True, False, True, True]
 
 
 def test_only_what_is_asked_for_is_made(both):
-    """Cori's workloads need no log; order and repetition are the caller's."""
+    """Cori's workloads need no log; order and repetitions are as given."""
     made = load_workloads(["cori-s7", "cori-s1", "cori-s7"])
     assert list(made) == ["cori-s7", "cori-s1"]
     assert (made["cori-s1"].demands[BUFFER] == buffer(both, "cori-s1")).all()

@@ -1,4 +1,4 @@
-"""The cluster: invariants of every workload, computed from the records of its jobs; and the order of events."""
+"""The cluster: invariants of every workload, computed from its jobs' records, and the order of events."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +28,7 @@ SMALL = (
 
 @st.composite
 def workloads(draw):
-    """Some jobs of each kind, that come within ten minutes."""
+    """Draw some jobs of each kind, submitted within ten minutes."""
     jobs = []
     for number in range(draw(st.integers(1, 12))):
         application, kind = draw(st.sampled_from(SMALL)), draw(st.sampled_from(list(ApplicationKind)))
@@ -40,7 +40,7 @@ def workloads(draw):
 
 
 def held(records, time_s):
-    """Nodes that are held from a moment on."""
+    """Nodes that are held from a given time on."""
     sizes = (
         [nodes for since_s, nodes in record.sizes if since_s <= time_s][-1]
         for record in records
@@ -82,7 +82,7 @@ def test_nodes_and_work_are_conserved(jobs, asynchronous, costs):
 @settings(max_examples=40)
 @given(workloads())
 def test_who_fits_does_not_wait(jobs):
-    """Without reservations, and when no expansion is waited for: first fit leaves nobody behind who would fit."""
+    """Without reservations, and while no expansion waits, first fit starts every job that fits."""
     jobs = [replace(job, limit_s=1e9) for job in jobs]
     records = MalleableCluster(NODES, jobs).run()
     for time_s in moments(records):
@@ -95,7 +95,7 @@ def test_who_fits_does_not_wait(jobs):
 @settings(max_examples=20)
 @given(workloads())
 def test_synchronous_expansions_never_time_out(jobs):
-    """Nothing comes between an answer and what it says."""
+    """The answer and its expansion happen at the same time."""
     records = MalleableCluster(NODES, jobs).run()
     resizes = [resize for record in records for resize in record.resizes]
     assert all(resize.done for resize in resizes)
@@ -107,7 +107,7 @@ def test_the_same_workload_gives_the_same():
 
 
 def test_rigid_jobs_are_backfilled_around_a_reservation():
-    """The first that does not fit keeps its place, unless that is beyond the window."""
+    """The first job that does not fit keeps its place, unless it is beyond the window."""
 
     def starts(window_s):
         jobs = [
@@ -157,14 +157,14 @@ def test_larger_jobs_are_first_by_their_size_and_older_ones_by_their_age():
 
 
 def test_a_lone_malleable_job_grows_to_its_most():
-    """At its first check; the rest is done four times as fast."""
+    """It grows at its first check; the rest is done four times as fast."""
     [record] = MalleableCluster(NODES, [MalleableJob(0, 5.0, STEPS, 4)], costs=FREE).run()
     assert record.sizes == [(5.0, 4), (15.0, 16)]
     assert record.end_s == pytest.approx(15.0 + 9 * 2.5)
 
 
 def test_kinds_side_by_side():
-    """On 16 nodes of which 12 are taken: a rigid job waits, a moldable one does not."""
+    """On 16 nodes, of which 12 are taken, a rigid job waits, and a moldable one does not."""
     first = MalleableJob(0, 0.0, STEPS, 12, ApplicationKind.RIGID)
     assert (
         MalleableCluster(NODES, [first, MalleableJob(1, 1.0, STEPS, 8, ApplicationKind.RIGID)]).run()[1].start_s > 1.0
@@ -175,7 +175,7 @@ def test_kinds_side_by_side():
 
 
 def test_an_evolving_job_asks_for_what_its_phase_needs():
-    """Grows in the middle, and gives back."""
+    """It grows in the middle, and shrinks again."""
     job = MalleableJob(0, 0.0, STEPS, 4, ApplicationKind.EVOLVING, ((0, Wish(4, 4)), (4, Wish(8, 8)), (7, Wish(2, 2))))
     [record] = MalleableCluster(NODES, [job], costs=FREE).run()
     assert [nodes for _, nodes in record.sizes] == [4, 8, 2]
@@ -184,7 +184,7 @@ def test_an_evolving_job_asks_for_what_its_phase_needs():
 
 
 def test_a_shrink_starts_the_job_that_triggered_it():
-    """It is promoted: one of higher priority that comes while the nodes are given back does not overtake it."""
+    """The job is promoted: a job of higher priority, submitted while nodes are returned, does not overtake it."""
     small_first = Scheduling(age=0, size=-1)
     jobs = [
         MalleableJob(0, 0.0, STEPS, 16),
@@ -200,7 +200,7 @@ def test_a_shrink_starts_the_job_that_triggered_it():
 
 
 def test_checks_within_the_period_are_ignored():
-    """15 s, in steps of 10 s: at 20, 40 and so on."""
+    """The period is 15 s, and steps take 10 s: checks are at 20, 40 and so on."""
     [record] = MalleableCluster(4, [MalleableJob(0, 0.0, replace(STEPS, period_s=15.0), 4)], costs=FREE).run()
     assert record.checks == 4
 
@@ -212,7 +212,7 @@ def test_an_asynchronous_answer_is_carried_out_a_step_later():
 
 @pytest.mark.parametrize(("other_s", "done"), [(25.0, True), (95.0, False)])
 def test_an_asynchronous_expansion_waits_for_nodes_that_others_took(other_s, done):
-    """Answered at 10 s, when 4 were free; taken at 15 s; asked for at 20 s; waited for at most 40 s."""
+    """Granted at 10 s, when 4 nodes were free; taken at 15 s; requested at 20 s; waited for at most 40 s."""
     other = replace(STEPS, parallel_s=other_s * 4)
     jobs = [
         MalleableJob(0, 0.0, replace(STEPS, wish=Wish(1, 8)), 4),

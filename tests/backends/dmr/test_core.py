@@ -1,4 +1,4 @@
-"""A machine with malleable jobs, against one that is slow and plain, against the study's, and by hand."""
+"""A machine with malleable jobs, compared with a slow and simple one, with the study's, and by hand."""
 
 import random
 from itertools import pairwise
@@ -59,7 +59,7 @@ def table(jobs):
 
 
 def lived(jobs, described, **rules):
-    """Run to the end of all events."""
+    """Run to the last event."""
     core = DmrCore(CORES, jobs, now=0, jobs=described, **rules)
     core.run(NEVER - 1)
     return core
@@ -72,7 +72,7 @@ def spans(core):
 @settings(max_examples=200)
 @given(JOBS, POPULATIONS, COSTS, st.booleans(), st.sampled_from([0.0, 0.5, 5.0]))
 def test_it_does_what_a_plain_machine_does(jobs, population, costs, asynchronous, older_s):
-    """Which asks everybody at every second, and has no queue that it keeps sorted."""
+    """The simple machine asks every job each second, and sorts its queue anew."""
     jobs = table(jobs)
     described = population.of(jobs, CORES)
     size = older_s * CORES * 1000 / (7 * 86400)
@@ -103,7 +103,7 @@ def test_without_malleable_jobs_a_log_starts_as_under_easy(data):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_it_agrees_with_the_study(seed):
-    """Where a resize takes no time, all are as wide, so that nobody overtakes, and no two are due at one second."""
+    """A resize takes no time, all jobs have the same width, and no two are due in the same second."""
     rng, jobs, now_s = random.Random(seed), [], 0
     for number in range(12):
         now_s += rng.randint(1, 40)
@@ -166,7 +166,7 @@ def test_cores_and_what_is_expected_add_up_at_every_second(jobs, population, cos
 
 @given(JOBS, POPULATIONS, st.booleans(), st.booleans())
 def test_work_is_conserved(jobs, population, asynchronous, requeues):
-    """The integral of speed over time is the job's work, whatever its sizes; but for the second that it ends in."""
+    """The integral of speed over time is the job's work, whatever its sizes, except for the last second."""
     jobs = table(jobs)
     described = population.of(jobs, CORES)
     costs = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 1e15, checkpoints=NO_TIME if requeues else None)
@@ -207,7 +207,7 @@ def test_sizes_stay_between_the_bounds_and_change_by_the_factor(jobs, population
 
 @given(JOBS, st.integers(1, 12), st.sampled_from([1.0, 2.0]))
 def test_an_expansion_takes_only_what_nobody_in_the_queue_can_use(jobs, period_s, max_share):
-    """So the first in the queue is delayed by it only where section 4.3 lets it be."""
+    """It therefore delays the queue's first job only where Section 4.3 allows it."""
     jobs = table(jobs)
     core = lived(jobs, Population(1.0, min_share=0.0, max_share=max_share, period_s=period_s).of(jobs, CORES))
     held = spans(core)
@@ -258,7 +258,7 @@ def run_by_hand(jobs, described, costs=FREE, **rules):
 
 
 def test_a_job_shrinks_for_another_and_grows_when_that_has_ended():
-    """It has 90 s left on 16 cores, and 180 on 8; the other ends 100 s later, so 40 s are left on 16 cores."""
+    """It has 90 s left on 16 cores, and 180 on 8; the other job ends 100 s later, so 40 s are left on 16 cores."""
     core = run_by_hand([(0, 100, 0, 16), (5, 100, 0, 8)], {0: linear(0, 16, Wish(1, 16))})
     assert core.start.tolist() == [0, 10]
     assert spans(core) == [(0, 0, 10, 16), (0, 10, 110, 8), (0, 110, 150, 16), (1, 10, 110, 8)]
@@ -272,7 +272,7 @@ def test_cores_are_given_back_when_all_have_acknowledged():
 
 
 def test_whom_a_shrink_lets_start_stands_first():
-    """The wide one came before, and still waits: 50 s behind the other, 5 behind the last, which does not delay it.
+    """The wide job came earlier, and still waits: 50 s after that job, 5 s after the last, which does not delay it.
 
     Then the first grows again, as nobody could use what is idle, and so ends sooner: it had 120 s left on 8 cores.
     """
@@ -284,7 +284,7 @@ def test_whom_a_shrink_lets_start_stands_first():
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_one_job_shrinks_for_another_not_all_that_could(asynchronous):
-    """Until the cores are back the other still waits; but they are on their way to it."""
+    """The other job waits until the cores are free, but they are on their way to it."""
     costs = Costs(none_s=0.0, shrink_s=2.5, per_leaving_s=0.0, link_gb_s=1e15)
     flexible = {row: linear(row, 8, Wish(4, 8)) for row in (0, 1)}
     core = run_by_hand([(0, 100, 0, 8), (0, 100, 0, 8), (5, 30, 0, 4)], flexible, costs, asynchronous=asynchronous)
@@ -295,7 +295,7 @@ def test_one_job_shrinks_for_another_not_all_that_could(asynchronous):
 
 
 def test_a_limit_is_one_of_work():
-    """It asked for 100 s, had 90 left, and the wide one is expected at 190: 115 s fit in before, 10 s more do not."""
+    """The job asked for 100 s, has 90 left, and the wide one is expected at 190: 115 s fit before, 10 s more do not."""
     jobs = [(0, 100, 0, 16), (5, 60, 0, 8), (20, 10, 0, 16), (21, 115, 0, 8), (22, 10, 0, 8)]
     core = run_by_hand(jobs, {0: linear(0, 16, Wish(8, 16))})
     assert core.end[0] == 190
@@ -308,7 +308,7 @@ def test_an_asynchronous_job_shrinks_a_check_later():
 
 
 def test_an_asynchronous_expansion_may_time_out():
-    """At 10 nobody waits and 8 cores are idle; at 20 they are not, and it stands still until 30."""
+    """At 10 s no job waits and 8 cores are idle; at 20 s they are not, and the job stands still until 30 s."""
     costs = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 1e15, timeout_s=10.0)
     jobs = [(0, 100, 0, 8), (15, 50, 0, 8)]
     core = run_by_hand(jobs, {0: linear(0, 8, Wish(8, 16))}, costs, asynchronous=True)
@@ -337,7 +337,7 @@ def test_a_moldable_job_starts_on_what_there_is():
 
 
 def test_an_evolving_job_asks_for_what_its_phase_needs():
-    """First for half of its cores, which another takes; in the end for all, which it gets when that has ended."""
+    """It first needs half of its cores, and another job takes the rest; in the end it needs all, and gets them."""
     wide, narrow = Wish(16, 16), Wish(8, 8)
     job = linear(0, 16, wide, kind=ApplicationKind.EVOLVING, period_s=1, phases=((0, wide), (30, narrow), (60, wide)))
     core = run_by_hand([(0, 100, 0, 16), (5, 80, 0, 8)], {0: job})
@@ -354,7 +354,7 @@ def test_a_job_that_restarts_from_a_checkpoint_stands_still_for_longer():
 
 
 def test_a_job_that_waits_for_its_restart_is_queued_with_its_age():
-    """It wrote at 10 and stopped at 11; whom it lets by starts first, then itself, before what came later."""
+    """It wrote at 10 and stopped at 11; the job that it lets by starts first, then itself, before later jobs."""
     costs = Costs(0.0, 0.0, 0.0, 0.0, 0.0, checkpoints=Checkpoints(disk_gb_s=1.0, restart_s=10.0))
     jobs = [(0, 100, 0, 16), (5, 1000, 0, 8), (6, 5, 0, 8)]
     core = run_by_hand(jobs, {0: linear(0, 16, Wish(8, 16))}, costs, requeues=True)
@@ -419,7 +419,7 @@ def test_what_a_client_takes_back_does_not_stand_first_any_more():
 
 @pytest.fixture(scope="module")
 def busy():
-    """Two weeks of a busy machine of 64 cores."""
+    """Return a log of two weeks of a busy machine of 64 cores."""
     rng = np.random.default_rng(7)
     submit = np.cumsum(rng.exponential(900, 1500).astype(np.int64))
     run = rng.exponential(4000, 1500).astype(np.int64) + 1

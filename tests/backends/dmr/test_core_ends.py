@@ -14,7 +14,7 @@ from forked import asa
 
 @pytest.fixture
 def log(tmp_path):
-    """A week of a busy machine of 64 cores."""
+    """Return a log of a week of a busy machine of 64 cores."""
     rng = np.random.default_rng(7)
     run = rng.exponential(4000, 700).astype(np.int64) + 1
     submit = np.cumsum(rng.exponential(900, 700).astype(np.int64))
@@ -30,7 +30,7 @@ def lived(log, **rules):
 
 
 def test_a_simulated_log_s_runs_are_those_of_the_resized_jobs(log, tmp_path):
-    """A share of them prefers fewer cores, so that the machine is less used, and by whom is told."""
+    """A share of the jobs prefers fewer cores, so that the machine is less used; the output says which jobs."""
     rules = {"malleable": 0.5, "preferred_share": 0.25}
     given = [part for name, value in rules.items() for part in ("--set", f"{name}={value}")]
     figure = tmp_path / "used.png"
@@ -48,7 +48,7 @@ def test_a_simulated_log_s_runs_are_those_of_the_resized_jobs(log, tmp_path):
 
 
 def test_the_queue_tells_of_ends_when_they_are(log):
-    """Looked at now and then, it tells of every end once, and none before it was."""
+    """Looked at occasionally, it reports every end once, and none too early."""
     table = read_swf(log).table
     core = dmr(malleable=1.0).core(64, table, now=0)
     world = Engine(64, table, core=core)

@@ -47,7 +47,7 @@ def until_the_end(world):
 
 
 def test_cores_join_when_there_are_some_and_end_with_the_job(machine):
-    """They are asked for at 10, while the background has the others, which it keeps until 50."""
+    """They are requested at 10, while background jobs hold the others until 50."""
     world = machine((0, 50, 6))
     job = world.submit(cores=2, request=200, run=100)
     live_until(world, 10)
@@ -64,7 +64,7 @@ def test_cores_join_when_there_are_some_and_end_with_the_job(machine):
 
 
 def test_what_is_asked_for_takes_its_turn(machine):
-    """Behind who came before, and before who came later."""
+    """The request starts after earlier jobs and before later ones."""
     world = machine((0, 50, 6), (5, 30, 8), (20, 30, 6))
     job = world.submit(cores=2, request=40, run=40)
     live_until(world, 10)
@@ -80,7 +80,7 @@ def test_what_is_asked_for_takes_its_turn(machine):
 
 
 def test_a_payload_stands_still_until_it_is_as_wide_as_it_must_be(machine):
-    """From 30 s on it needs 6 cores, which it gets at 50; from its 60th second on 2."""
+    """From 30 s on the payload needs 6 cores, which it gets at 50; from its 60th second on it needs 2."""
     world = machine((0, 50, 6), (51, 10, 4))
     job = world.submit(cores=2, request=200, run=100, widths=[(30, 6, True), (60, 2, False)])
     live_until(world, 10)
@@ -255,7 +255,7 @@ def test_no_core_is_lost(jobs, deeds, grows, shrinks, maker):
 
 
 def test_a_job_that_is_requeued_loses_what_joined_it():
-    """At 20 all but one of the cores fail; the job is started again at 60, and what had not joined yet joins then."""
+    """At 20 all cores but one fail; the job restarts at 60, and cores that had not joined yet join then."""
     table = JobTable(*(np.array([value], dtype=np.int64) for value in (500, 1, 1, 1)))
     cluster = Cluster({"cores": CORES}, [Outage(20, {"cores": 7}, 60)])
     world = Engine(CORES, table, now=0, core=GeneralCore(Load(table, cluster), Policy()))
@@ -279,7 +279,7 @@ def test_a_job_that_is_requeued_loses_what_joined_it():
 
 
 def test_a_job_that_is_preempted_with_what_joined_it_comes_back_with_it():
-    """At 20 somebody of higher quality needs the whole machine for 10 s; the job ends sooner than what joined it."""
+    """At 20 a job of higher quality needs the whole machine for 10 s; the job ends sooner than the joined cores."""
     table = JobTable(*(np.array([value], dtype=np.int64) for value in (20, 10, 10, CORES)))
     load = Load(table, Cluster({"cores": CORES}), qos=[1])
     world = Engine(CORES, table, now=0, core=GeneralCore(load, Policy(preempt="requeue")))

@@ -11,7 +11,7 @@ from asa.waits import QueuedJob, QueueEvent
 
 
 class Site:
-    """Four nodes of eight cores that can be taken back; records its calls."""
+    """A site of four nodes of eight cores that can be returned; it records its calls."""
 
     def __init__(self, shrink_by=8, **more):
         self.capabilities = Capabilities("site", 32, 8, age_accrues=True, shrink_by=shrink_by, **more)
@@ -35,7 +35,7 @@ class Site:
 
 @pytest.fixture
 def asking(tmp_path):
-    """Make a manager next to a job of a site."""
+    """Return a manager next to a job of the given site."""
     opened = []
 
     def asking(site, processes=32, **options):
@@ -99,7 +99,7 @@ def test_who_waits_for_another_partition_does_not_count(asking):
 
 @pytest.mark.parametrize("is_asynchronous", [False, True])
 def test_what_is_not_taken_back_is_grown_into_again(asking, is_asynchronous):
-    """And nothing is asked for again."""
+    """Nothing is requested again."""
     site = Site()
     program = asking(site)
     site.waits("other", 16)

@@ -1,4 +1,4 @@
-"""A manager of this machine: real jobs, programs that ask, and the nodes of processes that die."""
+"""A manager of this machine: real jobs, programs that ask it, and the nodes of processes that die."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ SLEEP = ["sleep", "60"]
 
 @pytest.fixture
 def start():
-    """Start managers that end with the test."""
+    """Start managers, which end with the test."""
     opened = []
 
     def start(nodes, **options):
@@ -37,7 +37,7 @@ def start():
 
 
 def program(manager, number, **options):
-    """Speak for a job."""
+    """Send a job's requests."""
     return Session(str(manager.address), str(number), manager.job(number).nodes, **options)
 
 
@@ -63,7 +63,7 @@ def sizes(manager, number):
 
 
 def next_of(asking, *wish):
-    """Check asynchronously once the answer to the check before has come."""
+    """Return a function that checks asynchronously once the previous check is answered."""
     return until(lambda: "not answered yet" not in (answer := asking.icheck_status(*wish)).why and [answer])[0]
 
 
@@ -112,7 +112,7 @@ def test_nobody_else_overtakes(start):
 
 
 def test_an_action_is_requested(start):
-    """Section 4.1: a minimum above what the program has, or a maximum below."""
+    """Section 4.1: the job's minimum is above the program's nodes, or its maximum is below."""
     manager = start(8)
     number, asking = malleable(manager, 2)
     answer = asking.check_status(4, 8)
@@ -124,7 +124,7 @@ def test_an_action_is_requested(start):
 
 
 def test_a_program_that_does_not_do_as_it_was_answered(start):
-    """It keeps its nodes when it cannot shrink, and gives back those that it could not use."""
+    """A program keeps its nodes when it cannot shrink, and returns those that it could not use."""
     manager = start(4)
     number, asking = malleable(manager, 2)
     assert asking.check_status(1, 4).processes == 4
@@ -182,7 +182,7 @@ def test_two_programs_do_not_get_the_same_nodes(start):
 
 
 def test_what_comes_free_for_a_job_is_nobody_elses(start):
-    """Another program does not grow into it, before it is free or after."""
+    """Another program does not grow onto these nodes, before they are free or after."""
     manager = start(8)
     (_, one), (number, other) = malleable(manager, 4), malleable(manager, 2)
     rigid = manager.submit(SLEEP, 4)
@@ -238,7 +238,7 @@ def test_a_program_that_dies_while_it_waits_for_an_expansion(start):
 
 
 def test_an_asynchronous_shrink_is_promised_at_once(start):
-    """What is promised is not asked of another program meanwhile."""
+    """The promised nodes are not requested from another program meanwhile."""
     manager = start(8)
     (_, one), (_, other) = malleable(manager, 4), malleable(manager, 4)
     rigid = manager.submit(SLEEP, 2)
@@ -254,7 +254,7 @@ def test_an_asynchronous_shrink_is_promised_at_once(start):
 
 
 def test_a_program_that_dies_in_the_middle_gives_its_nodes_back(start, tmp_path):
-    """With all its processes, though it was told to shrink, and before it could."""
+    """Its processes end, too, although it was told to shrink, before it could."""
     manager = start(4)
     script = "sleep 60 & sleep 61 & echo $! $$ >pids; mv pids told; wait"
     number = manager.submit(["sh", "-c", script], 4, folder=tmp_path)
@@ -271,7 +271,7 @@ def test_a_program_that_dies_in_the_middle_gives_its_nodes_back(start, tmp_path)
 
 
 def test_what_nobody_heard_is_taken_back(start):
-    """A program that gives up, or dies, before it reads that it has more nodes."""
+    """The program gives up, or dies, before it reads that it has more nodes."""
     manager = start(4)
     number, asking = malleable(manager, 2)
     manager._changed.acquire()  # which keeps it from answering
@@ -285,7 +285,7 @@ def test_what_nobody_heard_is_taken_back(start):
 
 
 def test_nor_does_a_lost_answer_last(start):
-    """The next check says what the program has."""
+    """The next check says which nodes the program has."""
     manager = start(4)
     number, asking = malleable(manager, 2)
     assert program(manager, number).check_status(1, 4).processes == 4  # as if it had heard
@@ -365,7 +365,7 @@ def test_there_is_no_manager_of_nothing(start, tmp_path):
 
 
 def test_two_managers_do_not_take_each_others_place(start, tmp_path):
-    """But one that has died is no hindrance."""
+    """A manager that has died is no hindrance."""
     start(2, folder=tmp_path)
     with pytest.raises(InputError, match="another resource manager serves it"):
         start(2, folder=tmp_path)
@@ -418,7 +418,7 @@ def do(manager, asking, what, which, size):
 @settings(max_examples=25)
 @given(st.integers(1, 6), STEPS)
 def test_no_node_is_lost_or_had_twice(nodes, steps):
-    """And the first in the queue never waits for nodes that are free."""
+    """The queue's first job never waits for nodes that are free."""
     with LocalManager(nodes) as manager:
         asking = {}
         for step in steps:

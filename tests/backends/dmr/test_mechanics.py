@@ -53,7 +53,7 @@ def test_nodes_that_are_not_there_cannot_be_had(step, job, nodes):
 
 
 def test_more_processes_move_the_data_sooner():
-    """Fig. 3b: the chunks are smaller, and go at once."""
+    """Fig. 3b: the chunks are smaller, and are sent at the same time."""
     costs = Costs(per_node_s=0.0, per_leaving_s=0.0)
     for sign in (1, -1):
         times = [costs.resize_s(*(few, 2 * few)[::sign], 1.0) for few in (1, 2, 4, 8, 16, 32)]
@@ -62,7 +62,7 @@ def test_more_processes_move_the_data_sooner():
 
 
 def test_a_shrink_takes_longer_the_more_nodes_leave():
-    """Fig. 3b: all of them have to be waited for."""
+    """Fig. 3b: the resize waits for all of them."""
     costs = Costs(link_gb_s=1e9)
     times = [costs.resize_s(32, after, 1.0) for after in (16, 8, 4, 2, 1)]
     assert times == sorted(times)
@@ -76,7 +76,7 @@ def test_an_expansion_takes_a_little_longer_with_more_nodes_and_more_data():
 
 
 def test_checkpoints_cost_more_than_messages():
-    """All the data go through files, and the processes start anew."""
+    """All data go through files, and the processes restart."""
     by_files = Costs(checkpoints=Checkpoints(disk_gb_s=2.0, restart_s=5.0))
     assert by_files.resize_s(8, 16, 4.0) == pytest.approx(by_files.expand_s + 16 * by_files.per_node_s + 5.0 + 4.0)
     assert by_files.resize_s(16, 8, 4.0) > 10 * Costs().resize_s(16, 8, 4.0)

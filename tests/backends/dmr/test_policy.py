@@ -49,7 +49,7 @@ def test_a_sentence(nodes, wish, free, queued, action, size):
 
 @pytest.mark.parametrize("wish", [Wish(1, 32), Wish(1, 32, preferred=8), Wish(1, 8)])
 def test_who_triggered_a_shrink_gets_the_highest_priority(wish):
-    """The first that can start by it: not the one that is too wide, nor the one that could start anyhow."""
+    """The first job that can start by it is promoted: not one that is too wide, nor one that could start anyway."""
     assert decide(32, wish, free=2, queued=[64, 2, 18, 4]).promotes == 2
 
 
@@ -70,7 +70,7 @@ QUEUES = st.lists(st.integers(1, 70), max_size=5)
 
 @given(st.integers(1, 100), wishes(), st.integers(0, 100), QUEUES)
 def test_an_answer_keeps_to_the_wish_and_to_the_nodes(nodes, wish, free, queued):
-    """Within its bounds, by powers of the factor, and on nodes that are there."""
+    """The answer is within the job's bounds, reached by powers of the factor, and only on existing nodes."""
     answer = decide(nodes, wish, free=free, queued=queued)
     if answer.action is NONE:
         assert answer.nodes == nodes
@@ -86,7 +86,7 @@ def test_an_answer_keeps_to_the_wish_and_to_the_nodes(nodes, wish, free, queued)
 
 @given(st.integers(1, 100), wishes(), st.integers(0, 100), QUEUES)
 def test_a_shrink_lets_a_queued_job_start(nodes, wish, free, queued):
-    """In wide optimisation always; else where one is promoted it can start by the shrink, and not without."""
+    """In wide optimisation a job is always promoted; otherwise only if it can start by the shrink, and not without."""
     answer = decide(nodes, wish, free=free, queued=queued)
     if wish.preferred is None and wish.minimum <= nodes <= wish.maximum and answer.action is SHRINK:
         assert answer.promotes is not None
@@ -96,7 +96,7 @@ def test_a_shrink_lets_a_queued_job_start(nodes, wish, free, queued):
 
 @given(st.integers(1, 100), wishes(), st.integers(0, 100), QUEUES)
 def test_what_was_answered_is_not_taken_back(nodes, wish, free, queued):
-    """Asked again when it is done and who was promoted has started, with nothing else changed.
+    """The job asks again after the resize and the start of the promoted job, with nothing else changed.
 
     But that with a preferred size a job grows once nobody waits any more.
     """
@@ -112,7 +112,7 @@ def test_what_was_answered_is_not_taken_back(nodes, wish, free, queued):
 
 @given(st.floats(0.01, 100), st.floats(0, 50), st.floats(0, 60))
 def test_a_check_is_ignored_within_the_period(iteration_s, since_s, period_s):
-    """The next one that counts is the first that is not within it."""
+    """The next check that counts is the first after the period."""
     many = next_check(iteration_s, since_s, period_s)
     assert many >= 1
     assert since_s + many * iteration_s >= period_s - 1e-6

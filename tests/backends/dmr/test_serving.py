@@ -32,7 +32,7 @@ def until(condition):
 
 
 class Serving:
-    """A manager in a process of its own, whose jobs sleep for some seconds, should they outlive it."""
+    """A manager in its own process, whose jobs sleep for some seconds, should they outlive it."""
 
     def __init__(self, folder, *words):
         self.folder = folder
@@ -124,7 +124,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path):
 
 
 def test_the_manager_dies_while_a_program_waits(serving):
-    """The program goes on, at once. The next manager does not know it."""
+    """The program continues at once; the next manager does not know it."""
     manager = serving("--nodes", 4)
     manager.submit("sleep", 30)
     asking = manager.program(1, 2, expand_s=30.0)
@@ -159,7 +159,7 @@ def test_a_manager_that_hangs_is_waited_for_no_longer_than_a_time_out(serving):
 
 
 def test_a_program_runs_beside_its_manager_inside_a_job(tmp_path):
-    """Of a site that can take nothing back; what it ends with is what the job ends with."""
+    """The site cannot take nodes back; the program's exit code is the job's."""
     settings = ["--backend", "local", "--option", f"spool={tmp_path / 'spool'}"]
     code = (
         "import os, signal; from asa import dmr; answer = dmr.check_status(1, 4)\n"
@@ -181,7 +181,7 @@ def test_a_program_runs_beside_its_manager_inside_a_job(tmp_path):
 
 
 def test_a_program_hears_what_its_job_is_told(tmp_path):
-    """As of its time limit."""
+    """The job is told of its time limit, for example."""
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(6)); print(1, flush=True); time.sleep(60)"
     )

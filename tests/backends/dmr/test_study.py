@@ -41,7 +41,7 @@ def found(made):
 
 
 def test_jobs_are_as_wide_as_in_feitelsons_model():
-    """Few are wide, powers of two are preferred, some are serial."""
+    """Few jobs are wide, powers of two are preferred, and some jobs are serial."""
     sizes = Counter(job.nodes for job in draw(20_000, 20, random.Random(1)))
     assert set(sizes) == set(range(1, 21))
     assert all(sizes[power] > sizes[power - 1] + sizes[power + 1] for power in (4, 8, 16))
@@ -88,7 +88,7 @@ def test_preliminary_jobs_run_on_their_own_size_as_long_as_the_model_says():
 
 @pytest.mark.parametrize("application", [CG, JACOBI, N_BODY])
 def test_the_preferred_size_is_the_knee_of_the_curve(application):
-    """Where speed-up squared over nodes, which is efficiency over time, is best."""
+    """The square of the speed-up, divided by nodes, which is efficiency over time, is largest there."""
     powers = {n: application.run_s(n) ** -2 / n for n in range(1, 65)}
     assert max(powers, key=powers.get) == application.wish.preferred
 
@@ -98,7 +98,7 @@ def test_flexible_sleep_scales_linearly():
 
 
 def test_the_times_are_those_that_the_fixed_workloads_give():
-    """On other seeds than they were found with; longer or shorter ones are further from Table 4."""
+    """The check is on other seeds than the fit; longer or shorter times are further from Table 4."""
     seeds, jobs = range(40, 46), (50, 100, 200)
     cg_s, n_body_s = fit_times(seeds, jobs=jobs)
     assert CG.run_s(32) == pytest.approx(cg_s, rel=0.12)
@@ -111,7 +111,7 @@ def test_the_times_are_those_that_the_fixed_workloads_give():
 
 
 def test_measures_are_worked_out_from_records():
-    """Two jobs on 4 nodes: 100 s on 4, then 100 s on 2 of them."""
+    """Two jobs run on 4 nodes: 100 s on 4, then 100 s on 2 of them."""
     jobs = throughput(2, 0, ApplicationKind.RIGID).jobs
     first = JobRecord(replace(jobs[0], submit_s=0.0), 0.0, 100.0, [(0.0, 4)])
     second = JobRecord(replace(jobs[1], submit_s=50.0), 100.0, 200.0, [(100.0, 2)])
@@ -121,7 +121,7 @@ def test_measures_are_worked_out_from_records():
 
 
 def test_a_row_tells_json_what_is_known():
-    """One seed has no spread, and what never happened no mean."""
+    """One seed has no spread, and an event that never happened has no mean."""
     [of_one, of_none] = [PaperNumber(50, "fixed", "waiting", None, mean_interval(values)) for values in ([1.0], [])]
     assert of_one.as_dict()["ours"] == {"value": 1.0, "low": None, "high": None}
     assert of_none.as_dict()["ours"]["value"] is None
@@ -152,7 +152,7 @@ def test_malleable_jobs_wait_and_complete_sooner_execute_longer_and_hold_less(fo
 
 
 def test_asynchronous_checks_are_worse(found):
-    """Tables 2 and 3: fewer nodes are used, jobs execute and complete later, expansions time out."""
+    """Tables 2 and 3: fewer nodes are used, jobs run longer and complete later, and expansions time out."""
     for what in ("utilisation", "execution gain", "completion gain"):
         assert found[None, "asynchronous", what].mean < found[None, "synchronous", what].mean
     assert found[None, "fixed", "utilisation"].mean < found[None, "asynchronous", "utilisation"].mean
@@ -177,7 +177,7 @@ def test_five_jobs_hold_40_nodes_while_the_next_waits_for_32():
 
 
 def test_execution_is_longer_for_nearly_every_job_and_waiting_shorter():
-    """Figs. 7 and 8; the last one grows when nobody waits, and loses nothing."""
+    """Figs. 7 and 8; the last job grows when no job waits, and loses nothing."""
     jobs = compare(*(run_workload("throughput", version, 50, 0) for version in ("fixed", "synchronous")))
     gains = np.array([one.gains_s for one in jobs])
     assert (gains[:, 1] < 1).all()
@@ -214,7 +214,7 @@ def test_the_command_prints_tables_and_draws(tmp_path):
 
 
 def test_intervals_end_where_a_measure_does():
-    """Two seeds tell little: without these ends some would go on below nothing, and above all."""
+    """Two seeds say little: without these bounds some intervals would extend below zero or above 100 %."""
     told = json.loads(run("--jobs", 10, "--seeds", 2, "--output", "json").stdout)
     rows = [row for table in ("table_2", "table_3", "table_4") for row in told[table] if row["ours"]["low"] is not None]
     measures = [row for row in rows if row["version"] != "change" and not row["what"].endswith("gain")]

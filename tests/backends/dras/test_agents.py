@@ -1,4 +1,4 @@
-"""The learners learn as the equations say, and the actor does not learn."""
+"""The learners learn by the paper's equations, and the actor does not learn."""
 
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ def _one_thread():
 
 
 def situation(rng, waiting=WINDOW):
-    """A pass with random jobs."""
+    """Return a pass with random jobs."""
     running = int(rng.integers(0, 4))
     size = np.concatenate([np.full(running, 2), rng.integers(1, NODES + 1, size=waiting)])
     return SimpleNamespace(
@@ -79,7 +79,7 @@ def met(student, rng, rewards, waiting=WINDOW):
 
 
 def test_equation_3():
-    """Sum over choices of log-likelihood times what came beyond the mean of the updates before, choice by choice."""
+    """The sum over choices of log-likelihood times the excess over the earlier updates' mean, choice by choice."""
     student, rng = made("pg"), np.random.default_rng(1)
     rewards = [[1.0, 2.0, 4.0], [3.0, 5.0], [0.5, 1.0, 2.0, 8.0]]
     onward = [[7.0, 6.0, 4.0], [8.0, 5.0], [11.5, 11.0, 10.0, 8.0]]
@@ -92,7 +92,7 @@ def test_equation_3():
 
 
 def test_equation_4():
-    """Squares of what values lack to reward and best next value; the last choice waits for the next one."""
+    """The squared difference of values from reward plus best next value; the last choice waits for the next one."""
     student, rng = made("dql", discount=0.9, epsilon=0.5), np.random.default_rng(1)
     thought, chosen = met(student, rng, [1.0, 2.0, 4.0])
     value = [values[a] for values, a in zip(thought, chosen, strict=True)]
@@ -106,7 +106,7 @@ def test_equation_4():
 
 @pytest.mark.parametrize("kind", ["pg", "dql"])
 def test_parameters_are_updated_every_ten_instances(kind):
-    """Not before, and at the end of an episode from what is left."""
+    """No update comes earlier, and an episode's end updates from the rest."""
     student, rng = made(kind), np.random.default_rng(2)
     seen = []
     for _ in range(25):
@@ -121,7 +121,7 @@ def test_parameters_are_updated_every_ten_instances(kind):
 
 
 def test_empty_places_of_the_window_are_never_chosen_nor_learned_from():
-    """They have no likelihood, so nothing pulls at their outputs."""
+    """They have no likelihood, so that nothing changes their outputs."""
     student, rng = made("pg"), np.random.default_rng(3)
     begin = student.parameters
     for _ in range(60):
@@ -136,7 +136,7 @@ def test_empty_places_of_the_window_are_never_chosen_nor_learned_from():
 
 
 def test_dql_explores_less_and_less():
-    """At random at first; later it takes what it values most, and now and then not."""
+    """Choices are random at first; later the highest value is chosen, with occasional exceptions."""
     student, rng = made("dql"), np.random.default_rng(4)
     assert student.epsilon == 1.0
     _, first = met(student, rng, [0.0] * 200)
@@ -149,7 +149,7 @@ def test_dql_explores_less_and_less():
 
 
 def test_pg_draws_by_its_likelihoods():
-    """One situation, many draws."""
+    """There is one situation, and many draws."""
     shape = NetworkSize("pg", NODES, WINDOW, (32, 16))
     parameters = initial(shape, np.random.default_rng(0))
     parameters["last_bias"][:] = np.log([0.1, 0.2, 0.3, 0.4])
@@ -165,7 +165,7 @@ def test_pg_draws_by_its_likelihoods():
 
 
 def test_acting_never_learns():
-    """Its numbers are its own and cannot be written to, and it has nothing to be rewarded by."""
+    """Its parameters are read-only copies, and it gets no rewards."""
     student = made("pg")
     parameters = student.parameters
     actor, rng = Actor(student.shape, parameters), np.random.default_rng(6)
@@ -182,7 +182,7 @@ def test_acting_never_learns():
 
 @pytest.mark.parametrize("kind", ["pg", "dql"])
 def test_a_learner_goes_on_where_it_was(kind):
-    """Parameters, moments, draws and baseline: bit by bit what it would have been."""
+    """Parameters, moments, draws and baseline are equal bit by bit to those of uninterrupted learning."""
 
     def go_on(student, seed):
         rng = np.random.default_rng(seed)
@@ -203,7 +203,7 @@ def test_a_learner_goes_on_where_it_was(kind):
 
 
 def test_a_learner_is_not_kept_in_the_middle_of_an_episode():
-    """What it has met since the last update would be lost."""
+    """Its experience since the last update would be lost."""
     student = made("pg")
     met(student, np.random.default_rng(0), [1.0])
     with pytest.raises(InputError, match="middle of an episode"):
@@ -212,7 +212,7 @@ def test_a_learner_is_not_kept_in_the_middle_of_an_episode():
 
 @pytest.mark.parametrize("kind", ["pg", "dql"])
 def test_on_a_device_it_thinks_the_same(kind):
-    """What PyTorch says there is what the quick sums say here."""
+    """PyTorch's results on the device equal those of the fast sums."""
     student, rng = made(kind), np.random.default_rng(8)
     for waiting in (1, 2, WINDOW):
         pass_ = situation(rng, waiting)
@@ -225,12 +225,12 @@ def test_on_a_device_it_thinks_the_same(kind):
 
 @pytest.mark.parametrize("wrong", [{"rate": 0.0}, {"instances": 0}, {"epsilon": 1.5}, {"discount": -0.1}])
 def test_ways_to_learn_that_cannot_be_are_refused(wrong):
-    """By name."""
+    """The error names the wrong setting."""
     with pytest.raises(InputError, match="learning"):
         Learning(**wrong)
 
 
 def test_kinds_have_their_learners():
-    """By the network."""
+    """The kind of network determines the learner."""
     assert isinstance(made("pg"), PolicyGradient)
     assert isinstance(made("dql"), QLearning)

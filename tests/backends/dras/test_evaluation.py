@@ -50,7 +50,7 @@ def log(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def days():
-    """Nine days of few jobs, all of an hour or two, so that a day of a model fitted to them has few, too."""
+    """Return nine days of few jobs of an hour or two, so that a day of a model fitted to them is short, too."""
     rng, jobs = np.random.default_rng(0), 9 * 60
     run = rng.integers(3600, 7200, jobs)
     return JobTable(np.sort(rng.integers(0, 9 * DAY, jobs)), run, run + 600, rng.integers(1, NODES // 2, jobs))
@@ -72,7 +72,7 @@ def here(*arguments):
 
 
 def altered(table, first_s):
-    """Jobs submitted from a moment on run, ask and measure otherwise."""
+    """Change the run times, requests and sizes of jobs submitted from a given time on."""
     late = table.submit >= first_s
     return JobTable(
         table.submit,
@@ -83,7 +83,7 @@ def altered(table, first_s):
 
 
 def seen(cut):
-    """Return all numbers from which an agent can learn or be chosen."""
+    """Return all numbers from which an agent can learn, or by which it can be chosen."""
     material = cut.material
     tables = [material.training, material.validation]
     tables += [
@@ -96,7 +96,7 @@ def seen(cut):
 
 
 def test_nothing_of_the_test_is_seen_in_training(table):
-    """Other test jobs leave all that is learned from as it is; other validation jobs do not, nor earlier ones."""
+    """Other test jobs change nothing that is learned from; other validation jobs change no earlier data."""
     cut = split(trace_of(table, NODES, "tiny"), train_days=12, validate_days=6)
     begin = int(table.submit[0])
     assert seen(
@@ -112,7 +112,7 @@ def test_nothing_of_the_test_is_seen_in_training(table):
 
 
 def test_a_whole_training_depends_on_nothing_of_the_test(days):
-    """Nor does the agent."""
+    """The agent does not depend on it, either."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     how = ProximalLearning(schedules=2)
@@ -129,7 +129,7 @@ def test_a_whole_training_depends_on_nothing_of_the_test(days):
 
 
 def test_an_agent_that_has_seen_test_jobs_is_refused(table):
-    """Of this log; what it saw of another does not matter."""
+    """The test jobs must be of this log; those of other logs do not matter."""
     cut = split(trace_of(table, NODES, "tiny"), train_days=12, validate_days=6)
     check_unseen(dataclasses.replace(RANKED, source=cut.material.source, seen_days=18), cut, "mine.npz")
     check_unseen(dataclasses.replace(RANKED, source="other: days 1 to 90", seen_days=120), cut, "mine.npz")
@@ -138,7 +138,7 @@ def test_an_agent_that_has_seen_test_jobs_is_refused(table):
 
 
 def test_a_log_is_known_by_its_jobs_and_not_by_its_name(table):
-    """A copy under another name, and one that begins at another time; not another log of that name."""
+    """A copy under another name, or with another begin, is the same log; another log of that name is not."""
     later = split(trace_of(table, NODES, "tiny"), train_days=16, validate_days=4)
     material = later.material
     agent = dataclasses.replace(RANKED, source=material.source, seen_days=material.seen_days, seen=material.seen)
@@ -159,14 +159,14 @@ def test_a_log_that_is_too_short_is_refused(table, days):
 
 
 def test_days_are_known_for_cori_as_for_a_log():
-    """Its 63 days leave some to test on; what is given counts."""
+    """Its 63 days leave some for the test; given numbers come first."""
     assert sum(days_of("cori", None, None)) < 63
     assert days_of("theta.swf", None, None) == (90, 30)
     assert days_of("cori", 40, None) == (40, 7)
 
 
 def test_an_outcome_is_counted_by_hand():
-    """Three jobs: one runs, a wide one waits for it, a short one goes beside."""
+    """Of three jobs one runs, a wide one waits for it, and a short one runs beside."""
     jobs = JobTable(*(np.array(column) for column in ([0, 10, 20], [100, 50, 30], [100, 50, 40], [4, 8, 2])))
     found = evaluate(jobs, 8, TwoLevels(First()), "fcfs-easy", 2)
     assert (found.method, found.run) == ("fcfs-easy", 2)
@@ -188,7 +188,7 @@ def test_an_outcome_is_counted_by_hand():
 
 
 def test_rivals_are_who_they_say(table):
-    """EASY is the engine's own; the others differ from it, and Random from itself."""
+    """EASY is the engine's own; the others differ from it, and Random differs from run to run."""
     jobs = JobTable(table.submit[:200], table.run[:200], table.request[:200], table.cores[:200])
     makers = rivals(Capability(), seed=1)
     assert tuple(makers) == RIVALS
@@ -208,7 +208,7 @@ def outcome(method, number, wait_s, slowdown, longest_s=100):
 
 
 def test_a_rival_is_beaten_only_beyond_the_interval():
-    """And the longest wait is that of the worst run."""
+    """The longest wait is that of the worst run."""
     easy_, sjf = [outcome("fcfs-easy", 0, 100.0, 9.0, 1000)], [outcome("sjf", 0, 12.5, 4.0, 3000)]
     ours = [
         outcome("dras-ppo", n, wait, 2.0, longest)
@@ -221,7 +221,7 @@ def test_a_rival_is_beaten_only_beyond_the_interval():
 
 
 def test_a_single_training_has_no_interval_to_be_beyond():
-    """Neither of ours, nor of a rival that was trained; one that is the same in each run needs none."""
+    """Our agent and a trained rival need one; a rival that is equal in each run needs no interval."""
     rivals_ = [outcome("fcfs-easy", 0, 100.0, 9.0, 1000), outcome("dras-pg", 0, 90.0, 8.0)]
     ours = [outcome("dras-ppo", number, 10.0 + number, 2.0, 900) for number in range(2)]
     single, both = (grouped([*rivals_, *some]) for some in (ours[:1], ours))
@@ -245,7 +245,7 @@ def test_runs_of_a_method_are_averaged():
 
 
 def test_a_judge_that_goes_on_learning_begins_as_it_is_and_knows_nothing_too_early(days):
-    """Starts of the first week are those of one that does not learn; later run times change no earlier start."""
+    """The first week's starts are those of a judge that does not learn; later run times change no earlier start."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     first = 7 * DAY + int(days.submit[0])
@@ -264,7 +264,7 @@ def test_a_judge_that_goes_on_learning_begins_as_it_is_and_knows_nothing_too_ear
 
 @pytest.fixture(scope="module")
 def trained(short_log, tmp_path_factory):
-    """An agent of the thin week, and how its training was asked for."""
+    """Return an agent trained on the thin week, and the command that trained it."""
     pytest.importorskip("matplotlib")
     out = tmp_path_factory.mktemp("trained") / "mine.npz"
     arguments = ("train", short_log, *SHORT_DAYS, "--sets", 1, "--jobs", 10, "--out", out)
@@ -273,7 +273,7 @@ def trained(short_log, tmp_path_factory):
 
 
 def test_a_log_is_trained_on_and_gone_on_with(trained):
-    """From the command line, with a curve; once it is over, nothing is left to do."""
+    """The command line trains it and prints a curve; when the training is complete, nothing is left to do."""
     out, arguments = trained
     assert out.with_name("curve.png").stat().st_size > 10_000
     with pytest.raises(InputError, match="holds a training already"):
@@ -287,13 +287,13 @@ def test_a_log_is_trained_on_and_gone_on_with(trained):
 
 
 def test_files_that_differ_in_their_last_part_only_share_nothing():
-    """Else the second would be a training that is there already."""
+    """Otherwise the second training would seem to be complete already."""
     asked = [Order("log.swf", None, (90, 30), "ppo", "small", None, None, None, 0, Path(f"x.v{n}")) for n in (1, 2)]
     assert [order.folder.name for order in asked] == ["x.v1.training", "x.v2.training"]
 
 
 def test_a_heading_comes_when_there_is_something_to_head(trained, tmp_path):
-    """What is refused is refused without one."""
+    """A refused command prints no heading."""
     arguments = [*trained[1][:-1], tmp_path / "mine.npz"]
     done = asa("dras", *arguments, "--cores", 1, code=2).stderr
     assert "episode  set" not in done
@@ -301,7 +301,7 @@ def test_a_heading_comes_when_there_is_something_to_head(trained, tmp_path):
 
 @pytest.mark.parametrize("where", ["local", "dask"])
 def test_several_are_trained_side_by_side(trained, where, tmp_path, monkeypatch):
-    """Here or elsewhere each is what it is by itself, and is gone on with."""
+    """In one process or several, each agent is the same as alone, and can be resumed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("asa.studies.harness.available_cores", lambda: 1)  # another process takes long to begin
     asked = (*trained[1][:-1], "some.npz", "--seeds", 2)
@@ -330,7 +330,7 @@ def executor_at(where):
 
 
 def test_an_agent_is_evaluated_and_drawn(trained, short_log, tmp_path):
-    """Beside rivals, on days that it has not seen."""
+    """It is evaluated beside rivals, on days that it has not seen."""
     arguments = ("evaluate", short_log, "--weights", trained[0], "--rivals")
     given = (*SHORT_DAYS, "--seeds", 2, "--output", "json", "--plot", tmp_path / "figures")
     told = json.loads(here(*arguments, "fcfs-easy,random", *given).stdout)
@@ -347,7 +347,7 @@ def test_an_agent_is_evaluated_and_drawn(trained, short_log, tmp_path):
 
 
 def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log, trained, tmp_path, monkeypatch):
-    """One that has seen the test, under whatever name it is kept, and one that is no agent."""
+    """Such an agent has seen the test, under whatever name it is stored, or is no agent."""
 
     def evaluate_(*arguments):
         raise AssertionError(f"ran {arguments[3]} first")
@@ -369,7 +369,7 @@ def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log,
 
 
 def test_orders_of_phases_are_compared(short_log, tmp_path):
-    """Four of them, in a figure."""
+    """There are four orders, in one figure."""
     arguments = ("orders", short_log, "--agent", "ppo", *SHORT_DAYS, "--sets", 1, "--jobs", 10)
     told = json.loads(here(*arguments, "--output", "json", "--plot", tmp_path / "figure-4.png").stdout)
     assert list(told["orders"]) == [
@@ -379,7 +379,7 @@ def test_orders_of_phases_are_compared(short_log, tmp_path):
 
 
 def test_what_an_agent_is_made_of_is_left_out(short_log):
-    """What is asked for, and the whole agent to compare with; as numbers, and as a table."""
+    """The requested variants and the complete agent are compared, as numbers and as a table."""
     arguments = ("ablation", short_log, *SHORT_DAYS, "--sets", 0, "--jobs", 10, "--seeds", 2, "--only")
     told = json.loads(here(*arguments, "kept,no-level-2,fcfs-easy,full-unbounded", "--output", "json").stdout)
     assert list(told["methods"]) == ["full", "full-unbounded", "kept", "no-level-2", "fcfs-easy"]
@@ -394,7 +394,7 @@ def test_what_an_agent_is_made_of_is_left_out(short_log):
 
 
 def test_the_oracle_knows_what_a_request_does_not_say():
-    """One after another on a machine for one, the shortest first though all ask for as much, and come at once."""
+    """On a machine for one job, the shortest runs first, although all request the same and are submitted at once."""
     run_s = np.array([50, 40, 20, 30])
     four = [np.zeros(4, dtype=np.int64), run_s, np.full(4, 60), np.full(4, 8)]
     start = run(JobTable(*four), 8, _RunTimeOracle(run_s))
@@ -431,7 +431,7 @@ def test_nonsense_is_refused(log, tmp_path, arguments, said):
 
 
 def test_a_saved_judge_is_evaluated_beside_the_paper_s_kind(short_log, tmp_path):
-    """Two files of a kind are two runs of one method."""
+    """Two files of one kind count as two runs of one method."""
     for name in ("a", "b"):
         save_agent(RANKED, tmp_path / f"{name}.npz")
     weights = [word for name in ("a", "b") for word in ("--weights", tmp_path / f"{name}.npz")]
