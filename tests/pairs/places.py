@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, chdir
 from pathlib import Path
+from urllib.parse import unquote
 
 from forked import asa
 from whole_pipelines import release
@@ -153,6 +154,9 @@ class Place:
             shown = standing_of(folder, time.time())
             assert wrong_shown(row.stages, ending, [one.as_dict() for one in shown.stages]) == []
             assert wrong_in(row.stages, ending, (self.root / "did").read_text().splitlines()) == []
+            markers = {unquote(path.name).rpartition("/")[2] for path in (folder.path / "posts").iterdir()}
+            done = {name for name, state in ending.states.items() if state == "done"}
+            assert ending.states.keys() & markers == done  # what waits for a stage in another job waits for its marker
 
 
 def what_is_wrong(rows, place_of, run, at_once):
