@@ -19,7 +19,7 @@ from asa.runner.begin import plan_run
 from asa.runner.local_stages import with_local_stages
 from asa.sites import open_facility
 from asa.spec import load_workflow
-from pairs.plain import ending_of, only_written, refusal_of, wrong_in, wrong_shown
+from pairs.plain import ending_of, only_written, refusal_of, started_early, wrong_in, wrong_shown
 from pairs.rows import GIVEN_BACK
 
 HERE = Path(__file__).parent
@@ -151,6 +151,8 @@ class Place:
             for _ in range(2):  # then as a run that has ended
                 result = drive(folder, connect)
                 assert result.outcome == ("completed" if ending.completes else "failed"), result.reason
+                if not any(stage.kind.fails_at_times for stage in row.stages):  # others are asked for again meanwhile
+                    assert started_early(row.stages, result.records) == []
             shown = standing_of(folder, time.time())
             assert wrong_shown(row.stages, ending, [one.as_dict() for one in shown.stages]) == []
             assert wrong_in(row.stages, ending, (self.root / "did").read_text().splitlines()) == []
