@@ -149,7 +149,7 @@ def read_lines(
 ) -> Iterator[bytes]:
     r"""Read a stream line by line, without line ends.
 
-    Raises `TooLargeError`: a line, or all, is longer than the bound.
+    Raises `TooLargeError`: a line or the whole stream is longer than its bound.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def read_blocks(
 ) -> Iterator[bytes]:
     """Read a stream in blocks of whole lines; the last block may end within one.
 
-    Raises `TooLargeError`: a line, or all, is longer than the bound.
+    Raises `TooLargeError`: a line or the whole stream is longer than its bound.
     """
     longest = bound(max_line_bytes)
     rest = bytearray()

@@ -58,7 +58,7 @@ class WithLocalStages:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes for the user about both."""
+        """Notes for the user, of the batch system and of this machine's queue."""
         return [*self._far.notes, *self._near.notes]
 
     def advice(self, reason: str) -> Advice:

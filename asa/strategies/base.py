@@ -695,10 +695,7 @@ class Strategy(Protocol):
 
     @property
     def replaces(self) -> bool:
-        """Whether the strategy may replace queued jobs; it is then also called while all jobs are queued.
-
-        By default not.
-        """
+        """Whether the strategy may replace queued jobs, by default not; it is then also called while all are queued."""
         return False
 
     @property

@@ -4,8 +4,8 @@ Some of the machine's cores count as nodes with one process each. Jobs start in 
 backfilling, except for a job promoted by a shrink (section 4.3). `policy.decide` decides on resizes, and the steps of
 `mechanics.Ledger` carry them out:
 
-- An expansion is a resizer job that is before all others. If the answer holds at once its nodes are free. Otherwise it
-  waits, and is cancelled at its time-out (section 5.2.1).
+- An expansion is a resizer job that is before all others. It waits until its nodes are free, and is cancelled at its
+  time-out (section 5.2.1).
 - A shrink is for a job that is to start. Its nodes are free when the program has acknowledged that the processes on
   them have ended (section 5.2.2), or has ended itself. Until then they are neither promised again, nor used for an
   expansion.

@@ -81,7 +81,7 @@ class _Known:
 
     @property
     def has_marks(self) -> bool:
-        """Whether its markers have more information than the server, while it runs."""
+        """Whether the job's markers say more than the server while the job runs."""
         return bool(self.kept.steps) or self.kept.awaits
 
     @property

@@ -198,9 +198,9 @@ class Validity:
         return cls(start_s, end_s)
 
     def windows(self, since_s: int, until_s: int) -> Iterator[tuple[int, int]]:
-        """Yield its windows within a time span.
+        """Yield the windows within a time span.
 
-        Each is its first second and the first one after it. They are in order and do not touch.
+        Each is given by its first second and the first second after it. They are in order and do not touch.
         """
         since_s = since_s if self.start_s is None else max(since_s, self.start_s)
         until_s = until_s if self.end_s is None else min(until_s, self.end_s)

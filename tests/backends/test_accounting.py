@@ -1,4 +1,4 @@
-"""Reading the output of sacct: odd lines are counted or refused."""
+"""Reading the output of sacct: strange lines are counted or refused."""
 
 import gzip
 import time
@@ -23,7 +23,7 @@ def clock(seconds):
 
 
 def job(number=1, wait=300, run=60, /, **changes):
-    """Describe one good job by column, submitted so many minutes after noon, and then change it."""
+    """Describe a valid job by column, submitted the given minutes after noon, with changes."""
     submit = NOON + 60 * number
     told = {
         "JobID": str(number),
@@ -57,7 +57,7 @@ def read(tmp_path):
 
 
 def test_a_job_is_read_as_it_is_told(read):
-    """Every column of a history."""
+    """The test checks every column of a history."""
     history = read(job(2, 0, 7, User="bob", ReqCPUS="128", TimelimitRaw="1440"), job(1, Partition="gpu"))
     assert history.submit_s.tolist() == [NOON + 60, NOON + 120]
     assert history.wait_s.tolist() == [300, 0]
@@ -111,7 +111,7 @@ STILLBORN = "cancelled in the second of its start: never started, waited at leas
     ],
 )  # fmt: skip
 def test_what_tells_no_wait_is_left_out_and_counted(read, odd, words):
-    """Beside a good job, which stays."""
+    """A valid job beside it stays."""
     history = read(job(1, **odd), job(5))
     assert history.submit_s.tolist() == [NOON + 300]
     assert [count for said, count in history.oddities.items() if said == words] in ([1], [2])
@@ -142,7 +142,7 @@ def test_what_tells_no_wait_is_left_out_and_counted(read, odd, words):
     ],
 )
 def test_a_wait_counts_for_what_it_tells(read, odd, words, begin, wait, started):
-    """From when, how long, and whether it is a lower bound."""
+    """The wait has a start, a length, and says whether it is a lower bound."""
     history = read(job(1, **odd))
     assert history.submit_s.tolist() == [begin]
     assert history.wait_s.tolist() == [wait]
@@ -151,7 +151,7 @@ def test_a_wait_counts_for_what_it_tells(read, odd, words, begin, wait, started)
 
 
 def test_the_run_time_is_what_lies_between_start_and_end(read):
-    """Unknown while it runs, or if it never ran; taken from Elapsed where there is no End."""
+    """It is unknown while a job runs, or if it never ran; it is taken from Elapsed where there is no End."""
     alive = job(2, State="RUNNING", End=clock(NOON + 9999))
     assert read(job(1, 300, 0, State="FAILED"), alive, job(3, **GONE)).run_s.tolist() == [0, -1, -1]
     names = [name for name in NAMES if name != "End"]
@@ -162,7 +162,7 @@ def test_the_run_time_is_what_lies_between_start_and_end(read):
 
 
 def test_of_a_requeued_job_the_first_record_is_kept(read):
-    """By submission, wherever it stands in the file."""
+    """The first record is the one submitted first, wherever it is in the file."""
     first = job(1, 300, State="REQUEUED")
     again = [job(2, 999, JobID="1"), job(3, 5, JobID="1", Restarts="2")]
     for order in ([first, *again], [again[1], first, again[0]]):
@@ -172,18 +172,18 @@ def test_of_a_requeued_job_the_first_record_is_kept(read):
 
 
 def test_jobs_of_one_second_stay_in_the_order_of_the_file(read):
-    """As many as a user submits by a script, among others."""
+    """A user's script may submit many jobs in one second."""
     told = [job(number % 3, number, JobID=str(number)) for number in range(100)]
     assert read(*told).wait_s.tolist() == sorted(range(100), key=lambda number: number % 3)
 
 
 def test_records_of_other_jobs_are_not_taken_for_requeued_ones(read):
-    """Another task of an array; another user's job once the ids begin anew."""
+    """They are other tasks of an array, or another user's job after ids began anew."""
     assert len(read(job(1, JobID="7_1"), job(2, JobID="7_2"), job(3, JobID="7"), job(4, JobID="7", User="bob"))) == 4
 
 
 def test_files_put_one_after_the_other_are_one(read):
-    """What was pending or running in the first is known from the second; the second header is no job."""
+    """A job that was pending or running in the first has its end in the second; the second header is no job."""
     pending = job(1, State="PENDING", Start="Unknown", End="Unknown")
     running = job(2, State="RUNNING", End="Unknown")
     history = read(raw=text(pending, running) + text(job(1), job(2)))
@@ -194,7 +194,7 @@ def test_files_put_one_after_the_other_are_one(read):
 
 @pytest.mark.parametrize("digits", [12, 400, 5000])
 def test_numbers_without_end_are_no_crash(read, digits):
-    """Python refuses to read the longest."""
+    """Python refuses to parse very long numbers."""
     endless = "9" * digits
     history = read(job(1, TimelimitRaw=endless), job(2, ReqCPUS=endless), job(3, Restarts=endless), job(4))
     assert history.submit_s.tolist() == [NOON + 60, NOON + 240]
@@ -205,7 +205,7 @@ def test_numbers_without_end_are_no_crash(read, digits):
 
 @pytest.mark.parametrize("spelled", ["UNLIMITED", "Partition_Limit", "", "Unknown", "0", "00:00:00", "soon"])
 def test_where_there_is_no_limit_seven_days_stand_for_it(read, spelled):
-    """Whatever others asked for, or will ask for."""
+    """Requests of other jobs do not matter."""
     rows = [job(1, TimelimitRaw=spelled), job(2, TimelimitRaw="600"), job(3, TimelimitRaw="60")]
     rows += [job(4, TimelimitRaw="6000", Partition="other"), job(5, TimelimitRaw=spelled, Partition="third")]
     history = read(*rows)
@@ -238,7 +238,7 @@ def test_limits_are_read_in_every_spelling(read, spelled, seconds, name):
     ],
 )
 def test_the_width_is_found_where_it_is(read, columns, cores):
-    """What was requested before what was allocated, processors before nodes."""
+    """Requested sizes come before allocated ones, and processors before nodes."""
     names = [*(known for known in NAMES if known != "ReqCPUS"), *columns]
     history = read(job(1, **columns), names=names)
     assert history.cores.tolist() == [cores]
@@ -252,7 +252,7 @@ def test_the_width_is_found_where_it_is(read, columns, cores):
      "2024-03-01T13:00:00+01:00", "2024-03-01T07:00:00-0500", "2024-03-01T12:00:00Z"],
 )  # fmt: skip
 def test_times_are_read_in_every_spelling(read, written):
-    """All the same moment."""
+    """All spellings mean the same time."""
     assert read(job(1, Submit=written)).submit_s.tolist() == [NOON + 60]  # from when it was eligible
     assert read(job(1, Submit=written), names=[n for n in NAMES if n != "Eligible"]).submit_s.tolist() == [NOON]
 
@@ -263,7 +263,7 @@ def test_times_are_read_in_every_spelling(read, written):
      "2024-03-01T1a:00:00", "2024-03-01T12:00:00+99:00", "1709294400000", "9" * 400, "²", "Fri 12:00"],
 )  # fmt: skip
 def test_a_time_that_cannot_be_read_is_refused_by_line(read, tmp_path, written):
-    """With what makes a better file."""
+    """The hint says how to print a better file."""
     with pytest.raises(TraceError, match=r"Start is '.*', which is no time") as caught:
         read(job(1), job(2, Start=written), job(3))
     assert caught.value.where == f"{tmp_path / 'jobs.txt'}:3"
@@ -272,7 +272,7 @@ def test_a_time_that_cannot_be_read_is_refused_by_line(read, tmp_path, written):
 
 @pytest.fixture
 def central_europe(monkeypatch):
-    """Set the local zone, by its rule and not by its name: no table of zones is needed."""
+    """Set the local zone by its rule instead of its name, so that no time zone database is needed."""
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     yield
@@ -281,7 +281,7 @@ def central_europe(monkeypatch):
 
 
 def test_clock_times_are_local_ones(read, central_europe):
-    """In winter and in summer."""
+    """The test covers winter and summer."""
     winter = job(1, Submit="2024-01-05T12:00:00", Eligible="", Start="2024-01-05T12:10:00", End="2024-01-05T13:00:00")
     summer = job(2, Submit="2024-07-05T12:00:00", Eligible="", Start="2024-07-06T12:00:00", End="2024-07-06T13:00:00")
     history = read(winter, summer, zone=None)
@@ -305,7 +305,7 @@ def test_clock_times_are_local_ones(read, central_europe):
 )
 @pytest.mark.parametrize("local", [False, True])
 def test_no_change_of_clocks_raises(read, request, submit, start, wait, local):
-    """Waits across one are right wherever the clock tells them."""
+    """Waits across a change are right where the clock is unambiguous."""
     if local:
         request.getfixturevalue("central_europe")
     told = job(1, Submit=submit, Eligible="Unknown", Start=start, End="2024-11-01T00:00:00")
@@ -316,7 +316,7 @@ def test_no_change_of_clocks_raises(read, request, submit, start, wait, local):
 
 
 def test_a_cluster_is_the_system(read, tmp_path):
-    """Of several, whose queues are not one, none can be made."""
+    """Clusters have separate queues, so several cannot be one system."""
     assert read(job(1, Cluster="alpha"), job(2, Cluster="alpha")).system == "alpha"
     with pytest.raises(TraceError, match=r"several clusters \(alpha, beta\)") as caught:
         read(job(1, Cluster="alpha"), job(2, Cluster="beta"))
@@ -324,7 +324,7 @@ def test_a_cluster_is_the_system(read, tmp_path):
 
 
 def test_without_eligible_what_was_kept_back_is_known_by_its_reason_only(read):
-    """The others count from their submission, and that is said."""
+    """Other jobs' waits count from their submission, and a note says so."""
     names = [*(name for name in NAMES if name != "Eligible"), "Reason"]
     history = read(job(1, Reason="Dependency"), job(2, Reason="BeginTime"), job(3, Reason="Resources"), names=names)
     assert history.submit_s.tolist() == [NOON + 180]
@@ -336,7 +336,7 @@ def test_without_eligible_what_was_kept_back_is_known_by_its_reason_only(read):
 
 @pytest.mark.parametrize("missing", ["JobID", "Submit", "Start", "State", "TimelimitRaw", "ReqCPUS"])
 def test_a_missing_column_is_named_with_the_command_that_prints_it(read, tmp_path, missing):
-    """All of them at once."""
+    """All missing columns are named at once."""
     with pytest.raises(TraceError, match=f"has no column {missing}\n") as caught:
         read(job(1), names=[name for name in NAMES if name != missing])
     assert caught.value.where == f"{tmp_path / 'jobs.txt'}:1"
@@ -344,13 +344,13 @@ def test_a_missing_column_is_named_with_the_command_that_prints_it(read, tmp_pat
 
 
 def test_several_missing_columns_are_named_together(read):
-    """One run of the command mends all."""
+    """A single run of the command then suffices."""
     with pytest.raises(TraceError, match="no column State and no column ReqCPUS and no column TimelimitRaw"):
         read(job(1), names=["JobID", "Submit", "Start"])
 
 
 def test_what_sacct_prints_for_people_is_refused(read):
-    """Its columns are cut."""
+    """Its columns are truncated."""
     with pytest.raises(TraceError, match="default output"):
         read(raw="JobID           JobName  Partition      State\n------- ---------- ---------- ----------\n")
 
@@ -359,12 +359,12 @@ def test_what_sacct_prints_for_people_is_refused(read):
     "other", ["a|b\n1|2\n", "1|2|3\n", "; MaxProcs: 4\n1 2 3\n", "JobID,Submit,Start\n", "|\n", "\n"]
 )
 def test_files_of_other_kinds_are_left_to_others(read, other):
-    """No guess."""
+    """The reader does not guess."""
     assert read(raw=other) is None
 
 
 def test_a_file_without_a_usable_job_is_refused_with_the_reasons(read):
-    """Also one with the first line only."""
+    """A file with only its header is refused, too."""
     with pytest.raises(TraceError, match=r"no job whose wait is known \(1 left out: still pending; 2 left out: width"):
         read(job(1, State="PENDING"), job(2, ReqCPUS="0"), job(3, ReqCPUS="0"))
     with pytest.raises(TraceError, match="no lines but the first"):
@@ -372,7 +372,7 @@ def test_a_file_without_a_usable_job_is_refused_with_the_reasons(read):
 
 
 def test_the_command_asks_for_all_that_is_needed(read):
-    """And a file with just its columns is read without a single rule being needed."""
+    """A file with just the command's columns is read without a single fallback."""
     names = SACCT_COMMAND.rsplit(" ", 1)[1].split(",")
     assert set(NAMES) <= set(names)
     told = job(1, **{name: str(NOON + at) for at, name in enumerate(["Submit", "Eligible", "Start", "End"])})
@@ -382,7 +382,7 @@ def test_the_command_asks_for_all_that_is_needed(read):
 
 
 def test_names_that_are_no_utf_8_do_not_stop_the_reading(tmp_path):
-    """A job's name is whatever its user typed."""
+    """A job's name may be anything that its user typed."""
     path = tmp_path / "jobs"
     path.write_bytes(b"\xef\xbb\xbf" + text(job(1, JobName="x\u2028y")).encode() + b"\xff|\xfe\n")
     history = read_history(path, zone=UTC)
@@ -437,7 +437,7 @@ WIDTHS = {
 def test_any_jobs_in_any_layout_are_read_back(
     tmp_path, jobs, times, limit, width, ident, none, trailing, end, packed, luck
 ):
-    """Columns in any order and case, with others between them, steps between the jobs, plain and compressed."""
+    """Columns have any order and case, others in between, and steps between the jobs; files are plain or compressed."""
     rows = []
     for number, told in enumerate(jobs):
         at = TIMES[times]
@@ -482,7 +482,7 @@ def test_any_jobs_in_any_layout_are_read_back(
 
 @given(st.lists(st.text(alphabet="|0123456789.-:TUnknow\r\n _[]+%\x00é", max_size=60), max_size=8))
 def test_no_garbage_gives_anything_but_a_history_or_a_sentence(tmp_path, lines):
-    """After a good first line and a good job."""
+    """The invalid text follows a valid header and a valid job."""
     path = tmp_path / "jobs"
     path.write_text(text(job(1)) + "\n".join(lines), newline="")
     try:
@@ -498,7 +498,7 @@ FIELDS = ["", "Unknown", "0", "1", "1709294400", "2024-03-01T12:00:00", "CANCELL
 
 @given(st.lists(st.sampled_from([*FIELDS, "UNLIMITED", "4294967294"]), min_size=10, max_size=10))
 def test_fields_in_the_wrong_places_give_a_history_or_a_sentence(tmp_path, fields):
-    """Waits stay finite and never below 0, widths and limits above it."""
+    """Waits stay finite and are never negative; widths and limits are positive."""
     path = tmp_path / "jobs"
     path.write_text(text(job(1)) + "|".join(fields) + "\n")
     try:
@@ -511,7 +511,7 @@ def test_fields_in_the_wrong_places_give_a_history_or_a_sentence(tmp_path, field
 
 
 def test_reading_is_quick(tmp_path):
-    """Some 10 microseconds a line; what fails here is many times that, so that a loaded machine does not."""
+    """A line takes about 10 microseconds; the test's limit is many times that, so that a loaded machine passes."""
     path = tmp_path / "jobs"
     one = text(*(job(number) for number in range(1, 201))).splitlines(keepends=True)
     rows = [line.split("|", 1)[1] for line in one[1:]]
@@ -584,7 +584,7 @@ def test_of_several_texts_the_one_is_taken_with_which_times_are_where_they_belon
 
 
 def test_a_mark_that_may_be_in_one_text_or_another_is_no_reason_for_a_guess(read):
-    """Either is possible here: a job of ada, or of y."""
+    """The job may be one of ada, or one of y."""
     names = ("JobID", "JobName", "User", "Comment", *NAMES[2:])
     history = read(job(1, JobName="a"), job(2, JobName="x|y"), names=names)
     assert history.oddities == {"left out: not the fields of the first line": 1}

@@ -1,4 +1,4 @@
-"""The event engine, against a plain queue and by hand."""
+"""The event engine, compared with a simple queue, and by hand."""
 
 import csv
 import gzip
@@ -35,7 +35,7 @@ def general_core(capacity, table, *, backfill, now):
 
 @pytest.fixture(params=["compiled", "plain", "general"], autouse=True)
 def core(request, monkeypatch, plain_cores):
-    """Every test here is of the fast core compiled, of the same as plain Python, and of the general one."""
+    """Each test runs on the compiled fast core, on the same in plain Python, and on the general core."""
     if request.param == "compiled" and not importlib.util.find_spec("numba"):
         pytest.skip("numba is not installed")
     if request.param == "plain":
@@ -73,7 +73,7 @@ backgrounds = st.lists(
 @settings(max_examples=400)
 @given(backgrounds, st.booleans())
 def test_every_start_equals_the_plain_queues(jobs, backfill):
-    """First come first served, with and without EASY backfilling."""
+    """The order is first come, first served, with and without EASY backfilling."""
     engine = until_the_end(Engine(CAPACITY, table(jobs), backfill=backfill))
     assert engine.start.tolist() == simulate(CAPACITY, jobs, backfill=backfill)
 
@@ -108,7 +108,7 @@ deeds = st.lists(
 
 
 def do(queue, deed, make_need):
-    """Let a client act, on jobs that are there."""
+    """Let a client perform an action on existing jobs."""
     known = len(queue.clients)
     if deed[0] == "submit":
         needs = tuple(
@@ -124,7 +124,7 @@ def do(queue, deed, make_need):
 @settings(max_examples=250)
 @given(backgrounds.map(lambda jobs: jobs[:12]), deeds, st.booleans(), st.booleans())
 def test_clients_jobs_fare_as_in_the_plain_queue(jobs, acts, age_accrues, backfill):
-    """Dependencies, begin times, holds, cancellations, tokens, both age rules: every time of every job is equal."""
+    """Dependencies, begin times, holds, cancellations, tokens, both age rules: all times of all jobs are equal."""
     engine = Engine(CAPACITY, table(jobs), age_accrues=age_accrues, backfill=backfill, now=0)
     for moment, together in itertools.groupby(acts, key=lambda act: act[0]):
         while engine.advance(moment) or engine.now < moment:
@@ -146,7 +146,7 @@ def test_clients_jobs_fare_as_in_the_plain_queue(jobs, acts, age_accrues, backfi
 
 @given(backgrounds)
 def test_invariants(jobs):
-    """Never above capacity, never before submission, every job exactly once, none longer than its request."""
+    """Capacity is never exceeded, no job starts before its submission, and each runs once, within its request."""
     engine = until_the_end(Engine(CAPACITY, table(jobs)))
     starts = engine.start
     ends = starts + engine.table.run
@@ -161,7 +161,7 @@ def test_invariants(jobs):
 
 @given(backgrounds, st.integers(0, 40))
 def test_a_fork_goes_its_own_way(jobs, moment):
-    """Twins give the same future; what one does is nothing to the other."""
+    """Both forks have the same future; actions in one do not affect the other."""
     engine = Engine(CAPACITY, table(jobs))
     engine.advance(moment)
     twin, third = engine.fork(), engine.fork()
@@ -183,7 +183,7 @@ def oracle(name, data):
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["lublin_256", "kth_sp2"])
 def test_every_start_of_a_real_trace_equals_the_oracle(name, data):
-    """Job by job, on tens of thousands of jobs."""
+    """The check covers each of tens of thousands of jobs."""
     trace, starts = oracle(name, data)
     engine = Engine(trace.cores, trace.table)
     engine.advance(NEVER)
@@ -191,7 +191,7 @@ def test_every_start_of_a_real_trace_equals_the_oracle(name, data):
 
 
 def test_a_job_is_killed_at_its_limit():
-    """The payload wanted 100 s and asked for 30."""
+    """The payload needs 100 s and requested 30."""
     engine = idle()
     engine.submit(cores=1, request=30, run=100)
     until_the_end(engine)
@@ -200,7 +200,7 @@ def test_a_job_is_killed_at_its_limit():
 
 
 def test_a_job_that_needs_exactly_its_limit_completes():
-    """The limit is not crossed."""
+    """The limit is not exceeded."""
     engine = idle()
     engine.submit(cores=1, request=30, run=30)
     assert until_the_end(engine).clients[0].state is JobState.COMPLETED

@@ -71,7 +71,7 @@ class Question:
     jobs_of: Callable[[Block], int] = lambda _block: 1  # returns how many jobs run a block
 
     def span_s(self, sketch: Sketch) -> float:
-        """Return the mean makespan that counts."""
+        """Return the makespan by which plans are compared: the geometric mean of the samples, or their mean."""
         return float(typical(sketch.end_s)) if self.typically else sketch.makespan_s
 
     def cost_s(self, sketch: Sketch) -> float:

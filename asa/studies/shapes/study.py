@@ -110,7 +110,7 @@ def _widths(machine_cores: int) -> list[int]:
 
 
 def widest(widths: Sequence[int]) -> int:
-    """Return the width of the reference, a Big Job, and the width of a workflow itself."""
+    """Return the largest width up to the reference's, a Big Job; if there is none, the smallest width."""
     return max((width for width in widths if width <= BIG_JOB), default=min(widths))
 
 

@@ -1,4 +1,4 @@
-"""Placements of requests on a cluster, against a planner that tries all seconds and all placements of chunks."""
+"""Placements of requests on a cluster, compared with a planner that tries all seconds and all placements of chunks."""
 
 from collections import Counter
 from random import Random
@@ -20,7 +20,7 @@ RANDOMS = st.integers(0, 2**32 - 1).map(Random)
 
 
 class Both:
-    """A cluster, and the same second by second."""
+    """A cluster, and the same cluster second by second."""
 
     def __init__(self, random):
         self.random = random
@@ -30,7 +30,7 @@ class Both:
         self.booked = []
 
     def prepared(self, request):
-        """Make a request ready, or None if there is not as much at all; it is refused for no other reason."""
+        """Return a prepared request, or None if the system has too little in all, the only reason for a refusal."""
         can_be = PlainPlanner(self.system).fits(request, 0)
         try:
             ask = self.cluster.prepare(request)
@@ -57,7 +57,7 @@ class Both:
         self.booked = [one for place, one in enumerate(self.booked) if place not in gone]
 
     def fill(self, jobs=6):
-        """Book some jobs, each where it fits first."""
+        """Book some jobs, each at its first start."""
         for _ in range(jobs):
             request = a_request(self.random, self.system)
             if (ask := self.prepared(request)) is not None:
@@ -104,7 +104,7 @@ def booked(cluster, text, since=BEGIN):
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(random):
-    """One with several sorts of chunks may come later, as its chunks are placed greedily, but never wrongly."""
+    """A request with several sorts of chunks, which are placed greedily, may come later, but never wrongly."""
     both = Both(random)
     for _ in range(8):
         request = a_request(random, both.system)
@@ -139,7 +139,7 @@ def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(r
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
-    """Few nodes full of short jobs, one of which begins in the second in which another ends, or in the one before."""
+    """Few nodes are full of short jobs, one of which begins in the second in which another ends, or just before."""
     few = [Node(name, {"ncpus": 2}, {"acc": "fpga"}) for name in "abc"]
     small = CcsSystem("dense", (*few, Node("d", {"ncpus": 9})))  # which nobody asks for: in sum there is always room
     cluster, plain = PlannedCluster(small), PlainPlanner(small, since=BEGIN)
@@ -160,7 +160,7 @@ def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_nodes_that_are_down_take_nothing_and_come_back_as_they_were(random):
-    """What is booked on them stays booked, and counts in the system as long as they are up."""
+    """Bookings on them stay, and count in the system while the nodes are up."""
     both = Both(random)
     both.fill(random.choice([0, 4]))
     names = both.cluster.names
@@ -308,7 +308,7 @@ def test_a_consumer_who_sees_less_free_gets_the_first_start_by_what_he_sees(rand
 
 @given(RANDOMS)
 def test_a_node_holds_as_many_jobs_as_there_are(random):
-    """More than it has room for at first, on a node with another beside it that must not feel it."""
+    """There are more jobs than the node has space for at first; another node beside it is not affected."""
     cluster = PlannedCluster(system(Node("a", {"ncpus": 4, "mem": 4}), Node("b", {"ncpus": 1, "mem": 8})))
     placements = [booked(cluster, "rset=ncpus=1:mem=5,walltime=300s")]
     counts = Counter()
@@ -474,7 +474,7 @@ def test_what_a_job_asks_for_on_no_node_is_held_or_refused():
 
 
 def test_a_limit_below_a_whole_node_ends_the_search(monkeypatch):
-    """Who is to have the node for himself can never have it, nor is time gone through second by second for that."""
+    """A job that needs the node alone can never have it, and the search does not go through all seconds."""
     cluster, searches = PlannedCluster(system(LARGE)), Counter()
     search = cluster._search
     half = RUSV(16, slots=[UsageSlot(0, 0, 8)])

@@ -1,4 +1,4 @@
-"""``asa ccs``: a file of requests as a plan, in a table, as JSON and as a picture; and errors in the file."""
+"""``asa ccs``: a file of requests as a plan, as a table, JSON and a figure; and errors in the file."""
 
 import json
 import re
@@ -40,7 +40,7 @@ EIGHT = 1501574400  # o'clock on that day
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A folder with a system and requests in it."""
+    """Return a folder with a system and requests."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mini.toml").write_text(SYSTEM)
     (tmp_path / "jobs.txt").write_text(JOBS)
@@ -76,7 +76,7 @@ def words(text):
 
 
 def test_a_plan_as_json(place):
-    """Who asks for what, when he came, when and where it runs, in order of the starts."""
+    """The document has users, requests, times and nodes, in the order of the starts."""
     document, jobs = plan()
     assert document["system"] == "mini"
     assert document["resources"] == {"ncpus": 160, "mem": 640 << 30, "gpus": 4}
@@ -93,7 +93,7 @@ def test_a_plan_as_json(place):
 
 
 def test_a_plan_as_a_table(place):
-    """One line a job: with dates only where they are not today's, and nodes in short."""
+    """Each job has a line; dates are given unless they are today's, and lists of nodes are shortened."""
     told = ccs("plan", "jobs.txt", "--system", "mini.toml").stdout
     lines = [words(line) for line in told.splitlines()]
     assert lines[0] == "mini at 2017-08-01 08:10 UTC: 5 running, 2 planned"
@@ -103,14 +103,14 @@ def test_a_plan_as_a_table(place):
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_nothing_is_cut_off(place, columns):
-    """In a narrow terminal cells are folded, never shortened."""
+    """In a narrow terminal, cells are folded and never shortened."""
     told = ccs("plan", "jobs.txt", "--system", "mini.toml", columns=columns).stdout
     assert "…" not in told
     assert max(map(len, told.splitlines())) <= columns
 
 
 def test_the_plan_at_another_time(place):
-    """Who comes later is not in it; what is over by then has ended."""
+    """Later requests are absent, and jobs that have ended by then are marked."""
     _, early = plan("--now", "2017-08-01T08:09")
     assert {name: job["state"] for name, job in early.items()} == {"big": "running", "small": "planned"}
     _, late = plan("--now", "2017-08-01T10:10")
@@ -119,14 +119,14 @@ def test_the_plan_at_another_time(place):
 
 
 def test_requests_are_taken_in_the_order_of_their_times(place):
-    """Who came first is planned first, wherever he stands in the file; a number is that of the request."""
+    """Earlier requests are planned first, wherever they are in the file; a job's number is that of its request."""
     (place / "jobs.txt").write_text("at=100 rset=10:ncpus=16,walltime=1m\nat=50 rset=10:ncpus=16,walltime=1m\n")
     _, jobs = plan()
     assert {name: job["start_s"] for name, job in jobs.items()} == {"1": 110, "2": 50}
 
 
 def test_what_is_refused(place):
-    """It is told with the reason, the others are planned, and the exit code says so."""
+    """The output has the reason, other requests are planned, and the exit code says so."""
     more = "x: rset=11:ncpus=16,walltime=1h\nlate: rset=10:ncpus=16,walltime=1h,deadline=2017-08-01T10:00\n"
     (place / "jobs.txt").write_text(JOBS + more)
     _, jobs = plan(code=1)
@@ -139,7 +139,7 @@ def test_what_is_refused(place):
 
 
 def test_limits_hold_and_release(place):
-    """Who has reached his area waits until a job of his has ended."""
+    """A user who has used up an area waits until one of the user's jobs has ended."""
     (place / "limits.toml").write_text('[[limits]]\nuser = "*"\nresource = "ncpus"\narea = "40h"\n')
     (place / "jobs.txt").write_text("ann@ a: rset=2:ncpus=16,walltime=1h\nann@ b: rset=ncpus=16,walltime=1h\n")
     _, now = plan("--limits", "limits.toml")
@@ -151,7 +151,7 @@ def test_limits_hold_and_release(place):
 
 
 def test_oculus_without_a_word(place):
-    """The paper's cluster is what there is if nothing else is named."""
+    """Without another name, the system is the paper's cluster."""
     (place / "jobs.txt").write_text("rset=600:ncpus=1,walltime=5,place=scatter,sw=g03\n")
     told = words(ccs("plan", "jobs.txt").stdout)
     assert "616 nodes, 9,920 cores" in told
@@ -162,7 +162,7 @@ def test_oculus_without_a_word(place):
 
 
 def test_why_a_job_is_not_earlier(place):
-    """What lacks at first, who holds it, what binds."""
+    """The answer has the first lack, the holders, and the binding constraints."""
     told = why("wide", "jobs.txt")
     assert told["job"]["job"] == "wide"
     assert told["could_start_from_s"] == EIGHT + 600
@@ -177,14 +177,14 @@ def test_why_a_job_is_not_earlier(place):
 
 @pytest.mark.parametrize("at", ["2017-08-01T09:40", str(EIGHT + 6000), "1h30m"])
 def test_why_not_at_this_time(place, at):
-    """A time is a date, a number of seconds, or from now on."""
+    """The time is a date, a number of seconds, or relative to now."""
     told = why("wide", "jobs.txt", "--at", at)
     assert told["at"]["at_s"] == EIGHT + 6000
     assert [holder["job"] for holder in told["at"]["lacks"][0]["holders"]] == ["big"]
 
 
 def test_why_a_job_was_refused(place):
-    """It is judged by the plan as it was then, not by what came later."""
+    """The refusal is judged by the plan at that time, not by later events."""
     late = "at=2017-08-01T08:20 late: rset=10:ncpus=16,walltime=1h,deadline=2017-08-01T10:00\n"
     (place / "jobs.txt").write_text(f"{JOBS}{late}at=2017-08-01T08:30 rset=ncpus=1,walltime=1h\n")
     told = why("late", "jobs.txt")
@@ -194,18 +194,18 @@ def test_why_a_job_was_refused(place):
 
 
 def test_why_an_array_was_refused(place):
-    """One of its jobs would fit in."""
+    """One of its jobs alone would fit."""
     (place / "jobs.txt").write_text("all: rset=10:ncpus=16,walltime=1h,deadline=3600,array=2\n")
     assert "One such job would have room at 0:00:00, but not all of its array." in why("all", "jobs.txt")["words"]
 
 
 def test_why_an_unknown_job(place):
-    """The nearest is offered."""
+    """The nearest name is suggested."""
     assert "Did you mean 'wide'?" in ccs("why", "wid", "jobs.txt", "--system", "mini.toml", code=2).stderr
 
 
 def test_why_tells_of_what_binds_together(place):
-    """A limit and other jobs, none of which alone would do."""
+    """A limit and other jobs bind together: without only one of them the job would not start sooner."""
     (place / "limits.toml").write_text('[[limits]]\nuser = "ann"\nresource = "ncpus"\nitems = "80"\n')
     lines = [f"{who}@ {name}: rset=5:ncpus=16,walltime=1h" for who, name in (("ann", "a"), ("bob", "b"), ("ann", "c"))]
     (place / "jobs.txt").write_text("\n".join(lines))
@@ -219,7 +219,7 @@ def test_why_tells_of_what_binds_together(place):
 
 @pytest.fixture
 def log(place):
-    """A log of five jobs on eight cores."""
+    """Return a log of five jobs on eight cores."""
     rows = [(7, 0, 60, 8, 100), (8, 10, 60, 4, 100), (9, 10, 60, 4, 50), (11, 20, 60, 8, 60), (12, 30, 5, 1, 5)]
     lines = [
         f"{i} {at} -1 {run} {cores} -1 -1 {cores} {asked} -1 1 3 2 1 1 1 -1 -1" for i, at, run, cores, asked in rows
@@ -230,7 +230,7 @@ def log(place):
 
 
 def test_a_log_is_planned_by_its_requests(log):
-    """Its first jobs, with its own ids and its own dates, by what they asked for."""
+    """Its first jobs are planned, with its own ids, dates and requests."""
     document = json.loads(ccs("plan", "--trace", log, "--jobs", 4, "--output", "json").stdout)
     assert (document["nodes"], document["resources"]) == (1, {"ncpus": 8})
     starts = {job["job"]: job["start_s"] - 10**9 for job in document["jobs"]}
@@ -245,7 +245,7 @@ def test_a_log_is_planned_by_its_requests(log):
 
 @pytest.mark.parametrize(("name", "begin"), [("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")])
 def test_a_picture(place, name, begin):
-    """Each job is a block with its name, where there is room."""
+    """Each job is a block, with its name if there is space."""
     ccs("plan", "jobs.txt", "--system", "mini.toml", "--picture", name)
     assert (place / name).read_bytes().startswith(begin)
 
@@ -257,7 +257,7 @@ def drawn(place, *arguments):
 
 
 def test_what_is_in_the_picture(place):
-    """Nodes are rows of a small system; dates and the time are told; names stand in the blocks."""
+    """Nodes are rows on a small system; dates and the time are given; names are in the blocks."""
     texts = drawn(place, "jobs.txt", "--system", "mini.toml")
     assert {"n1", "g2", "big", "wide", "now", "time (UTC, 2017)"} <= texts
     (place / "jobs.txt").write_text("big: rset=300:ncpus=16,walltime=1h\nthen: rset=400:ncpus=16,walltime=1h\n")
@@ -272,7 +272,7 @@ def test_a_picture_of_a_log(log):
 
 
 def test_a_picture_of_nothing(place):
-    """Nobody has a place, which is no fault of the picture."""
+    """No job has a place, and the figure is drawn nevertheless."""
     (place / "jobs.txt").write_text("rset=ncpus=999,walltime=1h\n")
     done = ccs("plan", "jobs.txt", "--system", "mini.toml", "--picture", "p.png", code=1)
     assert "No picture was drawn" in done.stderr
@@ -280,7 +280,7 @@ def test_a_picture_of_nothing(place):
 
 
 def test_a_picture_that_cannot_be_drawn_is_told_first(place):
-    """Before anything is planned."""
+    """The error comes before anything is planned."""
     assert "is no kind of figure" in ccs("plan", "jobs.txt", "--picture", "p.docx", code=2).stderr
 
 
@@ -304,7 +304,7 @@ def test_a_picture_that_cannot_be_drawn_is_told_first(place):
     ],
 )
 def test_a_line_that_is_wrong(place, line, at, message):
-    """File, line and character are told."""
+    """The error names file, line and character."""
     (place / "jobs.txt").write_text(f"taken: rset=ncpus=1\n\n{line}\n")
     told = ccs("plan", "jobs.txt", code=2).stderr.splitlines()
     assert told[0] == "jobs.txt:3:"
@@ -330,7 +330,7 @@ def test_a_line_that_is_wrong(place, line, at, message):
     ],
 )
 def test_what_cannot_be_used(place, arguments, where):
-    """What, where, and what to do."""
+    """The error says what, where, and what to do."""
     (place / "empty.txt").write_text("# nothing\n\n")
     (place / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     assert where in ccs("plan", *arguments, code=2).stderr
@@ -338,7 +338,7 @@ def test_what_cannot_be_used(place, arguments, where):
 
 @pytest.mark.parametrize("at", ["2 fortnights", "soon", "-5"])
 def test_a_time_that_is_none(place, at):
-    """The option is named."""
+    """The error names the option."""
     told = ccs("why", "big", "jobs.txt", "--system", "mini.toml", f"--at={at}", code=2).stderr
     assert told.startswith("--at")
 
@@ -369,7 +369,7 @@ PIECES = [
 @example("at=5@:rset=ncpus=2")
 @example("rset=ncpus=2,walltime=9999y")
 def test_any_file_is_planned_or_pointed_at(tmp_path_factory, text):
-    """There is never anything but a plan or an error that says where."""
+    """Each file gives a plan, or an error with its position."""
     folder = tmp_path_factory.getbasetemp()
     (folder / "any.txt").write_text(text, encoding="utf-8", newline="")
     (folder / "mini.toml").write_text(SYSTEM)
@@ -382,7 +382,7 @@ def test_any_file_is_planned_or_pointed_at(tmp_path_factory, text):
 
 
 def test_help_needs_nothing_heavy():
-    """`asa --help` stays quick: what plans and what draws is loaded when a command runs."""
+    """`asa --help` stays fast: modules for planning and drawing are loaded when a command runs."""
     code = (
         "import sys, asa.studies.ccs.commands\n"
         "print([name for name in ('numpy', 'numba', 'matplotlib', 'rich.table') if name in sys.modules])"
@@ -392,7 +392,7 @@ def test_help_needs_nothing_heavy():
 
 
 def test_help_shows_how_a_file_is_written():
-    """With an example that can be planned."""
+    """The help has an example that can be planned."""
     told = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "120"}).stdout
     [example_line] = [line.strip(" `") for line in told.splitlines() if "alice@physics big:" in line]
     assert example_line == "at=2017-08-01T08:00 alice@physics big: rset=8:ncpus=16,walltime=2h"

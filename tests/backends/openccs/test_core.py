@@ -1,4 +1,4 @@
-"""OpenCCS as a scheduler of the simulated machine, against a planner that counts cores second by second."""
+"""OpenCCS as a scheduler of the simulated machine, compared with a planner that counts cores second by second."""
 
 import json
 
@@ -41,7 +41,7 @@ def table(jobs):
 
 
 def plainly(jobs, most=None):  # noqa: C901 - in one place, to be read beside the paper
-    """Plan as the paper says, in the plainest way; return the final starts, and the starts promised first."""
+    """Plan as the paper says, in the simplest way; return the final starts, and the first promised ones."""
     used = np.zeros(2000, dtype=int)
     planned, told, ends = {}, {}, {}
 
@@ -89,7 +89,7 @@ def test_it_plans_as_the_paper_says(most, jobs):
 
 
 def on_one_node(jobs):
-    """Plan with the planner of `asa ccs`, for which the machine is one node: give the starts."""
+    """Plan with the planner of `asa ccs`, for which the machine is one node; return the starts."""
     plan, starts, ends = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": CORES}),))), {}, {}
     for now in range(1000):
         for job in [job for job, end in ends.items() if end == now]:
@@ -107,7 +107,7 @@ def on_one_node(jobs):
 @settings(max_examples=10)
 @given(JOBS)
 def test_it_plans_as_the_planner_of_nodes_does(jobs):
-    """There are two because this one is tens of times as fast, where all that is planned is cores."""
+    """The second planner exists since it is tens of times as fast where only cores are planned."""
     jobs = table(sorted(jobs))
     core = OpenCcsCore(CORES, jobs, now=0)
     core.run(NEVER - 1)
@@ -131,7 +131,7 @@ def nothing():
 
 
 def test_a_client_s_job_is_in_the_same_plan():
-    """The machine is full until 100 by what was asked for, and until 40 really."""
+    """The machine is full until 100 by its requests, and in fact until 40."""
     jobs = table([(0, 40, 60, 8), (0, 30, 0, 4)])
     world = Engine(CORES, jobs, core=OpenCcsCore(CORES, jobs, now=0))
     number = world.submit(cores=4, request=50, run=20)
@@ -181,7 +181,7 @@ def test_a_client_s_job_may_leave_shrink_and_wait_for_others():
 
 @pytest.fixture
 def quiet(tmp_path):
-    """A log that leaves the machine to the client."""
+    """Return a log that leaves the machine to the client."""
     path = tmp_path / "quiet.swf"
     moments = np.arange(100, dtype=np.int64) * 10_000
     ones = np.ones(100, dtype=np.int64)
@@ -243,7 +243,7 @@ def test_only_a_machine_that_plans_can_be_asked(quiet, scheduler):
 
 @pytest.fixture
 def log(tmp_path):
-    """A month of a busy machine of 64 cores, whose users request four times the time that they need."""
+    """Return a log of a month of a busy machine of 64 cores, whose users request four times the needed time."""
     rng = np.random.default_rng(7)
     submit = np.cumsum(rng.exponential(900, 3000).astype(np.int64))
     run = rng.exponential(4000, 3000).astype(np.int64) + 1

@@ -1,4 +1,4 @@
-"""Limits and pools: against a count of each second, by the paper's examples, and in a plan."""
+"""Limits and pools: compared with a count of each second, by the paper's examples, and in a plan."""
 
 import re
 from contextlib import suppress
@@ -51,13 +51,13 @@ def free(consumers, request, time, user="alice", group="", resource=None, stop=0
 
 
 def planned(*limits, pools=(), nodes=4, **resources):
-    """A plan with limits, of some nodes with four cores each."""
+    """Return a plan with limits, of some nodes with four cores each."""
     system = CcsSystem("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes)))
     return RequestPlan(system, limits, pools)
 
 
 def submit(plan, text, now=AUGUST, user="alice", group=""):
-    """Submit requests; return their starts in seconds from then on, None in the waiting room."""
+    """Submit requests; return their starts in seconds from now, and None for jobs in the waiting room."""
     jobs = plan.submit(ResourceRequest.parse(text), now=now, user=user, group=group)
     starts = [None if job.start_s is None else job.start_s - now for job in jobs]
     return starts[0] if len(starts) == 1 else starts
@@ -186,7 +186,7 @@ def test_example_1_is_read(read):
 
 
 def test_example_1_cores_are_limited_in_august(example_1):
-    """And only for alice; outside August by nothing, as they have a limit of their own."""
+    """The limit is for alice only; outside August no other limit applies, since the cores have one of their own."""
     assert [free(example_1, ask(ncpus=1), time) for time in (AUGUST - 1, AUGUST, SEPTEMBER - 1, SEPTEMBER)] == [
         9920,
         640,
@@ -209,7 +209,7 @@ def test_example_1_all_else_lasts_a_week_at_most(example_1):
 
 
 def test_example_1_gpus_have_an_area(example_1):
-    """500 hours of one GPU, 20 of 25, or any combination; what others hold of it is not there."""
+    """The area is 500 hours of one GPU, 20 of 25, or any combination; other users' GPUs do not count."""
     for request, lasts in ((1, 500), (25, 20), (32, 15)):
         assert free(example_1, ask(lasts * HOUR, tesla=request), AUGUST) == 32
     assert "an area of 500.25h, more than 500h" in example_1.never(ask(500 * HOUR + 900, tesla=1), "alice", "")
@@ -242,7 +242,7 @@ def pools(read):
 
 
 def test_cores_are_kept_free_for_small_jobs(pools):
-    """At least ten cores, for those with less than four for less than an hour; only what is free can be kept free."""
+    """At least ten cores are kept free for jobs of less than four cores and an hour; only free cores can be kept."""
     assert free(pools, ask(HOUR - 1, ncpus=3), AUGUST + 10) == 100
     assert free(pools, ask(HOUR, ncpus=3), AUGUST + 10) == 80
     assert free(pools, ask(HOUR - 1, ncpus=4), AUGUST + 10) == 80
@@ -262,7 +262,7 @@ def test_gpus_are_kept_free_for_some_and_for_the_short(pools):
 
 
 def test_gpus_are_kept_free_for_maintenance(pools):
-    """On Mondays of every second month from eight to six, whoever asks."""
+    """The GPUs are kept free from eight to six on Mondays of every second month, whoever asks."""
     monday = AUGUST + 6 * DAY
     times = [monday + 8 * HOUR - 1, monday + 8 * HOUR, monday + 18 * HOUR - 1, monday + 18 * HOUR]
     assert [free(pools, ask(gpus=1), time) for time in times] == [8, 0, 0, 8]
@@ -275,7 +275,7 @@ def test_gpus_are_kept_free_for_maintenance(pools):
 
 
 def test_everybody_has_as_much_as_another():
-    """The limit is one for all; what is used of it is everybody's own. It goes on top of his others."""
+    """The limit is equal for all, and counts for each user alone, in addition to other limits."""
     limits = [
         limit("ncpus", "6", name="*"),
         limit("ncpus", "9", name="bob"),
@@ -293,7 +293,7 @@ def test_a_user_is_not_a_group():
 
 
 def test_every_resource_but_those_with_a_limit_of_their_own():
-    """Be that everybody's, and valid or not."""
+    """A resource's own limit exempts it from the limit on all, even if it is for all users, or not valid now."""
     limits = [limit("*", "/50%"), limit("gpus", "3", name="*", validity="/2017-07-01")]
     consumers = Consumers({"ncpus": RUSV(21), "gpus": RUSV(4), "g03": RUSV(1)}, limits)
     views = consumers.views(ask(ncpus=1, gpus=1, g03=1), "alice", "", AUGUST, 0)
@@ -326,7 +326,7 @@ def test_where_nothing_binds_nothing_is_made():
 
 
 def test_cron_strings_bind_always_beyond_what_is_unrolled():
-    """A year from the request's end on, whenever it may start; until then as they say."""
+    """Strings are unrolled for a year from the request's end; beyond that the limit is always valid."""
     consumers = Consumers(
         {"ncpus": RUSV(20)}, [limit("ncpus", "6", "* 20-23,0-5 * * *")], [pool("ncpus", "3", validity="* 12 1 * *")]
     )
@@ -504,7 +504,7 @@ def test_a_consumer_sees_what_a_count_of_each_second_gives(
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
 def test_a_request_runs_where_its_limit_lets_it(user):
-    """Four cores at a time by day, as many as there are at night."""
+    """The limit is four cores at a time by day, and all cores at night."""
     plan = planned(limit("ncpus", "4", "* 6-19 * * *"))
     starts = [submit(plan, "rset=2:ncpus=2,walltime=2h", AUGUST + 18 * HOUR, user) for _ in range(3)]
     assert starts == ([0, 2 * HOUR, 2 * HOUR] if user == "alice" else [0, 0, 0])
@@ -512,7 +512,7 @@ def test_a_request_runs_where_its_limit_lets_it(user):
 
 
 def test_a_long_request_runs_when_it_may():
-    """Not by day, nor into the day."""
+    """The request cannot run by day, nor extend into the day."""
     plan = planned(limit("ncpus", duration_s=HOUR, validity="* 6-19 * * *"))
     assert submit(plan, "rset=ncpus=1,walltime=3h", AUGUST + 4 * HOUR) == 16 * HOUR
     assert submit(plan, "rset=ncpus=1,walltime=1h", AUGUST + 5 * HOUR + 1) == 0
@@ -537,7 +537,7 @@ def test_who_holds_all_his_area_waits_until_others_leave():
 
 
 def test_an_area_is_counted_within_its_validity():
-    """Half of what is held then is held outside; outside nothing is limited."""
+    """Half of the time in which resources are held is outside the validity, and has no limit."""
     consumers = Consumers({"ncpus": RUSV(20)}, [limit("ncpus", validity="30-59 * * * *", area=4 * HOUR)])
     consumers.book("alice", "", placement(AUGUST + 7, 3 * HOUR, ncpus=2))
     assert [free(consumers, ask(HOUR, ncpus=1), AUGUST + minute * MINUTE) for minute in (29, 30)] == [20, 20]
@@ -546,7 +546,7 @@ def test_an_area_is_counted_within_its_validity():
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_jobs_in_the_plan_are_counted_as_they_come_and_go(copied):
-    """Copies of a plan count for themselves."""
+    """Copies of a plan count separately."""
     plan = planned(limit("jobs", "2"))
     if copied:
         submit(plan, "rset=ncpus=1,walltime=1h")
@@ -589,7 +589,7 @@ def test_jobs_that_ended_in_time_are_forgotten():
     st.sampled_from(["always", "10-39 * * * *", f"{AUGUST + HOUR}/{AUGUST + 3 * HOUR}"]),
 )
 def test_no_limit_is_ever_exceeded_by_a_plan(asked, validity):
-    """Whatever ends early, and is filled up."""
+    """Jobs end early, and others take their place."""
     bound = [limit("ncpus", "7/50%", validity, "*"), limit("ncpus", "10", kind="group", name="*")]
     plan = planned(*bound)
     now = AUGUST

@@ -41,14 +41,14 @@ def understood(text):
 
 
 def test_the_papers_first_example():
-    """Eight chunks in one rack."""
+    """The request is eight chunks in one rack."""
     request = ResourceRequest.parse("rset=8:ncpus=2:mem=10g:rack=8")
     assert request == ResourceRequest((Chunk(8, {"ncpus": 2, "mem": 10 * GIB}, {"rack": "8"}),))
     assert request.job_set() == {"ncpus": 16, "mem": 80 * GIB}
 
 
 def test_the_papers_second_example():
-    """Chunks of two kinds, one of which takes nothing that is counted."""
+    """The request has chunks of two kinds, one of which needs nothing countable."""
     request = ResourceRequest.parse("rset=ncpus=27:vmem=20g:arch=linux+4:acc=fpga")
     assert request.chunks == (
         Chunk(1, {"ncpus": 27, "vmem": 20 * GIB}, {"arch": "linux"}),
@@ -58,7 +58,7 @@ def test_the_papers_second_example():
 
 
 def test_the_papers_third_example():
-    """A licence, and no two chunks on one node."""
+    """The request has a licence, and no two chunks on one node."""
     request = ResourceRequest.parse("rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl")
     assert request.chunks == (
         Chunk(5, {"ncpus": 16, "mem": 12 * GIB}, {"net": "IB"}),
@@ -71,20 +71,20 @@ def test_the_papers_third_example():
 
 
 def test_job_wide_amounts_count_beside_those_of_chunks():
-    """Whatever a job takes of a resource is one sum."""
+    """A job's amounts of a resource are added up."""
     request = ResourceRequest.parse("rset=2:ncpus=1:matlab=3,matlab=2,disk=1t", KINDS)
     assert request.job_wide == {"matlab": 2, "disk": 1 << 40}
     assert request.job_set() == {"ncpus": 2, "matlab": 8, "disk": 1 << 40}
 
 
 def test_two_licences_of_one_name_are_two():
-    """Whichever resources they are asked for by."""
+    """The resource by which they are requested does not matter."""
     kinds = {"n": RequestKind.COUNT, "sw": RequestKind.PROPERTY, "tool": RequestKind.PROPERTY}
     assert ResourceRequest.parse("rset=n=1,sw=g03,tool=g03", kinds).licences == {"g03": 2}
 
 
 def test_threads_and_flags_take_nothing():
-    """The job is told the one, the node must say the other."""
+    """Threads are told to the job, and flags must be on the node."""
     request = ResourceRequest.parse("rset=2:ncpus=4:ompthreads=8:gpu_direct=true", KINDS)
     assert request.chunks == (Chunk(2, {"ncpus": 4}, {"gpu_direct": "true"}, {"ompthreads": 8}),)
     assert request.job_set() == {"ncpus": 8}
@@ -98,7 +98,7 @@ def test_threads_and_flags_take_nothing():
     ],
 )  # fmt: skip
 def test_sizes_are_bytes(text, size):
-    """With units of powers of 1024, in either case."""
+    """Units are powers of 1024, in upper or lower case."""
     assert ResourceRequest.parse(f"rset=mem={text}").job_set() == {"mem": size}
 
 
@@ -115,7 +115,7 @@ def test_sizes_are_bytes(text, size):
     ],
 )
 def test_placements(text, place):
-    """Each alone or with how a node is shared."""
+    """Each word works alone, and together with a rule for sharing nodes."""
     assert ResourceRequest.parse(f"rset=ncpus=1,place={text}").place == place
 
 
@@ -123,12 +123,12 @@ def test_placements(text, place):
     ("text", "seconds"), [("90", 5400), ("1:30", 90), ("2:00:00", 7200), ("1-12", 129600), ("2h", 7200), ("1.1h", 3960)]
 )
 def test_walltimes_in_every_spelling(text, seconds):
-    """Those of asa.units, in whole seconds."""
+    """All spellings of `asa.units` work, in whole seconds."""
     assert ResourceRequest.parse(f"rset=ncpus=1,walltime={text}").walltime_s == seconds
 
 
 def test_a_walltime_is_never_cut_short():
-    """Part of a second is one."""
+    """A fraction of a second is rounded up."""
     assert ResourceRequest.parse("rset=ncpus=1,walltime=1.5s").walltime_s == 2
 
 
@@ -146,7 +146,7 @@ def test_a_walltime_is_never_cut_short():
     ],
 )
 def test_times(name, text, seconds):
-    """In UTC, unless they name another zone."""
+    """Times are in UTC, unless they name another zone."""
     request = ResourceRequest.parse(f"rset=ncpus=1,{name}={text}")
     times = {"start": request.start_s, "deadline": request.deadline_s}
     assert times == {"start": None, "deadline": None, name: seconds}
@@ -156,7 +156,7 @@ def test_times(name, text, seconds):
     ("text", "indices"), [("0-9999", range(10000)), ("10", range(10)), ("7-7", range(7, 8)), ("3 - 4", range(3, 5))]
 )
 def test_arrays(text, indices):
-    """By their ends, or by their length."""
+    """An array has its first and last number, or its length."""
     assert ResourceRequest.parse(f"rset=ncpus=1,array={text}").array == indices
 
 
@@ -166,7 +166,7 @@ def test_a_priority_may_be_less_than_nothing():
 
 
 def test_spaces_around_separators():
-    """Also line ends, as in a settings file."""
+    """Line ends count as spaces, as in a settings file."""
     spaced = " rset = 8 : ncpus = 2 : mem = 10g\n + acc = fpga ,\n sw\t= g03 , place = pack : excl , array = 0 - 9 "
     assert ResourceRequest.parse(spaced) == ResourceRequest.parse(
         "rset=8:ncpus=2:mem=10g+acc=fpga,sw=g03,place=pack:excl,array=0-9"
@@ -266,7 +266,7 @@ def test_the_same_request_whatever_the_order_of_its_parts():
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_pointed_at(before, wrong, message):
-    """With a caret below the character, and the text above it."""
+    """A caret is below the character, and the text above the caret."""
     error = refusal(before + wrong)
     assert error.position == len(before)
     assert error.text == before + wrong
@@ -277,7 +277,7 @@ def test_what_is_wrong_is_pointed_at(before, wrong, message):
 
 
 def test_the_whole_message():
-    """Text, caret, and what to do."""
+    """The message has the text, the caret, and the hint."""
     assert str(refusal("rset=8:ncpu=2, walltime=1h", STANDARD_KINDS)) == (
         "rset=8:ncpu=2, walltime=1h\n"
         "       ^ there is no resource 'ncpu'\n"
@@ -286,13 +286,13 @@ def test_the_whole_message():
 
 
 def test_a_word_that_was_meant_is_found_outside_chunks_too():
-    """Among the words of the language and the resources."""
+    """Words of the language and resources are suggested."""
     assert refusal("rset=ncpus=1,waltime=1h").hint.startswith("Did you mean 'walltime'?")
     assert "Did you mean 'excl'?" in refusal("rset=ncpus=1,place=exclusive").hint
 
 
 def test_a_long_text_is_shown_around_the_caret():
-    """Lest a terminal breaks the line."""
+    """Otherwise a terminal might break the line."""
     chunk = "ncpus=16:mem=12g:net=IB+"
     lines = str(refusal("rset=" + 100 * chunk + "ncpus=x:" + 100 * chunk)).split("\n")
     assert len(lines[0]) <= 120
@@ -300,13 +300,13 @@ def test_a_long_text_is_shown_around_the_caret():
 
 
 def test_a_long_word_is_not_repeated_whole():
-    """It is seen above."""
+    """The word is already in the text above."""
     for text in ("rset=ncpus=1,walltime=" + 999 * "1h" + "x", "rset=" + 999 * "a" + "=1", "rset=ncpus=" + 999 * "a"):
         assert len(str(refusal(text, STANDARD_KINDS))) < 400
 
 
 def test_an_error_stays_what_it_is_when_it_travels():
-    """From process to process, or raised again with where it is from."""
+    """An error may go from process to process, or be raised again with its origin."""
     error = refusal("rset=ncpus=x")
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.position, copy.text) == (RequestError, str(error), 11, "rset=ncpus=x")
@@ -346,13 +346,13 @@ REQUESTS = st.builds(
 
 @given(REQUESTS)
 def test_a_written_request_reads_back(request_):
-    """Nothing is lost and nothing is added."""
+    """The text loses nothing and adds nothing."""
     assert ResourceRequest.parse(str(request_), KINDS) == request_
 
 
 @given(REQUESTS)
 def test_a_jobs_sum_is_that_of_its_chunks_one_by_one(request_):
-    """Each as often as it is asked for, which is counted here otherwise."""
+    """Each chunk is counted as often as requested; the test counts in another way."""
     single = ResourceRequest(tuple(Chunk(1, {n: a * c.count for n, a in c.needs.items()}) for c in request_.chunks))
     expected = {name: sum(c.needs.get(name, 0) for c in single.chunks) for c in single.chunks for name in c.needs}
     amounts = {name: value for name, value in request_.job_wide.items() if isinstance(value, int)}
@@ -373,7 +373,7 @@ TOKENS = st.sampled_from(
 @example("rset=ncpus=1,start=9999-12-31T23:59-23:59")
 @example("rset=ncpus=1,start=2017-08-01T12:00+99:99")
 def test_any_text_is_a_request_or_is_pointed_at(text):
-    """Never another error, and never a place outside the text."""
+    """There is no other error, and no position outside the text."""
     request, error = understood(text)
     if error is None:
         assert ResourceRequest.parse(str(request), KINDS) == request
@@ -384,7 +384,7 @@ def test_any_text_is_a_request_or_is_pointed_at(text):
 
 @given(REQUESTS, st.data())
 def test_a_request_with_one_slip_is_another_or_is_pointed_at(request_, data):
-    """One character gone, or one too many."""
+    """One character is removed, or one is added."""
     text = str(request_)
     at = data.draw(st.integers(0, len(text)))
     slip = text[:at] + data.draw(st.sampled_from(["", *"=:+,-x0 "])) + text[at + data.draw(st.integers(0, 1)) :]
@@ -393,7 +393,7 @@ def test_a_request_with_one_slip_is_another_or_is_pointed_at(request_, data):
 
 
 def test_times_that_cannot_be_read_are_written_as_numbers():
-    """As that of a plan which never ends."""
+    """One example is the end of a plan that never ends."""
     assert (iso(1 << 60), iso(-1), iso(0)) == (str(1 << 60), "-1", "1970-01-01T00:00:00Z")
 
 

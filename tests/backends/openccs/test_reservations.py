@@ -36,7 +36,7 @@ def plan():
 
 @pytest.fixture
 def inside(plan):
-    """Two nodes from 1000 to 2000."""
+    """Return a reservation of two nodes from 1000 to 2000."""
     return plan.reserve(ask("2:ncpus=4,sw=g03,start=1000,walltime=1000s"), now=100, name="course", user="anna")
 
 
@@ -48,7 +48,7 @@ def test_a_reservation_keeps_its_resources_from_others(plan, inside):
 
 
 def test_jobs_in_it_are_planned_within_it(plan, inside):
-    """Nowhere else, and at no other time."""
+    """They get no other nodes, and no other time."""
     assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
     assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
     waiting = submit(inside, "ncpus=4,walltime=600s")
@@ -129,7 +129,7 @@ def test_what_cannot_be_reserved_is_refused(plan, text, why):
 
 
 def lived(path):
-    """A plan to which a lot happened."""
+    """Return a plan with many past events."""
     plan = open_plan(path, SYSTEM)
     inside = plan.reserve(ask("2:ncpus=4,start=1000,walltime=1000s"), now=100, name="course")
     submit(inside, "ncpus=4,walltime=600s")
@@ -206,7 +206,7 @@ def test_another_s_file_stays_as_it_is(tmp_path, text):
 
 
 def test_a_journal_is_of_one_system(tmp_path):
-    """Its jobs are on nodes by their places."""
+    """Its jobs are on nodes by their indices."""
     path = tmp_path / "journal"
     lived(path)
     before = path.read_bytes()
@@ -236,7 +236,7 @@ def test_a_plan_whose_journal_cannot_be_written_goes_no_further(tmp_path):
 
 
 def test_a_step_is_a_line(tmp_path):
-    """Whatever is left of the journal is a plan that there was."""
+    """Any beginning of the journal is an earlier plan."""
     path = tmp_path / "journal"
     lived(path)
     for line in path.read_text().splitlines()[1:]:

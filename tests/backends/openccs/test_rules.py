@@ -1,4 +1,4 @@
-"""Rules of the plan that a user would expect, and found missing."""
+"""Rules of the plan that a user would expect, and that were missing."""
 
 import pytest
 from asa.backends.openccs.limits import Items, Limit
@@ -39,7 +39,7 @@ def test_nobody_begins_before_his_start():
 
 
 def test_one_that_moves_leaves_room_behind_for_others():
-    """Once through, as in the paper, or until nobody moves."""
+    """Backfilling goes through the jobs once, as in the paper, or until no job moves."""
 
     def one(passes):
         plan = RequestPlan(CcsSystem("one", (Node("a", {"ncpus": 8}),)))

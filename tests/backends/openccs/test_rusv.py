@@ -1,4 +1,4 @@
-"""The resource usage vector, against an array of counts a second, and as algebra."""
+"""The resource usage vector, compared with an array of counts per second, and as algebra."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ LAST = 40
 
 
 def slots(most=5):
-    """Slots within the array, or for ever."""
+    """Draw slots within the array, or without end."""
     bounds = st.tuples(st.integers(0, LAST - 1), st.integers(0, LAST - 1)).map(sorted)
     return st.builds(
         lambda of, is_for_ever, items: UsageSlot(of[0], 0 if is_for_ever or not of[1] else of[1], items),
@@ -25,7 +25,7 @@ def slots(most=5):
 
 
 def vectors(stores=Stores.USED, most=MOST):
-    """Vectors to which slots were added; free ones have these taken from them."""
+    """Draw vectors to which slots were added; from vectors of free items they were subtracted."""
 
     def made(given_slots):
         vector = RUSV(most, stores=stores)
@@ -42,7 +42,7 @@ def array(vector):
 
 
 def change(vector, slot, by):
-    """Add items within a slot's interval, or take them away."""
+    """Add items within a slot's interval, or remove them."""
     vector.add_within(slot.start, slot.stop + 1 if slot.stop else FOREVER, by)
 
 
@@ -51,7 +51,7 @@ def span(slot):
 
 
 def of_array(counts, empty):
-    """The slots of an array: where it holds anything, each as long as can be."""
+    """Return the slots of an array: maximal intervals with a constant value other than zero."""
     found, start = [], 0
     for second in range(1, len(counts) + 1):
         if second == len(counts) or counts[second] != counts[start]:
@@ -67,7 +67,7 @@ def of_array(counts, empty):
 @pytest.mark.parametrize("stores", list(Stores))
 @given(changes=st.lists(st.tuples(st.booleans(), slots()), max_size=12))
 def test_it_is_what_an_array_of_counts_would_be(stores, changes):
-    """Never below none where items are used, nor above all where they are free; stored as few slots as can be."""
+    """Used items are never negative, free ones never above all; as few slots as possible are stored."""
     empty = 0 if stores is Stores.USED else MOST
     vector, counts = RUSV(MOST, stores=stores), np.full(LAST + 1, empty)
     for more, slot in changes:
@@ -175,14 +175,14 @@ def test_intersections(a, b, c):
 
 @given(vectors(), vectors(Stores.FREE, 7))
 def test_a_limit_leaves_what_is_free_in_both(used, limit):
-    """A limit smaller than the system binds where nothing of it is stored, too."""
+    """A limit smaller than the system also binds where nothing is stored for it."""
     view = used.min_free(limit)
     assert (MOST - array(view) == np.minimum(MOST - array(used), array(limit))).all()
     assert view.min_free(limit) == view
 
 
 def test_what_is_used_of_a_limit_is_taken_from_it():
-    """A consumer who may have 8 of 16 cores, and has 5 of them until second 99."""
+    """A consumer may have 8 of 16 cores, and holds 5 of them until second 99."""
     limit, own = RUSV(8, stores=Stores.FREE), RUSV(16, slots=[UsageSlot(0, 99, 5)])
     view = RUSV(16, slots=[UsageSlot(0, 49, 10)]).min_free(limit - own)
     assert [view.free_at(second) for second in (0, 50, 100)] == [3, 3, 8]

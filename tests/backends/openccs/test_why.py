@@ -22,7 +22,7 @@ HOUR = 3600
 
 
 def planned(system, *asked, limits=(), pools=(), now=0):
-    """Plan requests: texts, or who, name and text."""
+    """Plan requests, each a text, or a user, a name and a text."""
     plan = RequestPlan(system)
     plan.consumers = Consumers(plan.cluster.used, limits, pools)
     for number, one in enumerate(asked, start=1):
@@ -61,7 +61,7 @@ def facts(plan):
 
 
 def test_other_jobs_hold_what_it_needs():
-    """The resource is named, when there would be enough without them, and who has how much until when."""
+    """The answer names the resource, which would suffice without those jobs, and who holds how much until when."""
     plan = planned(
         cluster(), ("ann", "big", "rset=3:ncpus=8,walltime=2h"), ("bob", "next", "rset=2:ncpus=8,walltime=1h")
     )
@@ -80,7 +80,7 @@ def test_other_jobs_hold_what_it_needs():
 
 
 def test_it_would_fit_in_here():
-    """There is room at the time asked about, but not for long enough: from which second on is said, and for whom."""
+    """There is space at the time in question, but too briefly: the answer says until which second, and for whom."""
     plan = planned(
         cluster(),
         "rset=2:ncpus=8,walltime=1h",
@@ -95,7 +95,7 @@ def test_it_would_fit_in_here():
 
 
 def test_a_licence_binds():
-    """What belongs to no node is held like anything else."""
+    """A resource that belongs to no node is treated like others."""
     system = cluster(licences={"g03": 1})
     plan = planned(system, "rset=ncpus=1,sw=g03,walltime=1h", "rset=ncpus=1,sw=g03,walltime=1h")
     told = why(plan, "2", now=0)
@@ -117,7 +117,7 @@ def test_enough_in_all_but_on_no_node():
 
 
 def test_room_that_goes_away_is_told_from_the_second_it_does():
-    """A node that is full later on is none that has room for long enough."""
+    """A node that is full later does not have space for long enough."""
     plan = planned(
         cluster(2), "rset=2:ncpus=5,walltime=1h,start=1970-01-01T01:00,place=scatter", "rset=ncpus=4,walltime=2h"
     )
@@ -137,7 +137,7 @@ def test_room_that_goes_away_is_told_from_the_second_it_does():
     ],
 )
 def test_a_placement_binds(before, text, of):
-    """Without what it wants of its nodes it would start at once."""
+    """Without its wishes for nodes, the job would start at once."""
     plan = planned(cluster(2), f"{before},walltime=2h", text)
     told = why(plan, "2", now=0)
     assert (LackCause.PLACE, of) in binding(told)
@@ -146,7 +146,7 @@ def test_a_placement_binds(before, text, of):
 
 
 def test_sorts_of_chunks_that_need_the_same_node():
-    """Each of them finds room, on the one node that is free for both."""
+    """Each sort of chunks fits on the one node that is free for both."""
     nodes = (
         Node("a", {"ncpus": 4}, {"acc": "x"}, priority=1),
         Node("b", {"ncpus": 4}),
@@ -161,7 +161,7 @@ def test_sorts_of_chunks_that_need_the_same_node():
 
 
 def test_a_property_binds():
-    """It is said how many nodes have it."""
+    """The answer says how many nodes have it."""
     nodes = (Node("a", {"ncpus": 4}, {"acc": "tesla"}), Node("b", {"ncpus": 4}), Node("c", {"ncpus": 4}))
     plan = planned(CcsSystem("s", nodes), "rset=ncpus=4:acc=tesla,walltime=2h", "rset=ncpus=2:acc=tesla,walltime=1h")
     told = why(plan, "2", now=0)
@@ -172,7 +172,7 @@ def test_a_property_binds():
 
 
 def test_what_is_kept_for_others_binds():
-    """Cores beside a GPU are kept for who asks for one."""
+    """Cores beside a GPU are kept free for jobs that request one."""
     nodes = (Node("a", {"ncpus": 4, "gpus": 1}), Node("b", {"ncpus": 2}))
     system = CcsSystem("s", nodes, reserves=(Reserve("gpus", {"ncpus": 2}),))
     plan = planned(system, "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=2h", "rset=ncpus=2,walltime=1h")
@@ -183,7 +183,7 @@ def test_what_is_kept_for_others_binds():
 
 
 def test_nodes_that_let_nobody_like_it_in_bind():
-    """A node for large jobs is free, and not for a small one."""
+    """A node for large jobs is free, and a small job may not use it."""
     nodes = (Node("a", {"ncpus": 4}), Node("smp", {"ncpus": 32}, admits=(Admission({"ncpus": 5}),)))
     plan = planned(CcsSystem("s", nodes), "rset=ncpus=4,walltime=2h", "rset=ncpus=4,walltime=1h")
     told = why(plan, "2", now=0)
@@ -192,7 +192,7 @@ def test_nodes_that_let_nobody_like_it_in_bind():
 
 
 def test_nodes_that_are_down_bind():
-    """They are named, and how much is on them."""
+    """The answer names them, and their resources."""
     plan = planned(cluster(3), "rset=ncpus=8,walltime=2h")
     for name in ("n2", "n3"):
         plan.fail(name, now=0)
@@ -205,7 +205,7 @@ def test_nodes_that_are_down_bind():
 
 
 def test_a_fixed_start_binds():
-    """It starts when it asks to, and nothing else matters."""
+    """The job starts at its requested time, so nothing else matters."""
     plan = planned(cluster(), "rset=4:ncpus=8,walltime=1h", "rset=ncpus=1,walltime=1h,start=1970-01-01T05:00")
     told = why(plan, "2", now=0)
     assert binding(told) == {(LackCause.START, "")}
@@ -214,7 +214,7 @@ def test_a_fixed_start_binds():
 
 
 def test_a_job_refused_for_its_deadline():
-    """It is no job of the plan, and what keeps it out is told all the same."""
+    """The job is not part of the plan, but the binding constraints are given nevertheless."""
     plan = planned(cluster(), ("", "big", "rset=4:ncpus=8,walltime=3h"))
     request = ResourceRequest.parse("rset=ncpus=1,walltime=1h,deadline=1970-01-01T02:00")
     with pytest.raises(RefusedError) as caught:
@@ -232,7 +232,7 @@ def test_a_job_refused_for_its_deadline():
 
 
 def test_a_job_that_can_never_run():
-    """What of its own wishes and of the site's rules keeps it from all nodes."""
+    """Its own wishes and the site's rules together exclude it from all nodes."""
     plan = planned(oculus())
     request = ResourceRequest.parse("rset=8:ncpus=16:acc=tesla,walltime=1h")
     told = why(plan, CcsJob("x", request), now=0)
@@ -247,7 +247,7 @@ ALICE = Limit("user", "alice", "ncpus", Items.parse("8"))
 
 
 def test_a_limit_binds():
-    """There is room, but not for this user: which limit, how much of it is used, and by which of his jobs."""
+    """There is space, but not for this user: the answer names the limit, its used part, and the user's jobs."""
     plan = planned(
         cluster(),
         ("alice", "a1", "rset=ncpus=8,walltime=2h"),
@@ -264,7 +264,7 @@ def test_a_limit_binds():
 
 
 def test_whole_nodes_are_more_than_a_limit_leaves():
-    """A chunk would be within the limit, the node that it is to have for itself is not."""
+    """A chunk would be within the limit, but the node that the job needs for itself is not."""
     asked = [("alice", "a1", "rset=ncpus=2,walltime=2h"), ("alice", "a2", "rset=ncpus=1,walltime=1h,place=excl")]
     told = why(planned(cluster(2), *asked, limits=[ALICE]), "a2", now=0)
     assert told.job.start_s == 2 * HOUR
@@ -273,7 +273,7 @@ def test_whole_nodes_are_more_than_a_limit_leaves():
 
 
 def test_a_limit_and_other_jobs_bind_together():
-    """None of them alone would let it start sooner: both are named."""
+    """Neither of them alone would permit an earlier start: both are named."""
     plan = planned(
         cluster(2),
         ("alice", "a1", "rset=ncpus=8,walltime=2h"),
@@ -308,7 +308,7 @@ def test_an_area_that_is_used_up_binds_who_waits():
 
 
 def test_a_pool_that_is_kept_free_binds():
-    """What is free is kept for others."""
+    """The free resources are kept for others."""
     pool = FreePool("small", "ncpus", Items.parse("8"), access=(Access(users=("bob",)),))
     asked = [("ann", "1", "rset=2:ncpus=8,walltime=2h"), ("ann", "2", "rset=2:ncpus=8,walltime=1h")]
     plan = planned(cluster(4), *asked, pools=[pool])
@@ -330,7 +330,7 @@ def test_a_job_that_starts_at_once():
 
 
 def test_room_that_came_up_after_it_was_planned():
-    """Somebody left, and backfilling has not been yet: nothing binds any more."""
+    """Another job left, and backfilling has not run yet: nothing binds any more."""
     plan = planned(cluster(1), "rset=ncpus=8,walltime=4h", "rset=ncpus=8,walltime=1h")
     plan.begin("1", now=0)
     plan.end("1", now=HOUR)
@@ -344,7 +344,7 @@ def test_room_that_came_up_after_it_was_planned():
 
 
 def test_a_job_that_runs_is_asked_about_from_when_it_came():
-    """It could have started when it was submitted."""
+    """The question is whether it could have started when it was submitted."""
     plan = planned(cluster(1), "rset=ncpus=8,walltime=1h", "rset=ncpus=8,walltime=1h")
     plan.begin("1", now=0)
     plan.end("1", now=HOUR)
@@ -356,13 +356,13 @@ def test_a_job_that_runs_is_asked_about_from_when_it_came():
 
 
 def test_a_time_before_the_job_came():
-    """Nobody starts before he asks."""
+    """No job starts before it is submitted."""
     plan = planned(cluster(), "rset=ncpus=1,walltime=1h", now=100)
     assert [one.cause for one in why(plan, "1", now=100, at=50).moment.lacks] == [LackCause.PAST]
 
 
 def test_an_unknown_job():
-    """The nearest name is offered."""
+    """The nearest name is suggested."""
     with pytest.raises(InputError, match="no job 'bigg'") as caught:
         why(planned(cluster(), ("", "big", "rset=ncpus=1")), "bigg", now=0)
     assert "Did you mean 'big'?" in caught.value.hint
@@ -507,7 +507,7 @@ def check_fits(plan, job, told, at):
 
 
 def test_a_large_plan():
-    """On 616 nodes with hundreds of jobs it is the same."""
+    """The system has 616 nodes and hundreds of jobs."""
     rng = random.Random(7)
     plan = RequestPlan(oculus())
     for _ in range(400):
