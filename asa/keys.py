@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cache
+from numbers import Real
 from operator import attrgetter
 from typing import Any, Final, Literal, TypedDict
 
@@ -29,6 +30,13 @@ _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxtuple = 4
 _LITTLE_MEMORY_BYTES: Final = 32 << 20  # as much as a shell needs that starts a Python program
 _MAX_NICE: Final = 2_147_483_645  # Slurm's limit
+
+_NUMBER: Final = (Real, "a number")
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    **dict.fromkeys(("count", "number", "memory", "storage"), _NUMBER),
+    **dict.fromkeys(("text", "output", "choice"), (str, "a text")),
+    "flag": (bool, "True or False"),
+}
 
 Kind = Literal[
     "count",
@@ -500,13 +508,16 @@ def trouble(keys: StageKeys) -> tuple[str, str] | None:
     --------
     >>> trouble(StageKeys(gpus=-1)), trouble(StageKeys(nice=5))
     (('asks for -1 gpus', 'Ask for 0 or more.'), None)
+    >>> trouble(StageKeys(account=7))
+    ('has account = 7', 'Give a text.')
     """
     given = {option.partition("=")[0] for option in keys.options}
     for key, value in values_of(keys):
-        if key.is_amount and value < key.min_value:
-            return f"asks for {value} {key.label}", f"Ask for {key.min_value} or more."
-        if key.is_amount and value > key.max_value:
-            return f"asks for {value} {key.label}", f"Ask for {key.max_value} or fewer."
+        if words := _type_missed(key, value):
+            return f"has {key.field} = {_SHORT.repr(value)}", f"Give {words}."
+        if key.is_amount and not key.min_value <= value <= key.max_value:
+            bound = f"{key.min_value} or more" if value < key.min_value else f"{key.max_value} or fewer"
+            return f"asks for {value} {key.label}", f"Ask for {bound}."
         if key.kind == "number" and not key.min_value <= value <= key.max_value:
             return f"has {key.name} = {value}", f"Give {key.min_value} to {key.max_value}."
         if key.choices and value not in key.choices:
@@ -516,19 +527,30 @@ def trouble(keys: StageKeys) -> tuple[str, str] | None:
     return None
 
 
+def _type_missed(key: Key, value: object) -> str:
+    """Name the type that a key's values have if a value has another one."""
+    kind, words = _TYPES.get(key.kind, (object, ""))
+    return "" if isinstance(value, kind) and not (kind is Real and isinstance(value, bool)) else words
+
+
 def contradiction(stages: Sequence[JobKeys]) -> tuple[str, list[str]] | None:
     """Name, in the plural, a key with values that cannot share a job, and the values; None if there is none.
 
+    A stage that does not set a key gets what the site gives it, and not the value of another stage.
+
     Examples
     --------
-    >>> contradiction([JobKeys(account="a"), JobKeys(), JobKeys(account="b")])
+    >>> contradiction([JobKeys(account="a"), JobKeys(account="b")])
     ('accounts', ['a', 'b'])
     >>> contradiction([JobKeys(account="a"), JobKeys(memory_bytes=1)])
+    ('accounts', ["the site's own", 'a'])
+    >>> contradiction([JobKeys(account="a"), JobKeys(account="a", memory_bytes=1)])
     """
     for key in TERMS:
-        values = sorted({str(value) for stage in stages if (value := getattr(stage, key.field))})
-        if len(values) > 1:
-            return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", values
+        values = sorted({getattr(stage, key.field) for stage in stages})
+        said = [str(value) if value else "the site's own" for value in values]
+        if len(said) > 1:
+            return f"{key.name}s" if key.kind == "text" else f"values of {key.name}", said
     return None
 
 

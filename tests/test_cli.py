@@ -95,6 +95,17 @@ def test_stages_of_several_shapes_are_compared_with_and_without_a_choice(log, fl
     assert "--widths" in asa("compare", path, "--widths", 4, code=2).stderr
 
 
+def test_a_strategy_that_cannot_run_the_workflow_is_left_out_and_refused_by_name(log, flow, tmp_path):
+    """Big Job would charge all stages to one account."""
+    path, options = tmp_path / "accounts.toml", ("--trace", log, "--seeds", 1, "--jobs", 1)
+    path.write_text(FLOW.replace("cores = 16\n", 'cores = 16\naccount = "p"\n', 1))
+    done = asa("compare", path, *options, "--output", "json")
+    assert strategies_of(done) == ["per-stage", "asa", "chained", "asa-plan"]
+    assert "big-job is left out: its stages ask for 2 accounts (the site's own, p)" in done.stderr
+    refused = asa("compare", path, *options, "--strategies", "per-stage,big-job", code=2).stderr
+    assert "strategy 'big-job': its stages ask for 2 accounts" in refused
+
+
 def test_json_has_a_record_a_run(log):
     """With the promised fields, and the same numbers for the same seed."""
     arguments = ("compare", "blast", "--trace", log, "--cores", "16,32", "--seeds", 2, "--seed", 5, "--output", "json")
@@ -235,6 +246,7 @@ def test_a_full_disk_is_told(log, flow):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("after_s", [0.0, 0.7, 2.0])  # it begins its pool, this imports, and is at work
 def test_an_interrupt_ends_it_quickly_and_quietly(after_s):
     """Ctrl-C reaches the whole group of processes; exit code 130, no traceback, nothing left behind."""

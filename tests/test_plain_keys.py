@@ -72,6 +72,7 @@ ALONG = {
 HOLDERS = {Stage: "", Continuation: "continues", Preparation: "preparation"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "key"),
     [(kind, key) for kind in HOLDERS for key in keys_of(kind)],
@@ -113,17 +114,32 @@ def test_what_a_stage_asks_for_its_job_asks_for(key):
     assert part == (-(-value // 2) if key.is_amount and key.kind != "flag" else value)
 
 
-@pytest.mark.parametrize("key", TERMS, ids=lambda one: one.name)
-def test_stages_that_say_different_things_share_no_job(key):
-    """Not if a strategy puts all of them into one; and an option that says the same as a key is one too many."""
+@pytest.mark.parametrize("is_given", [True, False])
+@pytest.mark.parametrize("key", TERMS, ids=lambda key: key.name)
+def test_stages_that_say_different_things_share_no_job(key, is_given):
+    """Nor if one of them says nothing: it gets what the site gives it, and not what the other one was given."""
     value, another = (5, 7) if key.kind == "number" else ("x", "y")
-    stages = [replace(Stage(name, cores=1), **{key.field: said}) for name, said in (("a", value), ("b", another))]
+    values = {"a": value, "b": another if is_given else key.default}
+    stages = [replace(Stage(name, cores=1), **{key.field: said}) for name, said in values.items()]
     plan = RunPlan("abcd1234", "w", "w", tuple(stages), "big-job", "local", SITE, created_s=1.7e9)
-    with pytest.raises(InputError, match=rf"{key.name}.*\({value}, {another}\), and share one job") as refused:
+    listed = rf"\({value}, {another}\)" if is_given else rf"\(the site's own, {value}\)"
+    with pytest.raises(InputError, match=rf"{key.name}.*{listed}, and share one job") as refused:
         check_possible(plan, load_strategy("big-job"))
     assert "let its stages ask alike" in refused.value.hint
+    alike = tuple(replace(stage, **{key.field: value}) for stage in stages)
+    check_possible(replace(plan, stages=alike), load_strategy("big-job"))
     with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
         replace(stages[0], options=(key.as_option(another),))
+
+
+@pytest.mark.parametrize("key", keys_of(StageKeys), ids=lambda key: key.name)
+def test_a_value_of_another_type_is_refused_in_words(key):
+    """In Python, too, where a stage is made without a file."""
+    typed = {"count", "number", "memory", "storage", "text", "output", "choice", "flag"}
+    for value in (None, b"x", [1]):
+        if key.kind in typed:
+            with pytest.raises(WorkflowError, match=rf"has {key.field} = .*\nGive "):
+                Stage("a", cores=1, **{key.field: value})
 
 
 @pytest.mark.parametrize("key", TERMS, ids=lambda one: one.name)

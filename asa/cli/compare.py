@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -253,6 +254,8 @@ def compare(
         history=history,
         spread=spread,
     )
+    if strategies is None:
+        comparison = _possible(comparison)
     tell_assumed(
         comparison,
         centre=centre.text if centre else "",
@@ -277,6 +280,13 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
         return names_in(strategies, "--strategies")
     is_moldable = any(stage.moldable for stage in workflow.stages.values())
     return (*_DEFAULT_STRATEGIES[:-1], *([_OWN_SHAPES] if is_moldable else []), _DEFAULT_STRATEGIES[-1])
+
+
+def _possible(comparison: Comparison) -> Comparison:
+    """Leave out the strategies that cannot run the workflow, and say why."""
+    refusals = {name: comparison.refusal_of(name) for name in comparison.strategies}
+    sys.stderr.writelines(f"{name} is left out: {why}.\n" for name, why in refusals.items() if why)
+    return replace(comparison, strategies=tuple(name for name, why in refusals.items() if not why))
 
 
 def _at_prices(prices: Sequence[str]) -> tuple[str, ...]:
@@ -330,7 +340,7 @@ def _refuse_failed(runs: Sequence[CompareRun]) -> None:
         raise RunError(
             f"{len(failed)} of {len(runs)} runs did not complete: {first.reason}",
             where=f"{first.workflow}, {first.cores} cores, {first.strategy}, seed {first.seed}",
-            hint="Give the stages more walltime.",
+            hint="A stage that ran out of its walltime needs more.",
         )
 
 

@@ -11,14 +11,14 @@ from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Pre
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.estimators.kept import bank_of
-from asa.keys import OF_JOBS, contradiction
+from asa.keys import OF_JOBS
 from asa.observations import queued
-from asa.requests import marked
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
+from asa.runner.kinds import UnitsOfRun
 from asa.runner.packing import packed
-from asa.runner.specs import spec_of
+from asa.runner.specs import conflict_in, spec_of
 from asa.runner.state import RunState
 from asa.runner.timing import earliest_s
 from asa.shapes import Shape
@@ -36,7 +36,8 @@ from asa.strategies.base import (
 )
 from asa.strategies.planning import impossible
 from asa.waits import LEVELS, QueuedJob, QueueEvent, WaitForecast
-from asa.workflow import Stage
+from asa.waves import conflict
+from asa.workflow import Stage, Workflow
 
 MADE_UP = "JOB-OF-"
 """Prefix of the ids of jobs that do not exist yet; the name of the first stage follows."""
@@ -91,8 +92,8 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     workflow = _state(plan).workflow  # where the batch system has no arrays, its elements take turns
     for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
-        beyond = plan.capabilities.impossible(job.spec)
-        if why := (beyond or _conflict(stages)):
+        beyond = plan.capabilities.impossible(job.spec) or ""
+        if why := beyond or conflict(stages):
             reasons["+".join(job.planned.stages)] = why
             remedy = _LESS if beyond else remedy
     for stage in workflow.stages.values():
@@ -106,6 +107,17 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
             where=f"workflow {plan.workflow!r}",
             hint=_REMEDIES.get(plan.backend, remedy) if remedy == _LESS else remedy,
         )
+
+
+def refusal_of(strategy: Strategy, workflow: Workflow, site: Capabilities) -> str:
+    """Return why a strategy cannot run a workflow, as far as its plan without waits shows; empty if it can.
+
+    That is what keeps stages that it puts into one job from sharing it.
+    """
+    site = UnitsOfRun.site_for(strategy, workflow, site)
+    state = RunState(workflow.name, workflow, site, "")
+    jobs = (job.planned for job in _jobs(state, strategy, _NoWaits(), 0.0))
+    return next(filter(None, (conflict_in(state, planned) for planned in jobs)), "")
 
 
 def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
@@ -154,27 +166,6 @@ CHECKED_WITH_OPTIONS = (
     *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "local"),
     *(key.field for key in OF_JOBS),
 )
-_MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
-
-
-def _conflict(stages: Sequence[Stage]) -> str | None:
-    """Return what keeps stages from sharing a job."""
-    own = [f"{stage.name} {stage.own_jobs}" for stage in stages if stage.own_jobs and not stage.takes_turns]
-    if len(stages) > 1 and own:
-        return f"{own[0]}, so it cannot share a job: use another strategy"
-    partitions = sorted({stage.partition for stage in stages if stage.partition})
-    apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
-    if apart is not None:
-        return f"its stages ask for {len(apart[1])} {apart[0]} ({', '.join(apart[1])}), and share one job"
-    values: dict[str, str] = {}
-    for option in (option for stage in stages for option in stage.options):
-        name = option.partition("=")[0]
-        if values.setdefault(name, option) != option:
-            return f"its stages ask for {values[name]} and {option}, and share one job"
-    memory = next((values[name] for name in _MEMORY if name in values), "--mem=0")
-    if memory != "--mem=0" and any(stage.memory_bytes for stage in stages):
-        return f"its stages ask for memory by their key and by {memory}, and share one job"
-    return None
 
 
 def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank:
@@ -201,7 +192,7 @@ def plan_of(
     """
     is_learned = strategy.forecast is ForecastKind.LEARNED
     forecast = forecast_of(plan, backend, bank, events) if is_learned else NoForecast()
-    return list(_jobs(plan, strategy, forecast, backend.now()))
+    return list(_jobs(_state(plan), strategy, forecast, backend.now()))
 
 
 def forecast_of(
@@ -237,12 +228,11 @@ def _state(plan: RunPlan) -> RunState:
 
 def jobs_at_first(plan: RunPlan, strategy: Strategy) -> Iterator[PlannedSpec]:
     """Return the jobs that a run would submit if no waits were known; asks no batch system."""
-    return _jobs(plan, strategy, _NoWaits(), 0.0)
+    return _jobs(_state(plan), strategy, _NoWaits(), 0.0)
 
 
-def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
-    """Yield the jobs of a plan, then those that follow once the stages before them have ended."""
-    state = _state(plan)
+def _jobs(state: RunState, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
+    """Yield the jobs of a plan, then those that follow once the stages before them have ended; the state is used up."""
     conditional = [name for name, view in state.stages.items() if view.phase is Phase.CONDITIONAL]
     is_first = True
     while True:

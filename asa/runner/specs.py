@@ -18,7 +18,7 @@ from asa.runner.jobs import round_of
 from asa.runner.kinds.racers import as_asked, races_of
 from asa.runner.state import RunState
 from asa.strategies.base import Choice, Keep, PlannedJob
-from asa.waves import Waves, asked_by, cores_of, is_series, walltime_of
+from asa.waves import Waves, asked_by, conflict, cores_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0
@@ -78,6 +78,12 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
     shaped.stages = state.stages.showing(as_asked(state, planned))
     shaped.choices = state.choices | {n: Choice(s) for n, s in zip(planned.stages, planned.shapes, strict=True)}
     return shaped
+
+
+def conflict_in(state: RunState, planned: PlannedJob) -> str:
+    """Return what keeps the stages of a planned job from sharing it; empty if nothing does."""
+    stages = _in_shapes_of(state, planned).stages
+    return conflict([stages[name].stage for name in planned.stages])
 
 
 def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> JobSpec:

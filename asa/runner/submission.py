@@ -27,7 +27,7 @@ from asa.runner.active import Active
 from asa.runner.deferrals import target_of
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, NotFound, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.specs import ask_of, spec_of, token_of
+from asa.runner.specs import ask_of, conflict_in, spec_of, token_of
 from asa.strategies.base import Choice, Phase, PlannedJob, Substitute
 
 _ASKED_FOR = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -128,6 +128,10 @@ def submit(active: Active, planned: PlannedJob) -> None:
         (active.attempts.away if are_over is None else attempt).again_s = active.backend.now() + AGAIN_S[0]
         return
     if _is_refused_by_now(active, planned, spec.token):
+        return
+    if why := conflict_in(active.state, planned):
+        active.commit(Intended(spec.token, planned, spec, active.backend.now()))
+        active.commit(Refused(spec.token, active.backend.now(), f"{_stages(planned)} not submitted: {why}"))
         return
     before = active.state.jobs.intents.get(spec.token)
     is_again, now = before is not None and before.spec == spec, active.backend.now()

@@ -10,6 +10,8 @@ from itertools import product
 from typing import Any
 
 from asa.backend import Capabilities, DependencyType
+from asa.continuation import Continuation
+from asa.elements import parse_array
 from asa.shapes import Moldable, RunAt
 from asa.strategies.base import (
     ForecastKind,
@@ -25,6 +27,7 @@ from asa.strategies.base import (
 )
 from asa.units import core_hours
 from asa.waits import WaitForecast
+from asa.waves import conflict
 from asa.workflow import Stage, Workflow
 
 _CORES, _PER_NODE = 64, 8
@@ -34,10 +37,12 @@ _MAX_PLANS = 400  # plans of one run; a strategy that is called more often makes
 def check_strategy(make: Callable[[], Strategy]) -> None:
     """Check that a strategy fulfils the contract.
 
-    It runs workflows on a model of a site: a chain, a diamond, one with stages that run only after failures, and one
-    whose stages have several shapes; with short and long waits; with and without age accrual for dependent jobs, and
-    without dependencies; with right, wrong and no forecasts. In each case all submissions must be valid, the same view
-    must give the same plan, and every stage must run once.
+    It runs workflows on a model of a site: a chain, a diamond, one with stages that run only after failures, one whose
+    stages have several shapes, and one with stages that cannot share a job; with short and long waits; with and without
+    age accrual for dependent jobs, and without dependencies; with right, wrong and no forecasts. In each case all
+    submissions must be valid, the same view must give the same plan, and every stage must run once. Stages that cannot
+    share a job must be in different ones (`asa.waves.conflict`), except with `is_one_job`: then such a workflow is
+    refused before anything is submitted.
 
     Parameters
     ----------
@@ -51,7 +56,8 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
 
     Notes
     -----
-    Jobs that grow or shrink, legs, and several jobs of one stage are not tested.
+    Jobs that grow or shrink are not tested, nor what becomes of legs, arrays and shared lists of tasks: each is one job
+    in the model.
 
     Examples
     --------
@@ -68,7 +74,7 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     for name, number in (("max_idle", strategy.max_idle), ("price_s", strategy.price_s)):
         assert number is None or number >= 0, f"`{name}` is {number!r}: it has to be a number from 0 on, or None"
     for workflow, site, wait_s, forecast_s in product(_workflows(), _sites(), (0.0, 30.0, 3000.0), (None, 0.0, 900.0)):
-        if not lacking(strategy, site):
+        if not lacking(strategy, site) and not (strategy.is_one_job and conflict(list(workflow.stages.values()))):
             _ModelRun(workflow, site, wait_s, _Forecaster(forecast_s)).run(strategy, whole(make()))
 
 
@@ -94,6 +100,20 @@ def _workflows() -> Iterator[Workflow]:
     )
     shapes = Moldable((8, 16), (RunAt(8, 900.0), RunAt(16, 500.0)))
     yield Workflow("shapes", [stage("a", 8, 900.0, moldable=shapes), stage("b", 8, 900.0, "a", moldable=shapes)])
+
+    bag = {"jobs": (2, 2), "command": "", "tasks": ("x", "y")}
+    yield Workflow(
+        "apart",
+        [
+            stage("a", 8, 60.0, account="p"),
+            stage("b", 8, 60.0, "a", account="q"),
+            stage("legs", 8, 60.0, "b", account="q", continues=Continuation.warned("USR1@10s")),
+            stage("c", 8, 60.0, "legs", account="q"),
+            stage("array", 8, 60.0, "c", account="q", array=parse_array("0-3")),
+            stage("list", 8, 60.0, "array", account="q", **bag),
+            stage("d", 8, 60.0, "list"),
+        ],
+    )
 
 
 def _sites() -> Iterator[Capabilities]:
@@ -237,6 +257,9 @@ class _ModelRun:
             assert may_be, self._words(f"stage {name!r} is asked for, which is {view.phase.value}")
             inside = [earlier for earlier in self.workflow.stages[name].after if earlier in job.stages]
             assert all(job.stages.index(earlier) < index for earlier in inside), self._words(f"{what}: not in order")
+        if len(job.stages) > 1:
+            why = conflict([self.workflow.stages[name] for name in job.stages])
+            assert not why, self._words(f"{what} cannot share a job: {why}")
         before = {earlier for name in job.stages for earlier in self.workflow.stages[name].after} - set(job.stages)
         is_ready = all(self.views[earlier].phase.is_settled for earlier in before)
         if job.keep is Keep.NOTHING:

@@ -21,6 +21,7 @@ from asa.observations import observation_of
 from asa.records import Cancelled, Ended, Observed, Predicted, Resized, RunEnded, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
+from asa.strategies.per_stage import PerStage
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
@@ -302,6 +303,29 @@ def test_a_refused_job_fails_its_own_workflow_only(fail_fast):
     assert [r.stages for r in bad.records if isinstance(r, Cancelled)] == ([("a",)] if fail_fast else [])
     assert [r.stages for r in bad.records if isinstance(r, StageEnded)] == ([] if fail_fast else [("a",)])
     assert good.outcome == "completed"
+
+
+class PairsLater(PerStage):
+    """Puts what is left into one job, once its first stage has ended."""
+
+    def plan(self, view, forecast):
+        plan, left = super().plan(view, forecast), tuple(view.left())
+        if left == tuple(view.workflow.order) or not plan.submissions:
+            return plan
+        return replace(plan, submissions=(replace(plan.submissions[0], stages=left),))
+
+
+@pytest.mark.parametrize("accounts", [("p", "p"), ("p", "q"), ("", "p")])
+def test_a_job_of_stages_that_cannot_share_one_is_not_submitted(accounts):
+    """Whenever a strategy asks for it: one of them would be charged to the other's account."""
+    a, b, c = FLOW.stages.values()
+    shared = [replace(stage, account=account) for stage, account in zip((b, c), accounts, strict=True)]
+    [result] = run_all(machine(), [Run(Workflow("flow", [a, *shared]), PairsLater())])
+    if accounts == ("p", "p"):
+        assert result.outcome == "completed"
+    else:
+        assert "of 2 stages was not submitted: its stages ask for 2 accounts" in result.reason
+        assert [record.stages for record in result.records if isinstance(record, Submitted)] == [("a",)]
 
 
 def test_an_allocation_is_given_back_before_it_would_kill_its_stage():

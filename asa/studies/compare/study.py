@@ -22,6 +22,7 @@ from asa.estimators import WaitBank, readiness
 from asa.keys import RESOURCES
 from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
+from asa.runner.outlook import refusal_of
 from asa.strategies import lacking, load_strategy
 from asa.studies.harness import How, counted, run_cells, workers
 from asa.studies.runs import Known, each_knowing, one_by_one, put_together
@@ -92,20 +93,29 @@ class Comparison:
             "once the workflow has run, those times are taken"
         )
 
+    def refusal_of(self, strategy: str) -> str:
+        """Return why a strategy cannot run the workflow; empty if it can."""
+        return refusal_of(load_strategy(strategy), self.make_workflow(self.cores[0]), self.site.capabilities)
+
+    def _check_strategies(self) -> None:
+        for strategy in self.strategies:
+            if lack := lacking(load_strategy(strategy), self.site.capabilities):
+                raise InputError(lack, where=f"strategy {strategy!r}", hint="Take another, or another scheduler.")
+            if why := self.refusal_of(strategy):
+                raise InputError(why, where=f"strategy {strategy!r}", hint="Take others, with --strategies.")
+
     def check(self) -> None:
         """Refuse impossible comparisons before anything is simulated.
 
-        Raises `InputError`: there is nothing to compare, a strategy is unknown or needs an ability that the site lacks,
-        or a workflow is wider than the site.
+        Raises `InputError`: there is nothing to compare, a strategy is unknown or cannot run the workflow here, or a
+        workflow is wider than the site.
         """
         if not self.seeds:
             raise InputError("there are no runs to compare", where="--seeds", hint="Ask for at least one.")
         if not self.strategies:
             raise InputError("there is nothing to compare", where="--strategies", hint="Name at least one strategy.")
         capabilities = self.site.capabilities
-        for strategy in self.strategies:
-            if lack := lacking(load_strategy(strategy), capabilities):
-                raise InputError(lack, where=f"strategy {strategy!r}", hint="Take another, or another scheduler.")
+        self._check_strategies()
         plugins.load("asa.estimators", self.estimator)
         if not 0 <= self.spread <= 1:
             raise InputError(f"a spread of {self.spread} cannot be", where="--spread", hint="Give 0 to 1.")
