@@ -56,8 +56,8 @@ quick: $(VENV)/.dev  ## Run what takes less than a minute.
 test: $(VENV)/.warm  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"
 
-full: $(VENV)/.warm  ## Run the tests, and those that take long: grids, and whole commands.
-	$(BIN)/python -m pytest -n $(WORKERS)
+full: $(VENV)/.warm  ## Run the tests, and those that take long, or a part of the latter: PART=2/4.
+	ASA_PART=$(PART) $(BIN)/python -m pytest -n $(WORKERS)
 
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
 SOURCES := $(shell find asa backends workflows -name '*.py' -o -name '*.sh')

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import types
+import zlib
 from contextlib import contextmanager
+from itertools import filterfalse
 from pathlib import Path
 
 import accounts as accounts_of_two
@@ -125,13 +127,26 @@ def pytest_itemcollected(item):
         item.add_marker("quick")
 
 
+def _keep_part(config, items, part):
+    """Of the tests marked `full`, keep some, by their names: ``2/4`` is the second of four parts."""
+    number, count = map(int, part.split("/"))
+
+    def is_other(item):
+        return item.get_closest_marker("full") is not None and zlib.crc32(item.nodeid.encode()) % count != number - 1
+
+    config.hook.pytest_deselected(items=list(filter(is_other, items)))
+    items[:] = filterfalse(is_other, items)
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Spread the tests of real daemons, which mostly wait, over the first two thirds of those that compute.
 
     Those that take minutes begin first, lest one process is still at them when the others have ended. One version of
     Slurm after the other, lest each process starts its daemons again and again.
     """
+    if part := os.environ.get("ASA_PART"):
+        _keep_part(config, items, part)
     waiting, computing = {}, {}
     for item in items:
         kind = computing if item.get_closest_marker("slurm") is None else waiting

@@ -115,6 +115,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.full
 def test_what_is_larger_is_refused_in_words_and_takes_less_than_300_mb(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
@@ -214,6 +215,7 @@ READERS = {"read_bytes", "readlines", "communicate", "read_text", "readline", "r
 READERS |= {"decompress", "open", "load"}
 
 
+@pytest.mark.full
 def test_files_and_commands_are_read_by_the_one_reader():
     """So that a new one has a bound, too."""
     found = {}

@@ -208,6 +208,7 @@ def test_an_old_run_does_not_bring_back_what_was_forgotten(machine):
     assert sorted(run.stage for run in log.read()) == ["a", "b", "b"]
 
 
+@pytest.mark.full
 def test_a_failed_run_tells_of_what_completed(machine):
     """Nothing is learned from failed stages; without a bank, nothing is kept."""
     chain = (("a", "", "sleep 1"), ("b", "a", "sleep 1; exit 3"))

@@ -185,6 +185,7 @@ def completed(*words, cwd):
     return done.stdout.split()
 
 
+@pytest.mark.full
 def test_a_shell_completes_names(place):
     (place / "data").mkdir()
     asa("run", "flow.toml", "--backend", "local", "--name", "first")

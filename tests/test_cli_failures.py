@@ -46,6 +46,7 @@ def place(tmp_path):
     made.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["big-job", "per-stage"])
 def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
     """Several stages may have shared the failed job: completed and unbegun stages did not fail."""
@@ -111,6 +112,7 @@ def test_a_run_may_go_on_without_races(place):
     assert strategies(place) == ["asa-plan:price=18:races=no"]
 
 
+@pytest.mark.full
 def test_a_run_that_begins_without_races_is_kept_so(place):
     for strategy in ("asa-plan:races=yes", "per-stage"):
         place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--no-races", "--quiet", code=1)

@@ -17,6 +17,7 @@ def fuzz(tmp_path_factory):
     return Fuzz(tmp_path_factory.mktemp("fuzz") / "it", seed=23)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "number", [*range(_FEW), *(pytest.param(one, marks=pytest.mark.full) for one in range(_FEW, SAMPLE))]
 )

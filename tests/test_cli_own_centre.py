@@ -90,6 +90,7 @@ def test_waits_elsewhere_do_not_count(home, of):
     assert "the bank has none of its waits" in own_centre().text
 
 
+@pytest.mark.full
 def test_longer_waits_are_of_a_higher_load():
     geometry = np.array([[4.0, 3600.0], [32.0, 7200.0]] * MIN_WAITS)
 

@@ -121,6 +121,7 @@ def test_the_document_has_what_the_tables_have(place):
         assert before["start_in_s"]["mean"] < after["start_in_s"]["mean"]
 
 
+@pytest.mark.full
 def test_what_is_wanted_decides(place):
     """The goal is a price, a budget or a deadline; one that cannot be met is named."""
     free, expensive = chosen(told(place, "--price", 0)), chosen(told(place, "--price", 1e7))
@@ -236,6 +237,7 @@ def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
     assert {job["wait_s"] for job in document["jobs"]} == {None}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stage", ["fetch", "fit", "show"])
 def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
     """Other plans run the stage alone or with its neighbours, in each mode; in a chain none of them costs less."""

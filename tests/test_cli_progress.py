@@ -45,6 +45,7 @@ def test_who_interrupts_it_is_told_how_it_goes_on(capsys, monkeypatch, kept):
     )
 
 
+@pytest.mark.full
 def test_an_interrupted_campaign_says_so_and_goes_on(tmp_path):
     kept = tmp_path / "kept.jsonl"
     started = Command("campaign", "paper", "--seeds", 20, "--jobs", 1, "--results", kept, cwd=tmp_path)

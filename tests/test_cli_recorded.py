@@ -69,6 +69,7 @@ def test_a_driver_is_recorded_shown_and_run_by_one_command(place):
     assert "asa run submit.toml" in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", ["--network", "--in-place", "--add", "--as-parameter a=b", "--record --parallel"])
 def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
     """Without --record there is no recording to which they apply, and with it no other dependencies."""
@@ -77,6 +78,7 @@ def test_options_that_would_have_no_effect_are_refused(tmp_path, words):
     assert re.search(r"--\S+: goes with(out)? --record only", done.stderr)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("second", ["true", "false"])
 def test_what_waits_for_the_failure_of_two_runs_if_both_fail(place, second):
     """In Slurm, `afternotok` of several jobs requires the failure of all."""
@@ -101,6 +103,7 @@ def test_strategies_are_compared_for_a_driver(place):
     assert "per-stage" in done.stdout
 
 
+@pytest.mark.full
 def test_what_was_an_argument_becomes_a_parameter(place):
     """The file then serves other arguments, too, unless the driver wrote the argument into a file."""
     done = asa("import", "scripts", "--record", "--as-parameter", "sample=s1", "--", "./submit.sh", "s1", code=2)
@@ -115,6 +118,7 @@ def test_what_was_an_argument_becomes_a_parameter(place):
     assert "'zz' stands nowhere in the workflow" in done.stderr
 
 
+@pytest.mark.full
 def test_what_is_recorded_later_follows_what_was_before(place):
     """The later driver's dependencies use the earlier job numbers."""
     Path("second.sh").write_text("#!/bin/sh\nsbatch -t 1 -J end -d afterok:$1 --wrap true\n")
@@ -128,6 +132,7 @@ def test_what_is_recorded_later_follows_what_was_before(place):
     assert "new.toml: was not recorded" in done.stderr
 
 
+@pytest.mark.full
 def test_a_session_is_recorded(place):
     """The user types commands in a shell, which shows the job numbers."""
     typed = "j=$(sbatch --parsable -t 1 --wrap true)\nsbatch -t 1 -J b -d afterany:$j --wrap true\nexit\n"
@@ -175,6 +180,7 @@ def test_where_namespaces_are_forbidden_it_is_asked_before_anything_is_really_do
     ), done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words", ["import scripts --record -- ./submit.sh", "record -- ./submit.sh", "run -- ./submit.sh"]
 )
@@ -189,6 +195,7 @@ def test_without_a_terminal_nothing_is_done_where_namespaces_are_forbidden(forbi
         assert (done.returncode, Path("made").exists()) == (0, True), done.stderr
 
 
+@pytest.mark.full
 def test_check_says_when_to_record_again(place):
     asa("import", "scripts", "--record", "--", "./submit.sh", "s1")
     assert "has changed" not in asa("check", "flow.toml").stdout
@@ -200,6 +207,7 @@ def test_check_says_when_to_record_again(place):
     assert any("has changed" in problem["message"] for problem in problems)
 
 
+@pytest.mark.full
 def test_bad_input_is_refused(place):
     for words, said in {
         ("import", "scripts", "--record", "-o", "-", "--", "./submit.sh"): "a recording needs a file",

@@ -34,6 +34,7 @@ def shell(place, line, **environment):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "ways"), [*FEW.items(), *(pytest.param(one, STREAMS, marks=pytest.mark.full) for one in MORE)]
 )
@@ -64,6 +65,7 @@ def usual():
     return {arguments: shell(".", f"$ASA {arguments}").stdout for arguments in ("list", "--help")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "columns", ["0", "9" * 5000, *(pytest.param(one, marks=pytest.mark.full) for one in ("1", "-3", "x", "1000000000"))]
 )

@@ -168,6 +168,7 @@ def woken_to_the_end(place, table):
         time.sleep(0.5)
 
 
+@pytest.mark.full
 def test_cron_looks_until_the_run_has_ended(place, table):
     table.write_text("5 5 * * * echo mine # asa run of my own\n")
     done = place.asa("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--detach-by", "cron")

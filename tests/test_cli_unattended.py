@@ -81,6 +81,7 @@ def begun(place):
 # ---------------------------------------------------------------------- terminals that go away
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "way",
     [
@@ -121,6 +122,7 @@ def test_the_exit_code_of_a_run_does_not_hang_on_its_terminal(place):
     assert place.lines("code") == ["0"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["{}", "{} 2>&1 | tee log", *rarely("{} &", "{} --output json", "{} >log 2>&1")])
 def test_a_closed_terminal_leaves_the_run_as_ctrl_c_does_and_says_where(place, way):
     """Its jobs go on, the journal is whole, and it goes on with `asa resume`."""
@@ -170,6 +172,7 @@ def test_output_that_cannot_be_written_ends_no_run(place):
 # ---------------------------------------------------------------------- signals
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, *rarely(signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR1)]
 )

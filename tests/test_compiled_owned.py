@@ -44,6 +44,7 @@ def run(account, code, place, **options):
     return done
 
 
+@pytest.mark.full
 def test_what_numba_keeps_as_the_umask_says_is_not_loaded(accounts, place):
     """Before, a member of the user's own group put pickles into `~/.cache/numba`, which the next prediction ran."""
     victim = accounts.victim
@@ -110,6 +111,7 @@ print(rcParams["text.usetex"], rcParams["lines.linewidth"])
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("named", [False, True])
 def test_settings_of_a_folder_of_others_do_not_draw(accounts, place, named):
     """Before, they had LaTeX run on a text of theirs."""

@@ -352,6 +352,7 @@ TUTORIAL = [block for block in BLOCKS if block.page.name == "tutorial.md" and bl
 ON_A_CLUSTER = "on a cluster"  # what comes there is run by tests/slurm/test_tutorial.py
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path, is_whole):
     """In the order of the page, in one shell, with nothing in the home; its figures are those that come out.
@@ -420,6 +421,7 @@ def _example(name):
     return made
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", OWN)
 def test_examples_of_ones_own_run(name, capsys):
     """Each thing that can be added has an example that works."""

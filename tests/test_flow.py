@@ -108,6 +108,7 @@ flow.call(make.bind())
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("guard", ['if __name__ == "__main__": ', ""])
 def test_a_program_of_ones_own_is_not_run_again_in_its_stages(queue, guard):
     program = PROGRAM.format(guard=guard, spool=queue.root / "spool")

@@ -110,6 +110,7 @@ def test_processes_end_alone():
         own.join()
 
 
+@pytest.mark.full
 def test_a_site_whose_worlds_were_elsewhere_is_as_good_as_new():
     """They went with the processes that had warmed them up."""
     site = open_facility("simulated", None, {"system": "hpc2n"}).facility

@@ -88,6 +88,7 @@ def fields():
     yield f"{HOSTILE} = ["
 
 
+@pytest.mark.full
 def test_no_field_of_a_workflow_file_acts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = []

@@ -86,6 +86,7 @@ def test_shellcheck_has_nothing_against_the_files():
     assert not bare
 
 
+@pytest.mark.full
 @needs_shellcheck
 @pytest.mark.parametrize("kind", [*SCRIPTS, *PAYLOADS])
 def test_what_a_text_uses_is_given_by_its_head_or_one_of_its_files(kind):

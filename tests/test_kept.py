@@ -47,6 +47,7 @@ def test_something_is_kept():
     assert FILES
 
 
+@pytest.mark.full
 def test_runs_that_have_ended_are_seen_as_they_were(written):
     """From their journals, entry by entry: the state of stages, jobs, times, attempts, and what it cost."""
     root, expected = written

@@ -200,6 +200,7 @@ def found_quadratic(pattern, method):
     return None
 
 
+@pytest.mark.full
 def test_no_regular_expression_takes_the_square_of_a_texts_length():
     bad = []
     for (name, given, method), flags in expressions().items():
@@ -267,6 +268,7 @@ def growth_of(function, kind, given):
     return None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", range(4))
 def test_no_function_of_a_text_takes_the_square_of_its_length(part, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -279,6 +281,7 @@ def test_no_function_of_a_text_takes_the_square_of_its_length(part, tmp_path, mo
     assert not bad, "\n".join(bad)
 
 
+@pytest.mark.full
 def test_what_takes_the_square_is_found(monkeypatch):
     def quadratic(text):
         whole = []

@@ -164,6 +164,7 @@ def toml(stage):
     return 'name = "w"\n[[stage]]\n' + "".join(f"{key} = {of(value)}\n" for key, value in stage.items())
 
 
+@pytest.mark.full
 def test_a_workflow_file_is_looked_at_and_nothing_of_it_runs(tmp_path, trap):
     (tmp_path / "e.yml").write_text("name: e\n")
     name = subprocess.run(["cksum"], input="name: e\n", capture_output=True, text=True, check=True)
@@ -211,6 +212,7 @@ def settings(program):
     assert {SlurmCommands, SlurmRest, LocalMachine}
 
 
+@pytest.mark.full
 def test_a_run_of_anybody_s_is_looked_at_and_nothing_of_it_runs(tmp_path, trap):
     site = Capabilities("c", 1120, 28, age_accrues=False)
     stage = Stage("s", cores=1, walltime_s=60.0, command=f"{trap} {trap}", environment=(("PATH", str(trap.parent)),))
@@ -272,6 +274,7 @@ def test_a_file_of_data_is_looked_at_and_nothing_of_it_runs(tmp_path, trap):
     look(tmp_path, *commands)
 
 
+@pytest.mark.full
 def test_completing_runs_nothing(tmp_path, trap):
     """Beside a file of anybody's, in a folder of runs of anybody's."""
     (tmp_path / "w.toml").write_text(toml({"name": "s", "command": str(trap), "cores": 1, "walltime": "1m"}))

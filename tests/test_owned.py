@@ -1174,6 +1174,7 @@ def temporary(request, accounts, project):
     return maker.mkdir(above / "tmp", int(mode, 8)), request.param in {"700 home", "755 home", "1777 home"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_jobs_files_lie_where_nobody_else_can_exchange_them(accounts, project, temporary, shell):
     """Before, in a folder of another user that has the sticky bit, and below one that others can write to."""

@@ -101,6 +101,7 @@ def test_lazy_names_are_listed():
     assert {"Workflow", "Stage", "run_all"} <= set(dir(asa))
 
 
+@pytest.mark.full
 def test_documented_examples_run():
     """Every example in a docstring gives what it says."""
     code = (
@@ -165,6 +166,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", HELD)
 def test_a_quick_command_loads_nothing_that_it_does_not_need(command, folder):
     """Whole seconds went into that."""
@@ -190,6 +192,7 @@ COLD = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", COLD)
 def test_no_command_about_a_run_waits_for_a_compiler(command, folder, tmp_path):
     """Before, the first `asa run --dry-run` compiled for half a minute; here nothing is compiled yet, either."""

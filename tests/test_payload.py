@@ -426,6 +426,7 @@ def test_a_list_of_tasks_is_read_when_the_stage_begins(tmp_path):
     assert (tmp_path / "c").exists()
 
 
+@pytest.mark.full
 def test_a_thousand_tasks_are_run(tmp_path):
     place = tmp_path / "place"
     done = run(stage(tasks=tuple(f"echo {n} >>n{n % 7}" for n in range(1000))), tmp_path, place=place)

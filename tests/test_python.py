@@ -55,6 +55,7 @@ def test_what_starts_a_python_is_known(line, is_start):
     assert any(map(starts, ast.walk(ast.parse(line)))) is is_start
 
 
+@pytest.mark.full
 def test_nowhere_else_is_a_python_started():
     """So that a new one is started in the same way. A default that names an interpreter starts none."""
     found = {}
@@ -159,6 +160,7 @@ def say(words):
 """
 
 
+@pytest.mark.full
 def test_workers_of_a_pool_take_no_module_of_the_folder_that_they_run_in(accounts, planted):
     """Before, they took what dask needs of there; and they find what lies beside its owner's program."""
     pytest.importorskip("distributed")
@@ -214,6 +216,7 @@ def project(tmp_path):
     return tmp_path / "project"
 
 
+@pytest.mark.full
 def test_a_function_finds_its_package_and_what_lies_beside_it_wherever_it_runs(project, tmp_path):
     """Before, it found its package in the folder that it runs in alone."""
     for cwd in (project, tmp_path):
@@ -222,6 +225,7 @@ def test_a_function_finds_its_package_and_what_lies_beside_it_wherever_it_runs(p
         assert done.stdout == "1 other sibling near\n", done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", [["program.py"], ["-m", "program"], ["-m", "steps.program"]])
 def test_a_function_of_a_program_finds_what_its_program_finds(project, how, tmp_path):
     text = """

@@ -392,6 +392,7 @@ def coverage(draw, count, tries=1500):
     return within / tries
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "draw",
     [

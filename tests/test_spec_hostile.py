@@ -78,6 +78,7 @@ def test_any_values_are_read_or_refused(tmp_path, text):
         assert errors
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", STAGE_KEYS)
 @given(value=VALUES)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

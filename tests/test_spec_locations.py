@@ -85,6 +85,7 @@ def leaves(value, way=()):
     return [(way, int("".join(letter for letter in digits if letter in "0123456789")))]
 
 
+@pytest.mark.full
 @given(documents())
 @settings(max_examples=150, deadline=None)
 def test_every_value_stands_where_toml_reads_it(text):

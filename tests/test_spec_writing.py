@@ -187,6 +187,7 @@ def workflows(draw):
     return Workflow(draw(SOME), listed, walltime_s=draw(st.sampled_from([None, whole_s])))
 
 
+@pytest.mark.full
 @given(workflows())
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -45,6 +45,7 @@ def generator():
     return (x for x in "ab")
 
 
+@pytest.mark.full
 def test_values_go_on_to_later_stages_and_come_back(queue):
     flow = Flow("sums")
     few = flow.call(numbers.bind(3), name="few")
@@ -124,6 +125,7 @@ def test_what_another_user_could_have_written_is_not_read(tmp_path):
         values.load(tmp_path, "a")
 
 
+@pytest.mark.full
 def test_a_function_that_was_typed_in_is_sent_along(queue):
     """As in a notebook: with the modules, values and functions that it uses there."""
     pytest.importorskip("cloudpickle")

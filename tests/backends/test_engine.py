@@ -70,6 +70,7 @@ backgrounds = st.lists(
 ).map(lambda jobs: sorted(jobs, key=lambda job: job[0]))
 
 
+@pytest.mark.full
 @settings(max_examples=400)
 @given(backgrounds, st.booleans())
 def test_every_start_equals_the_plain_queues(jobs, backfill):
@@ -121,6 +122,7 @@ def do(queue, deed, make_need):
         getattr(queue, deed[0])(deed[1])
 
 
+@pytest.mark.full
 @settings(max_examples=250)
 @given(backgrounds.map(lambda jobs: jobs[:12]), deeds, st.booleans(), st.booleans())
 def test_clients_jobs_fare_as_in_the_plain_queue(jobs, acts, age_accrues, backfill):

@@ -83,6 +83,7 @@ def engine_starts(jobs, plan, *, age_accrues):
     return [float(job.start) for job in engine.clients]
 
 
+@pytest.mark.full
 @settings(max_examples=200, deadline=None)
 @given(JOBS, PLANS, st.booleans())
 def test_the_jobs_of_a_plan_start_when_the_engine_would_start_them(jobs, plan, age_accrues):

@@ -405,6 +405,7 @@ def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
     assert engines[0].start.tolist() == engines[1].start.tolist()
 
 
+@pytest.mark.full
 @settings(max_examples=300)
 @given(
     jobs_of_a_load,

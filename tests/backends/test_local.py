@@ -35,6 +35,7 @@ def queue(tmp_path):
     queue.close()
 
 
+@pytest.mark.full
 def test_it_keeps_the_contract_under_load(tmp_path):
     queue = Queue(tmp_path, cores=40)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
@@ -47,6 +48,7 @@ def test_it_keeps_the_contract_under_load(tmp_path):
         queue.close()
 
 
+@pytest.mark.full
 def test_it_keeps_the_contract_while_its_server_is_killed_again_and_again(tmp_path):
     queue, is_over, kills = Queue(tmp_path, cores=40), threading.Event(), []
     queue.connect()
@@ -451,6 +453,7 @@ def test_a_folder_that_cannot_be_had_is_named(tmp_path):
     assert "spool=" in caught.value.hint
 
 
+@pytest.mark.full
 def test_another_hosts_jobs_are_not_dead(queue, tmp_path):
     backend = queue.connect()
     job_id = backend.submit(job("sleep 60", token="t-1"))

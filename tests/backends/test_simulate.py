@@ -221,6 +221,7 @@ def test_outages_as_spreadsheets_write_them(log, tmp_path):
     assert json.loads(run(log, "--outages", path, "--output", "json").stdout)["started"] == 3
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
 def test_the_first_use_says_why_it_takes_long(log, tmp_path, monkeypatch):
     """And the second neither takes long nor says so. How long that is depends on the machine, and what else it does."""

@@ -308,6 +308,7 @@ def path(request, tmp_path):
     return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("script", name) for name in ("USR2", "HUP", "INT", "CONT")]

@@ -92,6 +92,7 @@ def test_unknown_systems_are_refused():
         preset("hpc2")
 
 
+@pytest.mark.full
 def test_the_presets_waits_are_near_the_papers():
     """Mean wait of Big Job's geometries within a factor of 2.5 of Table 1 on periods that nothing was fitted to.
 

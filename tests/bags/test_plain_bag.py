@@ -97,6 +97,7 @@ def check(trial):
         assert counted[task] <= trial.world.ends[task], "an end counts that never was"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.full) for block in range(1, 8))])
 def test_each_task_ends_once_however_they_interleave(block):
     """What was taken, and not seen as such by who gave back, waits for the next round: nothing else is left behind."""

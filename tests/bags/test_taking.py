@@ -142,6 +142,7 @@ def pauses(place):
     return slept.read_text().split().count("1") if slept.exists() else 0
 
 
+@pytest.mark.full
 def test_few_files_are_made_for_many_tasks(tmp_path):
     place = Place(tmp_path)
     assert ended(place.begin("t", [":"] * 2000, jobs=1))[0] == 0
@@ -214,6 +215,7 @@ def tell_all(pids):
             os.kill(pid, signal.SIGTERM)
 
 
+@pytest.mark.full
 def test_a_task_that_completed_just_before_its_job_is_ended_is_not_run_again(place):
     many = 30  # one after the other: who looks may miss some of the pauses that follow a task
     job = place.begin("t-0", [place.task(0.2)] * many, cores=1, jobs=1, environment={"SLURM_JOB_ID": "1"}.items())

@@ -310,6 +310,7 @@ def test_every_part_can_be_left_out():
         ContextualAsa(without=["wings"])
 
 
+@pytest.mark.full
 def test_ten_thousand_geometries_fit_into_fifty_megabytes():
     import tracemalloc
 

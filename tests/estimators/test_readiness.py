@@ -94,6 +94,7 @@ def test_kernels_that_are_looked_for_are_those_that_are_called():
         assert f"k.{kernel}(" in Path(importlib.import_module(called).__file__).read_text()
 
 
+@pytest.mark.full
 def test_a_kernel_is_kept_once_it_was_compiled_which_is_reported_once(tmp_path):
     pytest.importorskip("numba")
     code = (

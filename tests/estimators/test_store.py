@@ -798,6 +798,7 @@ KILLED = """
     """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("action", "before", "after"),
     [

@@ -511,6 +511,7 @@ def test_those_for_which_a_driver_waits_side_by_side_do_not_follow_each_other(pl
     assert set(stages["end"].after) == {"w1", "w2", "w3"}
 
 
+@pytest.mark.full
 def test_time_does_not_tell_what_is_submitted_side_by_side(place):
     """A driver may need long from one call to the next, where others have the cores, or may sleep in between."""
     for between in ("for i in {1..80000}; do :; done", "sleep 60; perl -e 'sleep 1'"):
@@ -711,6 +712,7 @@ def test_a_driver_with_a_heterogeneous_job_is_refused(place, text):
             flow_of(recorded(f"{text}{more}"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", [text for text, why in REFUSED.items() if why])
 def test_what_sbatch_refuses_is_refused_and_said(place, text):
     """The driver sees that; where it submits nothing else, so does the user."""

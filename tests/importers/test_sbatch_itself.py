@@ -162,6 +162,7 @@ WITH = {
 ASKED = [(name, value) for values in (VALUES, PASSED) for name, listed in values.items() for value in listed]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "value"), ASKED)
 def test_a_value_is_taken_if_sbatch_takes_it(asks, tmp_path, name, value):
     """By sbatch alone: what the controller refuses, nobody knows before."""

@@ -137,6 +137,7 @@ def test_who_does_not_end_keeps_its_turn(chain, monkeypatch):
     assert ended(first)[0] == 0
 
 
+@pytest.mark.full
 def test_a_killed_leg_is_closed_by_who_knows(chain):
     first = chain.begin(1)
     until(chain.did)

@@ -14,6 +14,7 @@ def beside_a_loop(*words):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "strategy",
     ["asa", "big-job", *(pytest.param(one, marks=pytest.mark.full) for one in ("per-stage", "chained", "asa-naive"))],
@@ -73,6 +74,7 @@ class TestChecksFindWhatIsWrong:
         (work / "best.tsv").write_text("\n".join(spoil(lines)) + "\n")
         assert blast.verdict(work).startswith("BAD")
 
+    @pytest.mark.full
     def test_with_rows_that_were_lost(self, statistics, settings):
         work = statistics.work()
         rows = (work / "power.txt").read_text().splitlines(keepends=True)

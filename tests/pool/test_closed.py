@@ -67,6 +67,7 @@ asyncio.run(main(int(sys.argv[1])))
 """
 
 
+@pytest.mark.full
 def test_another_user_of_this_machine_can_neither_call_a_pool_nor_see_its_pages(accounts):
     """Before, its scheduler, its workers and their nannies took orders of anybody, without encryption."""
     victim, stranger = accounts.victim, accounts.stranger

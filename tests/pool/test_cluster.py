@@ -110,6 +110,7 @@ def runs(folder):
     return {int(path.name): len(path.read_text()) for path in folder.iterdir()}
 
 
+@pytest.mark.full
 def test_collections_work_unchanged(pool):
     """A pool is a cluster like any other."""
     _, client = pool
@@ -356,6 +357,7 @@ def test_a_job_that_is_put_back_into_the_queue_while_it_is_left_begins_anew(pool
     assert ended(one).why == "it was given back"
 
 
+@pytest.mark.full
 def test_tasks_of_a_killed_allocation_run_again_elsewhere(pool, tmp_path):
     """The pool loses a job without a word; each result arrives once."""
     pool, client = pool
@@ -437,6 +439,7 @@ def test_what_is_to_be_kept_is_asked_for_again(pool):
     assert [one.why for one in gone] == ["fewer workers were asked for"]
 
 
+@pytest.mark.full
 def test_an_adapting_pool_asks_for_what_is_worth_it_and_gives_it_back(queue, tmp_path):
     """From nothing to nothing: work comes, is done, and no core idles on."""
     with cluster(queue, "adapting", bank=tmp_path / "bank", price=0.1) as pool, Client(pool) as client:

@@ -108,6 +108,7 @@ def test_work_that_nobody_would_do_is_asked_for_at_once(tasks, task_s, forecast,
     assert decide(0.0, [TaskKind(tasks, task_s)], [], {FOUR: forecast}, PoolRules(price=price)).ask
 
 
+@pytest.mark.full
 @given(pools(), kinds, st.floats(0.01, 3.9), offers)
 def test_what_waits_survives_wobbling_demand(views, work, times, offered):
     """Demand that comes down at once to nothing, or changes, costs no place in the queue."""

@@ -75,6 +75,7 @@ def instance(tasks, after):
     return {"name": "small", "schemaVersion": "1.5", "workflow": workflow}
 
 
+@pytest.mark.full
 def test_stages_run_as_tasks_in_the_order_of_the_graph(place):
     """A run on a pool is a run like any other, which tells and records the same."""
     done = place.asa("run", place.flow(*DIAMOND, name="diamond"), *place.on, *POOL)
@@ -120,6 +121,7 @@ def test_a_wfformat_instance_runs(place):
     assert begun[2] >= ended[1]
 
 
+@pytest.mark.full
 def test_a_run_that_was_killed_goes_on_and_a_failure_is_told(place):
     """Stages that completed do not run again, what follows a failure never does, and the exit code says so."""
     flow = place.flow(
@@ -217,6 +219,7 @@ def test_a_task_needs_its_part_of_what_its_stage_asks_for(cores, needs):
     assert _needs(JobSpec("a", 3, 60.0, memory_bytes=64 * 10**9 + 1, gpus=2), cores) == needs
 
 
+@pytest.mark.full
 def test_what_no_worker_of_the_pool_offers_is_refused(place):
     """A stage that could never begin is no task to wait for."""
     settings = {"cores": str(place.cores), "spool": str(place.root / "spool")}
@@ -452,6 +455,7 @@ def test_a_stage_ended_when_its_last_task_did(tmp_path):
 # ---------------------------------------------------------------------- demand
 
 
+@pytest.mark.full
 def test_in_a_large_graph_too_a_task_counts_by_its_cores(workers, monkeypatch):
     """Whether each task is looked at or each group; also of what waits for others."""
     with Client(workers) as client:
@@ -540,6 +544,7 @@ def test_the_commands_take_an_executor(workers, log, tmp_path):
     assert sorted((tmp_path / "kept.jsonl").read_text().splitlines()) == sorted(kept.splitlines())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("named", "jobs", "error", "words"),
     [

@@ -63,6 +63,7 @@ def reach(browser, condition):
     pytest.fail(f"the keyboard does not reach: {condition}")
 
 
+@pytest.mark.full
 def test_a_table_is_sorted_by_the_keyboard(browser):
     """Up, then down; what is unknown comes last both times."""
     reach(browser, 'at.textContent === "Much"')

@@ -30,6 +30,7 @@ def once(*numbers):
     return Counter(f"e{number}:{number}:{len(numbers)}" for number in numbers) + Counter(["after"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["chained", "per-stage", "asa-plan"])
 def test_each_element_runs_once_and_is_told_its_number(place, strategy):
     place.asa("run", flow(place, TELL), *place.on, "--strategy", strategy)
@@ -37,6 +38,7 @@ def test_each_element_runs_once_and_is_told_its_number(place, strategy):
     assert place.lines()[-1] == "after"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["per-stage", "big-job", "asa-plan"])
 @pytest.mark.parametrize("cores", ["cores = 2", "cores = 2\ncpus_per_task = 2"])
 def test_elements_of_several_cores_run_side_by_side_in_a_job_with_what_follows(tmp_path, strategy, cores):

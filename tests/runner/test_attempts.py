@@ -117,6 +117,7 @@ def test_one_that_is_never_accepted_starves_no_other_however_often_it_comes_firs
     assert ends["s5"] < 6 * (30 + AGAIN_S[-1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("targets", [1, 4])
 def test_a_site_that_defers_everything_is_asked_once_a_target_and_pause(targets):
     stages = [stage(f"s{n}", account=f"project{n % targets}") for n in range(200)]

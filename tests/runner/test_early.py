@@ -144,6 +144,7 @@ class Rows(World):
         return [job for job in jobs if job.start_s is not None]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(12))
 def test_each_element_runs_once_its_counterpart_has_completed(tmp_path, seed):
     """Elements fail, are retried or exceed limits: each still runs once, after its counterpart, and soon."""
@@ -196,6 +197,7 @@ def test_what_follows_elements_is_submitted_only_with_the_last_of_them(tmp_path,
     assert last.submit_s <= max(job.start_s for job in world.of("b")) + 60
 
 
+@pytest.mark.full
 def test_many_elements_that_complete_one_by_one_are_gathered(tmp_path):
     """There are two submissions per minute at most; the last elements are submitted at once."""
     world = Rows(tmp_path, range(1, 101), range(1, 101), rng=random.Random(5))

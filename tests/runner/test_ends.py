@@ -571,6 +571,7 @@ def test_what_completed_meanwhile_is_not_run_again(story):
     assert one.ran() == {"a": 1, "b": 2, "c": 1, "d": 1}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", ["22.05", "26.05"])
 @pytest.mark.parametrize("to_s", [340, 425, 500])
 def test_nothing_is_given_back_on_old_news(story, version, to_s):

@@ -84,6 +84,7 @@ def test_a_pending_job_that_cannot_be_withdrawn_in_time(others, tmp_path):
         check(world, folder, go(Wrong(world, "cancel", at, unavailable), folder, EXCHANGE, flow=CHAIN))
 
 
+@pytest.mark.full
 @WORLDS
 @pytest.mark.parametrize("stages", [("a",), ("a", "b")])
 def test_a_client_killed_at_any_point_of_an_exchange_goes_on_where_it_was(others, stages, tmp_path):

@@ -51,6 +51,7 @@ def check(place, upto=60):
     return [before - after + 1 for before, after in pairwise(steps) if after != before + 1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa-plan"])
 def test_it_goes_on_from_leg_to_leg(place, strategy):
     place.asa("run", flow(place), *place.on, "--strategy", strategy)
@@ -60,6 +61,7 @@ def test_it_goes_on_from_leg_to_leg(place, strategy):
     assert "leg 2 from" in said, "each leg's output is kept"
 
 
+@pytest.mark.full
 def test_the_status_tells_of_its_legs(place):
     client = place.begin("run", flow(place, upto=120), *place.on, "--strategy", "chained")
 
@@ -86,6 +88,7 @@ def test_a_client_that_is_killed_is_followed_by_another(place):
     assert check(place, 90) == []
 
 
+@pytest.mark.full
 def test_a_leg_that_is_killed_is_a_failure_and_a_retry_goes_on_from_what_was_saved(place):
     client = place.begin("run", flow(place, upto=90), *place.on, "--strategy", "per-stage")
     until(lambda: place.lines("step"))
@@ -97,6 +100,7 @@ def test_a_leg_that_is_killed_is_a_failure_and_a_retry_goes_on_from_what_was_sav
     assert len(check(place, 90)) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["asa-plan", "per-stage"])
 def test_without_a_warning_its_walltime_ends_a_leg(place, strategy):
     program = "n=`cat step 2>/dev/null` || n=0\nwhile [ $n -lt 60 ]; do n=$((n+1)); echo $n >step; sleep 0.2; done\n"
@@ -107,6 +111,7 @@ def test_without_a_warning_its_walltime_ends_a_leg(place, strategy):
     assert len(list((place.runs()[0] / "tasks" / "train" / "0").glob("at.*"))) <= 4
 
 
+@pytest.mark.full
 def test_a_next_leg_that_is_killed_before_its_turn_is_asked_for_in_its_turn(place):
     """The running leg ignores requests to end; its walltime ends it, and it has saved its state regularly."""
     name = flow(place, walltime="14s", more='warn = "USR1@4s"')

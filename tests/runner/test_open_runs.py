@@ -268,6 +268,7 @@ def test_of_more_ready_stages_than_the_host_hands_over_none_is_asked_for_ahead(h
     assert all(not one.spec.awaits for one in list(state.jobs.intents.values())[:4])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("whole_nodes", ["no", "yes"])
 def test_of_very_many_ready_stages_those_that_are_handed_over_run(host, whole_nodes):
     """Only some stages are planned at a time, and the workflow's first stages may not be handed over yet."""

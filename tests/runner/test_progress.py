@@ -80,6 +80,7 @@ def learned(draw_seed):
     return bank
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

@@ -77,6 +77,7 @@ def test_of_two_that_start_in_the_same_second_one_runs(tmp_path):
     assert second.end_s <= 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("others", [WAITS, AT_ONCE, LATE])
 @pytest.mark.parametrize("races", [Races(), Races(max_racers=6, alone=2)])
 def test_a_client_killed_at_any_point_of_a_race_goes_on_where_it_was(others, races, tmp_path):

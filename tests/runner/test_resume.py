@@ -210,6 +210,7 @@ class GivesWay(PerStage):
         return Choice(next(one for one in view.workflow.stages["a"].shapes if one.width == width))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("refused", [1, 99])
 def test_what_a_queued_job_is_given_up_for_is_what_is_asked_for_next_whoever_asks(refused, tmp_path):
     """`asa-plan` once withdrew a job for a wider one, and then requested the old shape again."""
@@ -275,6 +276,7 @@ def test_a_job_that_begins_as_it_is_given_up_runs_and_nothing_takes_its_place(tm
     assert all(len(statuses) == 1 for statuses in payloads(world).values() if statuses)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["chained", "asa-naive"])
 def test_a_client_killed_twice_goes_on(strategy, tmp_path):
     for at, later in itertools.product(range(3, 40, 4), range(0, 12, 3)):

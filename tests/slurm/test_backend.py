@@ -63,6 +63,7 @@ def is_over(status):
     return status.state.is_final
 
 
+@pytest.mark.full
 def test_a_dependency_that_slurm_would_drop_is_never_passed_on(slurm, client):
     with pytest.raises(SubmitRejectedError, match="999999"):
         client().submit(spec(dependencies=(Dependency("999999"),)))

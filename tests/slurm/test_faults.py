@@ -22,6 +22,7 @@ def try_all(points):
             raise AssertionError(f"at {point}") from error
 
 
+@pytest.mark.full
 def test_a_client_may_die_at_any_touch_of_its_journal(way):
     touches, _ = life(*way)
     try_all(Point(*way, JOURNAL, at) for at in range(STRATEGIES.index(way[1]), touches, EVERY))
@@ -50,6 +51,7 @@ def test_who_comes_while_nobody_answers_waits(way, tmp_path):
     assert one.clients == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rate", RATES)
 def test_any_share_of_all_exchanges_may_go_wrong(way, rate):
     """Others in each way."""

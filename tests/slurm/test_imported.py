@@ -186,6 +186,7 @@ def drawn():
         yield " ".join(filter(None, map(random_sets.choice, CHOICES))) or "-n 2"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "lines", [*CASES, *(pytest.param(one, marks=pytest.mark.full) for one in dict.fromkeys(drawn()))]
 )
@@ -232,6 +233,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.full
 def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
     """As many at once as may, over nodes of which each has as many as it has cores for the job."""
     place = gpus.folder(f"arrays{next(NUMBERS)}")

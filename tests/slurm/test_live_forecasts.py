@@ -83,6 +83,7 @@ def written(path):
     return path
 
 
+@pytest.mark.full
 @pytest.mark.slurm
 @pytest.mark.parametrize("release", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def test_all_are_judged_on_the_same_jobs(release, tmp_path):

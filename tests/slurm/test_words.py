@@ -84,6 +84,7 @@ def strict(request, tmp_path_factory):
         testbed.stop()
 
 
+@pytest.mark.full
 @pytest.mark.slurm
 def test_a_job_that_slurm_holds_by_its_exit_code_goes_on_once_it_is_released(strict):
     runs = [SlurmRun(strict, [stage("a", then="[ -e was ] || { touch was; exit 7; }")], link=link) for link in LINKS]
@@ -102,6 +103,7 @@ def test_a_job_that_slurm_holds_by_its_exit_code_goes_on_once_it_is_released(str
         assert run.ran == {"a": 2}
 
 
+@pytest.mark.full
 @pytest.mark.slurm
 def test_an_element_that_slurm_holds_by_its_exit_code_is_told_and_goes_on_once_it_is_released(strict):
     """While the others have ended, and so much is said of it as of a job."""

@@ -26,6 +26,7 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     assert "Nothing to be done" in again
 
 
+@pytest.mark.full
 def test_retries_are_snakemakes(project):
     """A job that is killed is tried again with what it asks for then."""
     killed = "echo x >> tries; if [ $(wc -l < tries) = 1 ]; then kill -9 $(ps -o ppid= -p $PPID); sleep 60; fi"
@@ -63,6 +64,7 @@ def test_what_this_computer_does_not_heed_is_said_once(project):
     assert "not what rules say of" not in ours.run("--forcerun", "third", "--rerun-triggers", "mtime")
 
 
+@pytest.mark.full
 def test_what_can_never_start_is_told_before_anything_is_submitted(project):
     """And by whom, and what to do."""
     text = CHAIN.format(then="true").replace('output: "3.txt"', 'output: "3.txt"\n    threads: 99')
@@ -135,6 +137,7 @@ def test_a_retry_that_outgrows_the_site_fails_alone(project):
     assert "run Snakemake again" in told
 
 
+@pytest.mark.full
 def test_a_job_behind_a_checkpoint_that_can_never_start_fails_alone(project):
     """Once it is its turn; the others go on."""
     text = """

@@ -101,6 +101,7 @@ def plan_cost(question, blocks, waits, modes):
 chains = st.lists(st.tuples(st.sampled_from([1, 10, 64]), st.integers(60, 4000)), min_size=1, max_size=5)
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=60)
 @given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.booleans(), st.booleans())
 def test_no_plan_of_a_small_chain_costs_less(stages, price_s, per_core_s, per_walltime, shrink, age_accrues):

@@ -714,6 +714,7 @@ class Clumsy(Quiet):
         return super().submitted(job, forecast)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_one_that_fails_does_not_take_the_others_along(jobs):
     """And is told by its name."""

@@ -28,6 +28,7 @@ def log(tmp_path):
     return path
 
 
+@pytest.mark.full
 def test_every_number_of_jobs_meets_the_same_queues(log):
     runs = compare_ways(BagQuestion((log,), (1.0, 3.0), 3), jobs=1)
     assert {(r.hours, r.jobs, r.start) for r in runs} == {

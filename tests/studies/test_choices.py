@@ -124,6 +124,7 @@ def test_programs_have_a_choice_on_the_machine():
     assert not programs(7)
 
 
+@pytest.mark.full
 def test_processes_change_nothing():
     one, two = (choices({"log": a_log(150)}, installed(["last", "median"]), times=4, jobs=n) for n in (1, 2))
     assert [(o.program, o.estimator, o.places.tolist()) for o in one] == [

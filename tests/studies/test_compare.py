@@ -31,6 +31,7 @@ def comparison(**changes):
     return Comparison(**{**given, **changes})
 
 
+@pytest.mark.full
 def test_the_result_does_not_depend_on_the_processes():
     """One or two, all runs are equal, in the order asked for."""
     alone = compare(comparison(), jobs=1)
@@ -42,6 +43,7 @@ def test_the_result_does_not_depend_on_the_processes():
     assert {run.system for run in alone} == {"small"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_to_keep", [True, False])
 def test_one_process_compiles_what_the_others_load(monkeypatch, is_to_keep):
     """It runs a replication first, which changes no result; nothing of it is done where all is compiled."""

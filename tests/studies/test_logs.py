@@ -88,6 +88,7 @@ def test_what_was_kept_of_another_log_or_by_other_code_is_run_again(log, tmp_pat
     assert told[0] == "running cells (12 were kept by another version)"
 
 
+@pytest.mark.full
 def test_the_number_of_processes_changes_nothing(log):
     assert compare_ways(small(log), jobs=2) == compare_ways(small(log), jobs=1)
 

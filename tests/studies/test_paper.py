@@ -263,6 +263,7 @@ def test_what_cannot_be_run_is_refused(change, told):
         replace(SMALL, **change).cells()
 
 
+@pytest.mark.full
 def test_the_command_prints_tables_and_json(outcomes, kept):
     assert outcomes
     command = ["paper", "--seeds", "2", "--seed", "3", "--results", str(kept), "--jobs", "1"]

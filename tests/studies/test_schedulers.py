@@ -178,6 +178,7 @@ def test_all_strategies_meet_the_same_others(outcome):
     assert all(trial.others > 10 for trial in trials)
 
 
+@pytest.mark.full
 def test_it_goes_on_where_it_was_whatever_the_processes(log, outcome, tmp_path, monkeypatch):
     kept = tmp_path / "kept.jsonl"
     assert run_campaign(small(log), kept, jobs=2) == outcome

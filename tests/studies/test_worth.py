@@ -296,6 +296,7 @@ def twin(tmp_path_factory):
     return place
 
 
+@pytest.mark.full
 def test_a_verdict_is_three_sentences_and_the_figures(twin, tmp_path):
     page = tmp_path / "worth.html"
     done = asa("worth", "blast", "--cores", 8, "--twin", twin, "--moments", 6, "--jobs", 1, "--report", page)

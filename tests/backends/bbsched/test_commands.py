@@ -67,6 +67,7 @@ def words(text):
 # ---------------------------------------------------------------------- compare
 
 
+@pytest.mark.full
 def test_json_is_a_list_of_all_cases_and_seeds(log):
     """Nothing else is printed."""
     done = bbsched(

@@ -136,6 +136,7 @@ def test_decisions_are_counted_and_timed():
     assert 0 < exact.decision_s <= exact.worst_decision_s
 
 
+@pytest.mark.full
 def test_two_processes_find_what_one_finds():
     workloads = {("made-up", seed): a_workload(seed=seed) for seed in range(2)}
     cases = [Case("made-up", method, seed=seed) for seed in (1, 0) for method in ("bbsched", "baseline")]

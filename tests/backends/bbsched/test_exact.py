@@ -94,6 +94,7 @@ def test_it_is_the_front_of_all_selections(case):
     assert plain_window.solutions(found) == plainly(*case)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("first_work", [0, 1000, 3000, 4_000_000])
 @pytest.mark.parametrize("labels", [1, 4, 1 << 15])
 @settings(max_examples=100)

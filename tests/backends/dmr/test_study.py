@@ -97,6 +97,7 @@ def test_flexible_sleep_scales_linearly():
     assert FS.run_s(1) == pytest.approx(20 * FS.run_s(20))
 
 
+@pytest.mark.full
 def test_the_times_are_those_that_the_fixed_workloads_give():
     """The check is on other seeds than the fit; longer or shorter times are further from Table 4."""
     seeds, jobs = range(40, 46), (50, 100, 200)
@@ -140,6 +141,7 @@ def test_the_evolution_adds_up():
 # --- findings ---
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jobs", [50, 100])
 def test_malleable_jobs_wait_and_complete_sooner_execute_longer_and_hold_less(found, jobs):
     """Table 4: waiting falls by about 60 %, execution grows by half or more, completion halves; 25 points less held."""

@@ -101,6 +101,7 @@ def booked(cluster, text, since=BEGIN):
 # ---------------------------------------------------------------------- against the plain planner
 
 
+@pytest.mark.full
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(random):
@@ -136,6 +137,7 @@ def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(r
     both.assert_same()
 
 
+@pytest.mark.full
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
@@ -157,6 +159,7 @@ def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
         assert list(plain.overbooked()) == []
 
 
+@pytest.mark.full
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_nodes_that_are_down_take_nothing_and_come_back_as_they_were(random):

@@ -75,6 +75,7 @@ def words(text):
 # ---------------------------------------------------------------------- the plan
 
 
+@pytest.mark.full
 def test_a_plan_as_json(place):
     """The document has users, requests, times and nodes, in the order of the starts."""
     document, jobs = plan()

@@ -338,6 +338,7 @@ class Watched:
             self.kept.append((len(self.told), self.now, state(self.plan, self.now)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("max_sorts", [1, 2], ids=["one sort", "two sorts"])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_plan_lives_as_the_plain_planner_says(seed, max_sorts):

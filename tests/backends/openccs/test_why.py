@@ -423,6 +423,7 @@ def random_plan(seed):
     return plan, rng
 
 
+@pytest.mark.full
 @settings(max_examples=200)
 @given(st.integers(0, 10**6))
 def test_what_is_said_is_true_of_any_plan(seed):
