@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from asa.backend import Capabilities, PartitionLimits
-from asa.keys import as_options, asked, contradiction, shared_by, together
+from asa.keys import as_options, asked, shared_by, together
 from asa.requests import marked, name_of
 from asa.workflow import Slot, Stage
 
@@ -27,7 +27,6 @@ _OF_EACH = (
 OF_EACH = frozenset(_OF_EACH.split())
 """Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""
 _COUNTED = marked("counted")
-_MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
 _STARTS_TASKS = re.compile(r"\b(srun|mpirun|mpiexec)\b")  # these programs start tasks on any number of cores
 
 
@@ -63,34 +62,6 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
     if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
         return stage.options, 0, *(asks | {"memory_bytes": 0}).values()
     return stage.options, stage.cpus_per_task, *asks.values()
-
-
-def conflict(stages: Sequence[Stage]) -> str:
-    """Return what keeps stages from sharing a job; empty if nothing does, or if there is only one.
-
-    Examples
-    --------
-    >>> conflict([Stage("a", cores=1, account="astro"), Stage("b", cores=1, account="bio")])
-    'its stages ask for 2 accounts (astro, bio), and share one job'
-    """
-    if len(stages) < 2:
-        return ""
-    for stage in stages:
-        if stage.own_jobs and not stage.takes_turns:
-            return f"{stage.name} {stage.own_jobs}, so it cannot share a job: use another strategy"
-    partitions = sorted({stage.partition for stage in stages if stage.partition})
-    apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
-    if apart is not None:
-        return f"its stages ask for {len(apart[1])} {apart[0]} ({', '.join(apart[1])}), and share one job"
-    values: dict[str, str] = {}
-    for option in (option for stage in stages for option in stage.options):
-        name = option.partition("=")[0]
-        if values.setdefault(name, option) != option:
-            return f"its stages ask for {values[name]} and {option}, and share one job"
-    memory = next((values[name] for name in _MEMORY if name in values), "--mem=0")
-    if memory != "--mem=0" and any(stage.memory_bytes for stage in stages):
-        return f"its stages ask for memory by their key and by {memory}, and share one job"
-    return ""
 
 
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Previewing
+from asa.compatible import conflict
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.estimators.kept import bank_of
@@ -36,7 +37,6 @@ from asa.strategies.base import (
 )
 from asa.strategies.planning import impossible
 from asa.waits import LEVELS, QueuedJob, QueueEvent, WaitForecast
-from asa.waves import conflict
 from asa.workflow import Stage, Workflow
 
 MADE_UP = "JOB-OF-"
@@ -92,9 +92,9 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     workflow = _state(plan).workflow  # where the batch system has no arrays, its elements take turns
     for job in jobs_at_first(plan, strategy):
         stages = [workflow.stages[name] for name in job.planned.stages]
-        beyond = plan.capabilities.impossible(job.spec) or ""
-        if why := beyond or conflict(stages):
-            reasons["+".join(job.planned.stages)] = why
+        beyond = plan.capabilities.impossible(job.spec)
+        if apart := beyond or conflict(stages):
+            reasons["+".join(job.planned.stages)] = apart
             remedy = _LESS if beyond else remedy
     for stage in workflow.stages.values():
         if stage.name not in reasons and (why := _beyond(stage, plan.capabilities)):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from asa.backend import Dependency, DependencyType, JobSpec, Step
+from asa.compatible import conflict
 from asa.errors import InputError
 from asa.keys import JobKeys, asked, shared_by
 from asa.payload import Share, payload_text
@@ -18,7 +19,7 @@ from asa.runner.jobs import round_of
 from asa.runner.kinds.racers import as_asked, races_of
 from asa.runner.state import RunState
 from asa.strategies.base import Choice, Keep, PlannedJob
-from asa.waves import Waves, asked_by, conflict, cores_of, is_series, walltime_of
+from asa.waves import Waves, asked_by, cores_of, is_series, walltime_of
 from asa.workflow import Slot, Stage
 
 HANDOVER_S = 120.0

@@ -10,8 +10,8 @@ from itertools import product
 from typing import Any
 
 from asa.backend import Capabilities, DependencyType
-from asa.continuation import Continuation
-from asa.elements import parse_array
+from asa.compatible import conflict
+from asa.keys import keys_of
 from asa.shapes import Moldable, RunAt
 from asa.strategies.base import (
     ForecastKind,
@@ -27,7 +27,6 @@ from asa.strategies.base import (
 )
 from asa.units import core_hours
 from asa.waits import WaitForecast
-from asa.waves import conflict
 from asa.workflow import Stage, Workflow
 
 _CORES, _PER_NODE = 64, 8
@@ -41,7 +40,7 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
     stages have several shapes, and one with stages that cannot share a job; with short and long waits; with and without
     age accrual for dependent jobs, and without dependencies; with right, wrong and no forecasts. In each case all
     submissions must be valid, the same view must give the same plan, and every stage must run once. Stages that cannot
-    share a job must be in different ones (`asa.waves.conflict`), except with `is_one_job`: then such a workflow is
+    share a job must be in different ones (`asa.compatible.conflict`), except with `is_one_job`: then such a workflow is
     refused before anything is submitted.
 
     Parameters
@@ -56,8 +55,7 @@ def check_strategy(make: Callable[[], Strategy]) -> None:
 
     Notes
     -----
-    Jobs that grow or shrink are not tested, nor what becomes of legs, arrays and shared lists of tasks: each is one job
-    in the model.
+    Jobs that grow or shrink are not tested. A stage with several jobs is one job in the model.
 
     Examples
     --------
@@ -101,16 +99,16 @@ def _workflows() -> Iterator[Workflow]:
     shapes = Moldable((8, 16), (RunAt(8, 900.0), RunAt(16, 500.0)))
     yield Workflow("shapes", [stage("a", 8, 900.0, moldable=shapes), stage("b", 8, 900.0, "a", moldable=shapes)])
 
-    bag = {"jobs": (2, 2), "command": "", "tasks": ("x", "y")}
+    listed: dict[str, Any] = {"jobs": (2, 2), "command": "", "tasks": ("x", "y")}
+    own = {key.field: key.notation.read(key.examples[0]) for key in keys_of(Stage) if key.notation is not None}
     yield Workflow(
         "apart",
         [
             stage("a", 8, 60.0, account="p"),
             stage("b", 8, 60.0, "a", account="q"),
-            stage("legs", 8, 60.0, "b", account="q", continues=Continuation.warned("USR1@10s")),
-            stage("c", 8, 60.0, "legs", account="q"),
-            stage("array", 8, 60.0, "c", account="q", array=parse_array("0-3")),
-            stage("list", 8, 60.0, "array", account="q", **bag),
+            stage("own", 8, 60.0, "b", account="q", **own),
+            stage("c", 8, 60.0, "own", account="q"),
+            stage("list", 8, 60.0, "c", account="q", **listed),
             stage("d", 8, 60.0, "list"),
         ],
     )

@@ -1,0 +1,39 @@
+"""Which stages one job can run: what their requests, and their kinds of jobs, keep apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asa.keys import contradiction
+from asa.requests import marked
+from asa.workflow import Stage
+
+_MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
+
+
+def conflict(stages: Sequence[Stage]) -> str:
+    """Return what keeps stages from sharing a job; empty if nothing does, or if there is only one.
+
+    Examples
+    --------
+    >>> conflict([Stage("a", cores=1, account="astro"), Stage("b", cores=1, account="bio")])
+    'its stages ask for 2 accounts (astro, bio), and share one job'
+    """
+    if len(stages) < 2:
+        return ""
+    for stage in stages:
+        if stage.own_jobs and not stage.takes_turns:
+            return f"{stage.name} {stage.own_jobs}, so it cannot share a job: use another strategy"
+    partitions = sorted({stage.partition for stage in stages if stage.partition})
+    apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
+    if apart is not None:
+        return f"its stages ask for {len(apart[1])} {apart[0]} ({', '.join(apart[1])}), and share one job"
+    values: dict[str, str] = {}
+    for option in (option for stage in stages for option in stage.options):
+        name = option.partition("=")[0]
+        if values.setdefault(name, option) != option:
+            return f"its stages ask for {values[name]} and {option}, and share one job"
+    memory = next((values[name] for name in _MEMORY if name in values), "--mem=0")
+    if memory != "--mem=0" and any(stage.memory_bytes for stage in stages):
+        return f"its stages ask for memory by their key and by {memory}, and share one job"
+    return ""
