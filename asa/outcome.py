@@ -107,7 +107,7 @@ _MEANINGS = {
     JobOutcome.PART_DONE: "other jobs go on with the rest of its stage",
     JobOutcome.OUT_OF_MEMORY: "its memory was used up, and a process of it was killed",
     JobOutcome.STALLED: "two legs in a row made no progress",
-    JobOutcome.UNYIELDING: "the leg before did not end when told to",
+    JobOutcome.UNYIELDING: "the leg before did not end when signalled",
     JobOutcome.OUTRUN: "another job that was to run the same began before it",
 }
 _OF_SHELLS = {NOT_EXECUTABLE: "its command cannot be executed", NOT_FOUND: "its command was not found"}

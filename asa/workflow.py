@@ -303,7 +303,7 @@ class Stage(StageKeys):
     def _count(self, request: tuple[str, ...]) -> None:
         """Fill in what a request amounts to, and the options that a job of another shape needs for it."""
         if self.nodes is not None:
-            raise self._error("request: it has `nodes` beside it", "Write --nodes into the request.")
+            raise self._error("request: `nodes` is given, too", "Write --nodes into the request.")
         try:
             needs = self._needs(request)
         except InputError as error:
@@ -316,7 +316,7 @@ class Stage(StageKeys):
         if any(getattr(self, field) not in (_NOT_SAID[field], amount) for field, amount in counted.items()):
             amounts = ", ".join(f"{field} = {amount}" for field, amount in counted.items())
             hint = f"Leave out cores, ntasks, cpus_per_task, memory and gpus: the request comes to {amounts}."
-            raise self._error("request: another size is given beside it", hint)
+            raise self._error("request: another size is given, too", hint)
         for field, amount in counted.items():
             object.__setattr__(self, field, amount)
         object.__setattr__(self, "options", (*needs.options, *without_size(self.options)))

@@ -340,7 +340,7 @@ def _refuse_failed(runs: Sequence[CompareRun]) -> None:
         raise RunError(
             f"{len(failed)} of {len(runs)} runs did not complete: {first.reason}",
             where=f"{first.workflow}, {first.cores} cores, {first.strategy}, seed {first.seed}",
-            hint="A stage that ran out of its walltime needs more.",
+            hint="A stage that ran out of its walltime needs a longer one.",
         )
 
 

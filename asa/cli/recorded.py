@@ -43,7 +43,7 @@ def record_into(out: Path, command: Sequence[str], how: RecordingWay, *, force: 
     from asa.units import parse_duration
 
     if out == Path("-"):
-        hint = "Name one with --out: what the command made is kept in a folder beside it."
+        hint = "Name one with --out: what the command made is kept in a folder next to it."
         raise InputError("a recording needs a file", where="--out", hint=hint)
     before = commands_of(out) if how.adds else []
     if how.adds and not before:

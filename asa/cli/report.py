@@ -237,7 +237,7 @@ def write_page(
         file = target / page_file(free_name(target, name, of))
         replaces = _replaces(file)
         first, *_ = write_folder(target, name, page, parts(), of=of)
-    sys.stderr.write(f"Written to {first} and beside it, {file.name}{replaces}\n")
+    sys.stderr.write(f"Written to {first} and, next to it, {file.name}{replaces}\n")
 
 
 def made(**more: str) -> dict[str, str]:

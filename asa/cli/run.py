@@ -218,10 +218,10 @@ def run(
 
 def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
     """Describe a strategy in some ten words; `chooses`: stages leave it a choice of shapes."""
-    does = f" {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}"
-    if (name := strategy.partition(":")[0]) != _STRATEGY:
-        does = f": {plugins.describe('asa.strategies', name)[0].rstrip('.')}"
-    return f"Strategy `{strategy}`{does}; {_WHY}."
+    if (name := strategy.partition(":")[0]) == _STRATEGY:
+        return f"Strategy `{strategy}` {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}; {_WHY}."
+    does = plugins.describe("asa.strategies", name)[0].rstrip(".")
+    return f"Strategy `{strategy}`: {does}{f'; {_WHY}' if plugins.is_ours('asa.strategies', name) else ''}."
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:

@@ -26,4 +26,4 @@ def schema(
         write_document(text)
         return
     write_text(out, text, force=force)
-    sys.stderr.write(f"First line of a workflow file beside it:  #:schema ./{out.name}\n")
+    sys.stderr.write(f"First line of a workflow file in the same folder:  #:schema ./{out.name}\n")

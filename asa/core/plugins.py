@@ -115,6 +115,12 @@ def _is_there(package: str) -> bool:
     return True
 
 
+def is_ours(group: str, name: str) -> bool:
+    """Whether an entry point is of this package, not of another one."""
+    dist = _group(group)[name].dist
+    return dist is not None and dist.name == _OURS
+
+
 def describe(group: str, name: str) -> tuple[str, list[str]]:
     """Describe an entry point by its docstring's first paragraph and its parameters.
 
@@ -123,8 +129,7 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
     Returns the text, on one line, and the names of the function's parameters.
     """
     point = _group(group)[name]
-    is_ours = point.dist is not None and point.dist.name == _OURS
-    if is_ours and (node := _definition(point)) is not None:
+    if is_ours(group, name) and (node := _definition(point)) is not None:
         doc = ast.get_docstring(node) or ""
         arguments = [*node.args.args, *node.args.kwonlyargs] if isinstance(node, ast.FunctionDef) else []
         parameters = [argument.arg for argument in arguments]

@@ -144,7 +144,7 @@ NextLeg = Callable[[Running], PlannedJob | None]
 def ahead(leg: Running) -> PlannedJob | None:
     """Submit the next leg early enough to take over in time; with a dependency if the running leg gets no signal."""
     if not leg.terms.hands_over:
-        return behind(leg, ", which is not told to end: with `warn` the next one can take over")
+        return behind(leg, ", which is not signalled before its end: with `warn` the next one can take over")
     stage, warn_s = leg.stage, leg.terms.warn_s
     forecast = leg.forecast.predict((stage.stage.name,), leg.ends_s)
     saves_s = warn_s if leg.saves_s is None else min(leg.saves_s, warn_s)

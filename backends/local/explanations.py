@@ -24,9 +24,9 @@ _ADVICE = {
     "DependencyNeverSatisfied": Advice(
         "A job that it depends on did not complete, so it can never start.", "Cancel it."
     ),
-    "BeginTime": Advice("It was told not to begin before a time that has not come."),
+    "BeginTime": Advice("It is not to begin before a time that has not come."),
     "JobHeldUser": Advice("It is held back.", "It starts once it is released."),
-    "TimeLimit": Advice("It ran for all of its walltime, and was told to end.", "Ask for more walltime."),
+    "TimeLimit": Advice("It ran for all of its walltime, and was signalled to end.", "Ask for more walltime."),
     "NonZeroExitCode": Advice(
         "Its command ended with an exit code other than 0.",
         "Look into what it wrote: `asa logs` with the stage's name.",

@@ -33,7 +33,7 @@ class Mark:
     job_id: str
     time_s: float  # seconds since 1970, by the clock of its node
     exit_code: int | None = None  # of the job; only in the marker of its end
-    signals: int = 0  # number of signals that told it to end
+    signals: int = 0  # number of signals to end that it got
     cores: int = 0  # cores that it has kept after giving others back; else 0
     # in the marker of an end; for scripts of earlier versions it follows from the exit code
     outcome: JobOutcome | None = None

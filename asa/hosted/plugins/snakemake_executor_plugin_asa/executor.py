@@ -107,7 +107,7 @@ class Executor(RemoteExecutor):
         """Cancel all jobs, also those that were submitted ahead of time."""
         if self._hosted is not None:
             self.logger.info(f"Cancelling {len(active_jobs)} jobs, and what was asked for ahead of others.")
-            self._hosted.cancel(f"{_HOST} was told to end")
+            self._hosted.cancel(f"{_HOST} was signalled to end")
 
     def shutdown(self) -> None:
         """Cancel jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
