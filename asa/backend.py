@@ -845,9 +845,11 @@ class CancelsMany(Protocol):
 
 def cancel_all(backend: Backend, job_ids: Collection[str]) -> dict[str, BackendError]:
     """Cancel several jobs, by `cancel_all` if the backend has it; return the jobs not cancelled, with reasons."""
+    if not job_ids:
+        return {}
     if isinstance(backend, CancelsMany):
         try:
-            return dict(backend.cancel_all(job_ids)) if job_ids else {}
+            return dict(backend.cancel_all(job_ids))
         except BackendError as error:
             return dict.fromkeys(job_ids, error)
     left: dict[str, BackendError] = {}

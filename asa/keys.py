@@ -490,8 +490,11 @@ def shared_by(stages: Iterable[JobKeys]) -> dict[str, Any]:
 
 
 def _merged(stages: Iterable[JobKeys], of_amounts: Callable[[Iterable[Any]], Any]) -> dict[str, Any]:
+    rows = list(map(_VALUES, stages))
+    if len(rows) == 1 or (of_amounts is max and rows.count(rows[0]) == len(rows)):  # most are; forecasts ask often
+        return dict(zip(_NAMES, rows[0], strict=True))
     merged: dict[str, Any] = {}
-    for key, values in zip(OF_JOBS, zip(*map(_VALUES, stages), strict=True), strict=True):
+    for key, values in zip(OF_JOBS, zip(*rows, strict=True), strict=True):
         if key.kind == "flag":
             merged[key.field] = any(values)
         elif key.is_amount:

@@ -135,7 +135,7 @@ def cores_of(waves: Waves, cores_per_node: int) -> int:
 
 def asked_by(waves: Waves) -> dict[str, Any]:
     """Return the further needs of a job for its waves, by field: the maximum over waves."""
-    return shared_by(together(wave) for wave in waves)
+    return shared_by(wave[0] if len(wave) == 1 else together(wave) for wave in waves)
 
 
 def slots_of(waves: Waves, run_s: dict[str, float]) -> tuple[Slot, ...]:

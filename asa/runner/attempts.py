@@ -54,7 +54,8 @@ class Attempts:
     def succeeded(self, planned: PlannedJob) -> None:
         """Forget the attempts at a job that was accepted."""
         self.away.succeeded()
-        self._targets.pop(target_of(self.state, planned), None)
+        if self._targets:
+            self._targets.pop(target_of(self.state, planned), None)
         for name in planned.targets:
             self._jobs.pop(name, None)
 

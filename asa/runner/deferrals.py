@@ -73,7 +73,8 @@ class Deferrals:
         match entry:
             case Accepted(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._settled(intent)
-                self._refused_in_row.pop(target_of(state, intent.planned), None)
+                if self._refused_in_row:
+                    self._refused_in_row.pop(target_of(state, intent.planned), None)
             case Refused(token=token) if (intent := state.jobs.intents.get(token)) is not None:
                 self._settled(intent)
                 for tokens in self._refused_in_row.values():
@@ -117,6 +118,7 @@ class Deferrals:
         """Whether a target has deferred jobs of several stages and accepted none since; it may then defer any job."""
         return len(set(self._refused_in_row.get(target, {}).values())) > 1
 
-    def refusal_of(self, token: str, target: Target) -> str:
+    def refusal_of(self, token: str, state: RunState, planned: PlannedJob) -> str:
         """Return a job's unknown answer if it has lasted long enough to count as a refusal; else empty."""
-        return self._answers.refusal_of(token, self._refused_in_row.get(target, ()))
+        others = self._refused_in_row.get(target_of(state, planned), ()) if self._refused_in_row else ()
+        return self._answers.refusal_of(token, others)

@@ -24,7 +24,6 @@ from asa.errors import (
 from asa.exactly_once import AGAIN_S
 from asa.keys import RESOURCES, terms_of
 from asa.runner.active import Active
-from asa.runner.deferrals import target_of
 from asa.runner.entries import Again, Entry, GivenUp, GivingUp, Intended, NotFound, Refused, Shaped, Stopped
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.specs import ask_of, conflict_in, spec_of, token_of
@@ -159,7 +158,7 @@ def submit(active: Active, planned: PlannedJob) -> None:
 
 def _is_refused_by_now(active: Active, planned: PlannedJob, token: str) -> bool:
     """Record a job as refused if it has got the same unknown answer for too long; return whether it was."""
-    if not (lasting := active.state.deferrals.refusal_of(token, target_of(active.state, planned))):
+    if not (lasting := active.state.deferrals.refusal_of(token, active.state, planned)):
         return False
     active.commit(Refused(token, active.backend.now(), f"{_stages(planned)} refused: {lasting}"))
     return True
