@@ -29,7 +29,6 @@ from asa.strategies.base import (
     ForecastKind,
     Keep,
     Phase,
-    Plan,
     PlannedJob,
     RunView,
     Strategy,
@@ -247,7 +246,7 @@ def _jobs(state: RunState, strategy: Strategy, forecast: Forecast, now_s: float)
             else:
                 yield _later(state, job, now_s)
         if is_first:
-            yield from _more_cores(state, strategy.plan(state.view(now_s), forecast), now_s)
+            yield from _follow_up(state, strategy, forecast, now_s)
         for name in (name for job in planned for name in job.stages):
             view = state.stages[name]
             ended_s = now_s + view.stage.expected_s
@@ -294,10 +293,15 @@ def _condition(state: RunState, name: str) -> str:
     return f"only if {' and '.join(waits_for)} did run" if waits_for else f"once {', '.join(stage.after_any)} ended"
 
 
-def _more_cores(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:
-    """Return the requests for more cores for jobs that have been submitted."""
+def _follow_up(state: RunState, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
+    """Return the requests that follow the submitted jobs: more cores for them, and jobs that race with them later."""
+    plan = strategy.plan(state.view(now_s), forecast)
     for job in plan.submissions:
         if not job.has_payload:
+            yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
+    later = plan if plan.wake_s is None else strategy.plan(state.view(plan.wake_s), forecast)
+    for job in later.submissions:
+        if job.racer:
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
 
 

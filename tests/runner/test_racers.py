@@ -11,8 +11,9 @@ from asa.cli.kinds import unit_standing
 from asa.cli.standing import StageStanding
 from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
-from asa.runner import read_journal
+from asa.runner import RunPlan, read_journal
 from asa.runner.entries import GivingUp, Intended
+from asa.runner.outlook import jobs_at_first
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
 from asa.strategies.base import Phase
@@ -197,6 +198,19 @@ def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
         for job in ("1 on 8 cores", "3 on 2 cores")
     ]
     assert [racer["state"] for racer in a.units.documents()["racers"]] == ["withdrawn", "ended", "withdrawn"]
+
+
+def test_a_dry_run_shows_which_jobs_will_race():
+    """With the pause after which they are submitted, if the first one has not started."""
+    site = machine(WAITS).capabilities
+    plan = RunPlan("abcd1234", "w", "w", tuple(CHAIN.stages.values()), "asa-plan", "local", site, created_s=1.7e9)
+    jobs = list(jobs_at_first(plan, replace(RACING, races=Races(alone=1, pause_s=90.0))))
+    assert [(job.planned.stages, job.spec.cores, job.planned.racer, job.in_s) for job in jobs] == [
+        (("a", "b", "c"), 8, 1, 0.0),
+        (("a",), 8, 2, 90.0),
+        (("a", "b", "c"), 4, 3, 90.0),
+        (("a", "b", "c"), 2, 4, 90.0),
+    ]
 
 
 def test_what_does_not_race_is_planned_as_without():
