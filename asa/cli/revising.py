@@ -139,9 +139,7 @@ def revise(
     walltime_s = flow.walltime_s if flow.says_walltime else None
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=walltime_s)
     stages = state.workflow.stages
-    if kept := [
-        stage for stage in sorted(done) if _differ(_as_patient(flow.stages[stage], stages[stage]), stages[stage], width)
-    ]:
+    if kept := [stage for stage in sorted(done) if _is_changed(flow.stages[stage], stages[stage], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None

@@ -450,7 +450,7 @@ def _stage(
         is_growing=(is_pending and wait_s is not None) or is_running,
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
-        expected_start_s=announced_s if is_pending and state_name != "held" else None,
+        expected_start_s=announced_s if is_pending and state_name not in {"held", *_OUT} else None,
         reason=more or _reason_with_job(view, status, state_name),
         given_up=job.giving_up,
         exit_code=0 if state_name == "done" and status.exit_code is not None else _end_of(name, status).exit_code,

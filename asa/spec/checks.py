@@ -247,6 +247,10 @@ class _Checks:
             location = self._reading.location_of(stage.name, "")
             self._reading.add(location, message, "Try these commands where the stage runs.", "note")
 
+    @cached_property
+    def _is_without_cluster(self) -> bool:
+        return shutil.which("sbatch") is None
+
     def _check_launchers(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         for text, shell in read:
             preparation = text.stage.preparation
@@ -270,7 +274,7 @@ class _Checks:
                 hint = "Name a program." if path.is_dir() else f"chmod +x {name}"
             else:
                 return
-        elif is_hidden or shutil.which(name) is not None:
+        elif shutil.which(name) is not None or (is_hidden and not (name in _STAND_INS and self._is_without_cluster)):
             return
         else:
             message = f"{name}: not found in PATH here"

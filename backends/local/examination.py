@@ -129,7 +129,8 @@ def _load(settings: LocalSettings) -> Finding:
             "load", text, "note", "the cores are busy with other work: jobs will take longer than they would alone"
         )
     free = max(int(cores_here() - load), 0)
-    return Finding("load", text, "good", f"about {min(free, settings.cores)} cores are idle")
+    idle = min(free, settings.cores)
+    return Finding("load", text, "good", f"about {idle} {'core is' if idle == 1 else 'cores are'} idle")
 
 
 def _memory() -> Finding:

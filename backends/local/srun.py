@@ -212,6 +212,11 @@ def _is_of_mpi(program: str) -> bool:
     return _MPI.search(done.stdout) is not None
 
 
+# The queue may have more slots than this computer has cores, which Open MPI refuses by default: 4 and 5 each have
+# their own variable.
+_CROWDED = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
 def _by_mpiexec(asked: Request) -> NoReturn:
     """Start an MPI program with mpiexec; without it, each process would take itself for the only one."""
     program = asked.command[0]
@@ -219,7 +224,7 @@ def _by_mpiexec(asked: Request) -> NoReturn:
         raise StandInError(f"{program} is to run in {asked.tasks} processes of MPI, and there is no mpiexec here")
     if asked.labels or asked.output or asked.error or asked.input:
         raise StandInError(f"{program} is of MPI, whose output cannot be parted here: leave out -l, -o, -e and -i")
-    os.execvpe("mpiexec", ["mpiexec", "-n", str(asked.tasks), *asked.command], {**os.environ, **asked.added})
+    os.execvpe("mpiexec", ["mpiexec", "-n", str(asked.tasks), *asked.command], _CROWDED | {**os.environ, **asked.added})
 
 
 class _Step:

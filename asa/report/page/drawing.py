@@ -16,7 +16,7 @@ GANTT = (
     "One row per job, in the order of submission. Ruled: held by a dependency. Striped: pending in the queue. Dotted: "
     "holds cores that nothing uses. Coloured: runs its stages, a colour each. The diamond is the predicted start; a "
     "dashed diamond is the predicted end of the wait, where a dependency may hold the job for longer. An arrow at the "
-    "right edge stands for a time beyond the chart."
+    "right edge means a time beyond the chart."
 )
 """Explanation of the marks that `gantt` draws."""
 
