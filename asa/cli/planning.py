@@ -59,7 +59,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
         "partition": job.spec.partition,
         "submit_in_s": job.in_s,
         "on_failure": job.on_failure,
-        "races": job.planned.racer > 1,
+        "alternative": job.planned.is_alternative,
         "keep": job.planned.keep.value,
         "predicted_wait_s": prediction.wait_s if prediction else None,
         "forecast_s": list(prediction.quantiles_s) if prediction else None,
@@ -72,10 +72,10 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
 def _heading(plan: RunPlan, jobs: Sequence[PlannedSpec]) -> Any:
     from rich.text import Text
 
-    n_extra, n_racers = sum(job.on_failure for job in jobs), sum(job.planned.racer > 1 for job in jobs)
-    n_jobs = sum(spec_jobs(job.spec) for job in jobs if not job.on_failure and job.planned.racer < 2)
+    n_extra, n_others = sum(job.on_failure for job in jobs), sum(job.planned.is_alternative for job in jobs)
+    n_jobs = sum(spec_jobs(job.spec) for job in jobs if not job.on_failure) - n_others
     count = "1 job" if n_jobs == 1 else f"{n_jobs} jobs"
-    count += f", and {n_racers} that race with it, of which the first to start is kept" if n_racers else ""
+    count += f", and {n_others} later if it has not started: the first to start is kept" if n_others else ""
     count += f", and {n_extra} if a stage fails" if n_extra else ""
     where = f"{plan.capabilities.system} ({plan.backend})"
     return Text.assemble((f"{plan.workflow} on {where}", "bold"), f", strategy {plan.strategy}: {count}\n")

@@ -301,7 +301,7 @@ def _follow_up(state: RunState, strategy: Strategy, forecast: Forecast, now_s: f
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
     later = plan if plan.wake_s is None else strategy.plan(state.view(plan.wake_s), forecast)
     for job in later.submissions:
-        if job.racer:
+        if job.is_alternative:
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
 
 

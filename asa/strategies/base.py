@@ -579,7 +579,12 @@ class PlannedJob:
     @property
     def is_addition(self) -> bool:
         """Whether its stages have a job already: this job is an additional one, a racer, a next leg, or more cores."""
-        return bool(self.joins or self.mate or self.leg or self.racer > 1)
+        return bool(self.joins or self.mate or self.leg or self.is_alternative)
+
+    @property
+    def is_alternative(self) -> bool:
+        """Whether a pending job may run its stages, too, and the first of both to start is kept."""
+        return self.racer > 1
 
 
 @dataclass(frozen=True, slots=True)
