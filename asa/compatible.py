@@ -11,8 +11,10 @@ from asa.workflow import Stage
 _MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
 
 
-def conflict(stages: Sequence[Stage]) -> str:
+def conflict(stages: Sequence[Stage], *, whole: bool = False) -> str:
     """Return what keeps stages from sharing a job; empty if nothing does, or if there is only one.
+
+    `whole`: whether it is the one job of a run, in which a stage that continues in legs runs as one.
 
     Examples
     --------
@@ -21,7 +23,7 @@ def conflict(stages: Sequence[Stage]) -> str:
     """
     if len(stages) < 2:
         return ""
-    for stage in stages:
+    for stage in () if whole else stages:
         if stage.own_jobs and not stage.takes_turns:
             return f"{stage.name} {stage.own_jobs}, so it cannot share a job: use another strategy"
     partitions = sorted({stage.partition for stage in stages if stage.partition})

@@ -72,13 +72,13 @@ CONTRADICTIONS = [{"cores": 8}, {"cpus_per_task": 2}, {"memory_bytes": 1 << 32},
 
 @pytest.mark.parametrize("keys", CONTRADICTIONS, ids=str)
 def test_what_contradicts_a_request_is_an_error_in_python_too(keys):
-    with pytest.raises(WorkflowError, match="another size is given beside it") as caught:
+    with pytest.raises(WorkflowError, match="another size is given, too") as caught:
         Stage("a", command="x", request=("--ntasks=4",), **keys)
     assert caught.value.where == "stage 'a'"
     assert "the request comes to cores = 4, cpus_per_task = 1" in caught.value.hint
     assert Stage("a", cores=4, command="x", request=("--ntasks=4",)).request == ("--ntasks=4",)
     flow = Flow("w")
-    with pytest.raises(WorkflowError, match="another size is given beside it"):
+    with pytest.raises(WorkflowError, match="another size is given, too"):
         flow.stage("a", "x", cores=8, request="--ntasks=4")
     assert flow.stage("a", "x", request="--ntasks=4").cores == 4
 
@@ -86,9 +86,9 @@ def test_what_contradicts_a_request_is_an_error_in_python_too(keys):
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ('request = ["--ntasks=4"]\ncores = 8', "another size is given beside it"),
-        ('request = ["--ntasks=4"]\nmemory = "4G"', "another size is given beside it"),
-        ('request = ["--ntasks=4"]\nnodes = 2', "it has `nodes` beside it"),
+        ('request = ["--ntasks=4"]\ncores = 8', "another size is given, too"),
+        ('request = ["--ntasks=4"]\nmemory = "4G"', "another size is given, too"),
+        ('request = ["--ntasks=4"]\nnodes = 2', "`nodes` is given, too"),
         ('request = ["--ntasks=four"]', "--ntasks=four is no number"),
         ('request = ["--ntasks=4", "--qos=high"]', "--qos does not say how large"),
         ('request = ["--ntasks=4"]\noptions = ["--mem=4G"]', "--mem=4G is among its options"),

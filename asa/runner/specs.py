@@ -81,10 +81,10 @@ def _in_shapes_of(state: RunState, planned: PlannedJob) -> RunState:
     return shaped
 
 
-def conflict_in(state: RunState, planned: PlannedJob) -> str:
-    """Return what keeps the stages of a planned job from sharing it; empty if nothing does."""
+def conflict_in(state: RunState, planned: PlannedJob, *, whole: bool = False) -> str:
+    """Return what keeps a planned job's stages from sharing it, as `conflict` does; empty if nothing."""
     stages = _in_shapes_of(state, planned).stages
-    return conflict([stages[name].stage for name in planned.stages])
+    return conflict([stages[name].stage for name in planned.stages], whole=whole)
 
 
 def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> JobSpec:

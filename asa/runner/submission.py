@@ -128,7 +128,7 @@ def submit(active: Active, planned: PlannedJob) -> None:
         return
     if _is_refused_by_now(active, planned, spec.token):
         return
-    if why := conflict_in(active.state, planned):
+    if why := conflict_in(active.state, planned, whole=active.run.strategy.is_one_job):
         active.commit(Intended(spec.token, planned, spec, active.backend.now()))
         active.commit(Refused(spec.token, active.backend.now(), f"{_stages(planned)} not submitted: {why}"))
         return

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from asa.backends.simulated import Machine, SimulatedSite, WorkloadModel
 
-from asa.cli.compare import _named, workflow_of
+from asa.cli.compare import _named, _possible, workflow_of
 from asa.errors import AsaError
 from asa.studies.compare.study import Comparison, compare
 from pairs.kinds import KINDS
@@ -70,11 +70,12 @@ def outcome(name, site, folder):
     (folder / "row.toml").write_text(text_of(name))
     try:
         make, cores = workflow_of(str(folder / "row.toml"), None, None, {}, site)
-        strategies = _named(None, make(cores[0]))
-        runs = compare(Comparison(make, site, cores, strategies, (0,), history=50), jobs=1)
+        made = _possible(Comparison(make, site, cores, _named(None, make(cores[0])), (0,), history=50))
+        runs = compare(made, jobs=1)
     except AsaError as error:
         return f"refused: {error.message}"
-    assert [run.strategy for run in runs] == list(strategies)
+    assert [run.strategy for run in runs] == list(made.strategies)
+    assert len(made.strategies) >= 4
     return "".join(f"{run.strategy}: {run.reason}; " for run in runs if run.metrics is None)
 
 

@@ -235,13 +235,14 @@ def accounted_two(talker, one, other):
 
 TIMES = {
     "accrue_time", "eligible_time", "end_time", "last_sched_evaluation", "start_time", "submit_time", "last_update",
-    "last_backfill", "submission", "eligible", "end", "start", "priority", "last_busy",
+    "submission", "eligible", "end", "start", "priority", "last_busy",
     "reason_changed_at",
 }  # fmt: skip
 """That they are set is compared, not to what."""
 ELSEWHERE = {
     "allocating_node", "association_id", "batch_host", "elapsed", "group_id", "job_resources", "latency",
     "max_nodes", "nodes", "scheduled_nodes", "source", "tres", "user_id", "group", "user", "free_mem", "free_memory",
+    "last_backfill",  # a daemon that is new has none yet
     "cpu_load", "port", "boot_time", "slurmd_start_time", "alloc_cpus", "range", "list",
     "hostname", "operating_system", "address", "total_time", "average_time", "mail_user", "id", "reason_set_by_user",
     "job_size_str", "planned", "owner", "tres_used", "alloc_idle_cpus", "idle_cpus", "tres_weighted", "state_flags",
