@@ -29,7 +29,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.run
 
 # A Big Job as narrow as the paper ran it on that centre; widths are all that the paper ran it with.
-demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (about a minute).
+demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (three to four minutes at first, then one).
 	@mkdir -p out
 	$(BIN)/asa compare montage --system uppmax --cores 160 --widths 28,56,112,160,320,640 --seeds 100 \
 		--estimator asa-queue --history 100 --plot out/demo.png --report out/demo.html

@@ -4,6 +4,7 @@ import atexit
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -129,7 +130,9 @@ def pytest_itemcollected(item):
 
 def _keep_part(config, items, part):
     """Of the tests marked `full`, keep some, by their names: ``2/4`` is the second of four parts."""
-    number, count = map(int, part.split("/"))
+    if (found := re.fullmatch(r"(\d+)/(\d+)", part)) is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise pytest.UsageError(f"there is no part {part!r} of the tests: write it as in PART=2/4")
+    number, count = map(int, found.groups())
 
     def is_other(item):
         return item.get_closest_marker("full") is not None and zlib.crc32(item.nodeid.encode()) % count != number - 1

@@ -282,7 +282,7 @@ def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
 
 
 def test_stages_of_one_job_are_told_apart(folder):
-    """They are told apart while the job runs, after a stage failed, and while the others wait again."""
+    """They are distinguished while the job runs, after a stage failed, and while the others wait again."""
     sided = tuple(
         replace(stage, after=("fetch-the-references",)) if stage.name == "background" else stage for stage in STAGES
     )

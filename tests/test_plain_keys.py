@@ -132,14 +132,15 @@ def test_stages_that_say_different_things_share_no_job(key, is_given):
         replace(stages[0], options=(key.as_option(another),))
 
 
-@pytest.mark.parametrize("key", keys_of(StageKeys), ids=lambda key: key.name)
+TYPED = {"count", "number", "memory", "storage", "text", "output", "choice", "flag"}
+
+
+@pytest.mark.parametrize("key", [key for key in keys_of(StageKeys) if key.kind in TYPED], ids=lambda key: key.name)
 def test_a_value_of_another_type_is_refused_in_words(key):
     """In Python, too, where a stage is made without a file."""
-    typed = {"count", "number", "memory", "storage", "text", "output", "choice", "flag"}
     for value in (None, b"x", [1]):
-        if key.kind in typed:
-            with pytest.raises(WorkflowError, match=rf"has {key.field} = .*\nGive "):
-                Stage("a", cores=1, **{key.field: value})
+        with pytest.raises(WorkflowError, match=rf"has {key.field} = .*\nGive "):
+            Stage("a", cores=1, **{key.field: value})
 
 
 @pytest.mark.parametrize("key", TERMS, ids=lambda one: one.name)

@@ -119,7 +119,8 @@ def _reasons(jobs: Sequence[PlannedSpec]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job.planned.reason:
-            reasons.setdefault(job.planned.reason, []).append(_name(job))
+            reason = job.planned.reason.replace(f"job {MADE_UP}", "the job of ")
+            reasons.setdefault(reason, []).append(_name(job))
     return reasons
 
 

@@ -113,6 +113,8 @@ def refusal_of(strategy: Strategy, workflow: Workflow, site: Capabilities) -> st
 
     That is what keeps stages that it puts into one job from sharing it.
     """
+    if not conflict(list(workflow.stages.values())):
+        return ""  # most workflows, of which large ones need no plan then
     site = UnitsOfRun.site_for(strategy, workflow, site)
     state = RunState(workflow.name, workflow, site, "")
     jobs = (job.planned for job in _jobs(state, strategy, _NoWaits(), 0.0))

@@ -135,7 +135,7 @@ def test_a_run_without_work_stays_open_and_is_extended(host):
 
 
 def test_what_is_dropped_is_given_back_and_never_runs(host):
-    """The stage's job is pending, or waits to be told which stage to run."""
+    """The stage's job is pending, or waits until a stage is handed to it."""
     run = host(("a",), ("b", "a"), ("c", "b"), ("other",))
     until(lambda: run.jobs("other") and run.jobs("a"), what="jobs ahead of what they run")
     run.run.drop(["b", "c", "other"], "nobody wants it")

@@ -44,7 +44,7 @@ def machine(others=OTHERS, **options):
 
 
 class Sure:
-    """An estimator that predicts one wait for all jobs except some kinds, and records what it is told."""
+    """An estimator that predicts one wait for all jobs except some kinds, and records each call."""
 
     def __init__(self, wait, kinds):
         self.wait, self.kinds, self.told, self.jobs = wait, kinds, [], {}

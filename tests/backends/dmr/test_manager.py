@@ -254,7 +254,7 @@ def test_an_asynchronous_shrink_is_promised_at_once(start):
 
 
 def test_a_program_that_dies_in_the_middle_gives_its_nodes_back(start, tmp_path):
-    """Its processes end, too, although it was told to shrink, before it could."""
+    """Its processes end, too, although it was asked to shrink before it could."""
     manager = start(4)
     script = "sleep 60 & sleep 61 & echo $! $$ >pids; mv pids told; wait"
     number = manager.submit(["sh", "-c", script], 4, folder=tmp_path)

@@ -181,7 +181,7 @@ def test_a_program_runs_beside_its_manager_inside_a_job(tmp_path):
 
 
 def test_a_program_hears_what_its_job_is_told(tmp_path):
-    """The job is told of its time limit, for example."""
+    """The job's time limit is passed on, for example."""
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(6)); print(1, flush=True); time.sleep(60)"
     )

@@ -84,7 +84,7 @@ def test_two_licences_of_one_name_are_two():
 
 
 def test_threads_and_flags_take_nothing():
-    """Threads are told to the job, and flags must be on the node."""
+    """The number of threads is passed to the job, and flags must be on the node."""
     request = ResourceRequest.parse("rset=2:ncpus=4:ompthreads=8:gpu_direct=true", KINDS)
     assert request.chunks == (Chunk(2, {"ncpus": 4}, {"gpu_direct": "true"}, {"ompthreads": 8}),)
     assert request.job_set() == {"ncpus": 8}
