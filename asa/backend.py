@@ -369,6 +369,8 @@ class ElementsStatus:
         Elements that wait until somebody releases them.
     held_reason
         Why they are on hold, in the batch system's words; if reasons differ, the first element's.
+    longest_s
+        The longest time that an element ran which completed, or reached its walltime; 0 if none did, or if not known.
     """
 
     running: Elements = NONE
@@ -378,6 +380,7 @@ class ElementsStatus:
     nodes: tuple[str, ...] = ()
     held: Elements = NONE
     held_reason: str = ""
+    longest_s: float = 0.0
 
     @property
     def failed(self) -> Elements:

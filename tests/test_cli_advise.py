@@ -195,6 +195,19 @@ def test_runs_learn_how_long_stages_run(machine):
     assert [stage["expected_run_s"] for stage in plan["stages"]] == [2.0, 300.0]
 
 
+def test_elements_of_an_array_learn_how_long_one_runs(machine):
+    """Here they take turns, two at a time; each sleeps for as many seconds as its number."""
+    (machine.root / "flow.toml").write_text(
+        'name = "flow"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "5min"\narray = "0-2"\n'
+        'expected = "learn"\ncommand = "sleep $SLURM_ARRAY_TASK_ID"\n'
+    )
+    machine.asa("run", "flow.toml", *machine.on)
+    [a] = RunTimes(machine.root / "bank").of("flow", "a")
+    assert (a.cores, a.kind) == (1, "exact")
+    assert 2 <= a.run_s < 2.9, "the longest, not two in turn"
+    assert "a: expected 2s, from 1 run\n" in machine.asa("run", "flow.toml", *machine.on, "--dry-run").stderr
+
+
 def test_an_old_run_does_not_bring_back_what_was_forgotten(machine):
     """The old run is resumed, and would report its run times again; only stages that run again are learned."""
     machine.asa("run", machine.flow(("a", "", "true"), ("b", "a", "test -e mended")), *machine.on, code=1)

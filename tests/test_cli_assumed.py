@@ -1,5 +1,7 @@
 """The assumptions of `asa compare` about a user's own workflow."""
 
+from dataclasses import replace
+
 import pytest
 from asa.backends.simulated import SimulatedSite
 
@@ -47,6 +49,24 @@ def test_run_times_of_earlier_runs_are_taken_where_the_file_says_none(home, caps
     assert "run times of first are those of earlier runs" in capsys.readouterr().err
     told = Workflow("own", [Stage("first", cores=4, walltime_s=7200, expected_run_s=60, command="true")])
     assert with_known_run_times(told, site).stages["first"].expected_run_s == 60
+
+
+def test_run_times_on_this_computer_are_no_run_times_of_a_cluster(home, capsys, monkeypatch):
+    """They are if it is this computer that is simulated. Those of a cluster count next to them."""
+    monkeypatch.setattr("platform.node", lambda: "laptop.home")
+    site = SimulatedSite("hpc2n").capabilities
+    runs = RunTimes(home / "bank")
+    runs.observe(RunTime("own", name, 4, 5.0, 1.0, "laptop", id=name) for name in ("first", "second"))
+    runs.observe([RunTime("own", "second", 4, 600.0, 1.0, "other", id="there")])
+    known = with_known_run_times(FLOW, site)
+    assert known.stages["first"].expected_run_s is None
+    assert known.stages["second"].expected_run_s == pytest.approx(600.0, rel=0.01)
+    said = capsys.readouterr().err
+    assert "Note: run times of second are those of earlier runs: asa walltimes.\n" in said
+    assert "Note: run times of first on this computer are left out: elsewhere they may differ.\n" in said
+    here = with_known_run_times(FLOW, replace(site, system="laptop"))
+    assert here.stages["first"].expected_run_s == pytest.approx(5.0, rel=0.01)
+    assert "left out" not in capsys.readouterr().err
 
 
 SACCT = r"""#!/bin/sh
@@ -127,10 +147,10 @@ def test_accounting_that_does_not_answer_is_no_reason_to_be_without_a_comparison
 
 
 def test_it_says_first_what_is_assumed(capsys):
-    comparison = Comparison(lambda _: FLOW, SimulatedSite("hpc2n", age_accrues=False), (4,), ("asa",), (0,))
+    comparison = Comparison(lambda _: FLOW, SimulatedSite("uppmax", age_accrues=False), (4,), ("asa",), (0,))
     tell_assumed(comparison, is_own=True, whose_rule="the rule of most sites")
     said = capsys.readouterr().err
-    assert said.startswith("Simulated on hpc2n, a model of a centre of 16,856 cores, as no site with its size is saved")
+    assert said.startswith("Simulated on uppmax, the busier of two models of real centres, of 9,720 cores, as no site")
     assert "Jobs gain no priority behind a dependency, the rule of most sites; --age-accrues" in said
     assert "run times are not known of first, second" in said
     tell_assumed(comparison, is_own=False, whose_rule="")

@@ -120,12 +120,12 @@ def compared(tmp_path_factory):
 def test_a_comparison_s_page_is_the_one_it_had(compared):
     folder, _ = compared
     told = asa("report", "kept.json", cwd=folder).stderr
-    assert "Written to compare-blast-hpc2n.html" in told
-    assert (folder / "compare-blast-hpc2n.html").read_text() == (folder / "page.html").read_text()
+    assert "Written to compare-blast-uppmax.html" in told
+    assert (folder / "compare-blast-uppmax.html").read_text() == (folder / "page.html").read_text()
     arguments = ("blast", "--cores", "28,56", "--seeds", 2, "--strategies", "big-job,asa")
     asa("compare", *arguments, "--report", "all", cwd=folder)
     told = asa("report", "kept.json", "--out", "all", cwd=folder).stderr
-    assert "compare-blast-hpc2n.html, replaces" in told
+    assert "compare-blast-uppmax.html, replaces" in told
     assert len(list((folder / "all").iterdir())) == 2
 
 
@@ -175,7 +175,7 @@ def test_what_is_no_kept_comparison_is_refused(compared, changed):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [('"makespan_s": ', '"makespan_s": 9'), ('"seed": 0', '"seed": 77'), ("hpc2n", "hpc2m"),
+    [('"makespan_s": ', '"makespan_s": 9'), ('"seed": 0', '"seed": 77'), ("uppmax", "uppmux"),
      ('"check": "', '"check": "0'), ("\n ]", " ]"), ('"makespan_s": ', '"makespan_s": NaN, "was_s": ')],
 )  # fmt: skip
 def test_what_was_changed_by_hand_is_refused(compared, before, after):
@@ -198,7 +198,7 @@ def _of(runs, strategy, **changes):
      (lambda runs: tuple(run for run in runs if (run.strategy, run.cores) != ("asa", 56)), "not paired"),
      (lambda runs: (*runs[:1], replace(runs[1], seed=77), *runs[2:]), "not paired"),
      (lambda runs: (*runs, runs[0]), "in the same replication"),
-     (lambda runs: _of(runs, "asa", system="uppmax"), "several workflows, systems"),
+     (lambda runs: _of(runs, "asa", system="hpc2n"), "several workflows, systems"),
      (lambda runs: _of(runs, "asa", age_accrues=False), "several workflows, systems"),
      (lambda _: (), "has no runs")],
 )  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa.backend import Capabilities, JobState, JobStatus, StepTimes
+from asa.backend import Capabilities, ElementEnd, ElementsStatus, JobState, JobStatus, StepTimes
+from asa.elements import Elements, parse_array
 from asa.errors import InputError, StateError
 from asa.history import read_history
 from asa.records import Ended, RunResumed, StageEnded, StageStarted, Submitted
@@ -340,6 +341,50 @@ def test_of_a_shared_job_only_times_that_were_told_count():
         ("a", 8, 48.0, "exact"),
         ("b", 1, 100.0, "at_least"),
     ]
+
+
+ARRAY = Workflow("flow", [Stage("a", cores=2, walltime_s=100, array=parse_array("1-4"), command="x", input_size=7.0)])
+
+
+def of_array(records, *statuses, in_turn_s=None, flow=ARRAY):
+    return run_times_of("id", flow, SITE, records, {status.job_id: status for status in statuses}, in_turn_s=in_turn_s)
+
+
+def part(job, longest_s, ends=(), state=JobState.COMPLETED):
+    return JobStatus(job, state, 0.0, elements=ElementsStatus(ended=ends, longest_s=longest_s))
+
+
+def test_an_array_counts_as_one_run_of_its_longest_element():
+    """It may have been submitted in two parts; an element that failed says nothing, and was submitted again."""
+    records = [
+        sent("1", "a", cores=2), began("a", 5.0, "1"), over("1", 70.0, "a", state=JobState.FAILED),
+        sent("2", "a", cores=2), over("2", 90.0, "a", state=JobState.COMPLETED), done("a", 90.0, "2"),
+    ]  # fmt: skip
+    failed = ElementEnd(Elements.of([2]), JobState.FAILED, 1)
+    [one] = of_array(records, part("1", 40.0, (failed,), JobState.FAILED), part("2", 20.0))
+    assert (one.stage, one.cores, one.run_s, one.at_s, one.kind, one.input_size) == ("a", 2, 40.0, 90.0, "exact", 7.0)
+    assert of_array(records[:3], part("1", 40.0, (failed,), JobState.FAILED)) == [], "as long as it has not completed"
+    assert of_array(records, part("1", 0.0), part("2", 0.0)) == [], "of runs of versions that did not note it"
+
+
+def test_an_element_that_reached_its_walltime_is_a_bound():
+    killed = ElementEnd(Elements.of([2]), JobState.TIMEOUT)
+    records = [sent("1", "a", cores=2), began("a", 5.0, "1"), over("1", 110.0, "a")]
+    [one] = of_array(records, part("1", 100.0, (killed,), JobState.TIMEOUT))
+    assert (one.run_s, one.kind) == (100.0, "at_least")
+    again = [*records, sent("2", "a", cores=2), over("2", 400.0, "a", state=JobState.COMPLETED), done("a", 400.0, "2")]
+    first, second = of_array(again, part("1", 100.0, (killed,), JobState.TIMEOUT), part("2", 130.0))
+    assert (first.id, second.run_s, second.kind) == (second.id, 130.0, "exact")
+
+
+def test_elements_that_take_turns_in_jobs_run_on_an_element_s_cores():
+    """A job has several of them, so its own time says nothing."""
+    records = [sent("1", "a", cores=2), began("a", 5.0, "1"), over("1", 70.0, "a", state=JobState.COMPLETED),
+               done("a", 70.0, "1")]  # fmt: skip
+    flow = ARRAY.in_turn(4, 4)
+    assert flow.stages["a"].cores == 4, "two jobs of two cores"
+    [one] = of_array(records, in_turn_s={"a": 30.0}, flow=flow)
+    assert (one.cores, one.run_s, one.kind) == (2, 30.0, "exact")
 
 
 # ---------------------------------------------------------------------- forecasts

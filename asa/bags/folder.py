@@ -133,6 +133,13 @@ class Bag:
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
         return sorted(made, key=lambda deeds: float(deeds.began_s.min()))
 
+    def longest_s(self) -> float:
+        """Return how long the longest task ran that completed; 0 if none did, or if its records cannot be read."""
+        return max(
+            (float((ran.ended_s - ran.began_s)[ran.exit_codes == 0].max(initial=0.0)) for ran in self.deeds()),
+            default=0.0,
+        )
+
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
         """Return the last exit code and outcome of each ended task, by the task's text, as far as files can be read.
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from asa.cli.known_waits import is_here
+from asa.cli.terminal import write_notice
 from asa.errors import AsaError, StateError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asa.backend import Capabilities, PastRun
     from asa.runtimes import RunTime
     from asa.runtimes.expected import KnowsRunTimes
@@ -42,7 +45,7 @@ def age_rule(given: bool | None, *, is_own: bool) -> tuple[bool, str]:
             if rule is not None:
                 return str(rule).lower() in {"true", "yes", "1", "on"}, f"as the file of site {name} says"
     except AsaError as error:  # the comparison does without the saved site
-        sys.stderr.write(f"Note: the saved site is not looked at: {error}\n")
+        write_notice(f"Note: the saved site is not looked at: {error}")
     return False, "the rule of most sites"
 
 
@@ -52,16 +55,39 @@ def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
     They are from earlier runs in the bank, else from the user's past jobs of these names in Slurm's accounting.
     """
     from asa.estimators.store import default_folder
-    from asa.runtimes import RunTimes
 
+    runs = _EarlierRuns(default_folder(), site)
     try:
-        flow, names = _expecting(flow, RunTimes(default_folder()), site)
+        flow, names = _expecting(flow, runs, site)
     except StateError as error:
-        sys.stderr.write(f"Note: run times in the bank are not used: {error}\n")
+        write_notice(f"Note: run times in the bank are not used: {error}")
     else:
         if names:
-            sys.stderr.write(f"Note: run times of {', '.join(names)} are those of earlier runs: asa walltimes.\n")
+            write_notice(f"Note: run times of {_listed(names)} are those of earlier runs: asa walltimes.")
+        if left_out := [name for name in runs.left_out if flow.stages[name].expected_run_s is None]:
+            what = f"run times of {_listed(left_out)} on this computer"
+            write_notice(f"Note: {what} are left out: elsewhere they may differ.")
     return _with_past_jobs(flow, site)
+
+
+class _EarlierRuns:
+    """The run times in a bank, without those on this computer, unless it is the site.
+
+    `left_out`: the stages of which such run times were left out.
+    """
+
+    def __init__(self, folder: Path, site: Capabilities) -> None:
+        from asa.runtimes import RunTimes
+
+        self._runs, self._takes_all = RunTimes(folder), is_here(site.system)
+        self.left_out: list[str] = []
+
+    def of(self, workflow: str, stage: str = "") -> list[RunTime]:
+        times = self._runs.of(workflow, stage)
+        kept = [run for run in times if self._takes_all or not is_here(run.system)]
+        if len(kept) < len(times):
+            self.left_out.append(stage)
+        return kept
 
 
 def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tuple[Workflow, list[str]]:
@@ -119,7 +145,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
         ran = _past_runs(names)
     except AsaError as error:  # the comparison does without them
         why = shorten(str(error).partition("\n")[0], _MAX_REASON, placeholder=" ...")
-        sys.stderr.write(f"Note: past jobs cannot be read from Slurm's accounting: {why}\n")
+        write_notice(f"Note: past jobs cannot be read from Slurm's accounting: {why}")
         return flow
     if ran is None:
         return flow
@@ -128,14 +154,14 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     expecting, found = _expecting(flow, past, site)
     if found := [name for name in found if known.get(name)]:
         count = sum(len(known[name]) for name in found)
-        sys.stderr.write(
+        write_notice(
             f"Run times of {len(found)} {'stage' if len(found) == 1 else 'stages'} ({_listed(found)}) are from {count} "
-            f"of your past jobs of {'that name' if len(found) == 1 else 'these names'} in Slurm's accounting.\n"
+            f"of your past jobs of {'that name' if len(found) == 1 else 'these names'} in Slurm's accounting."
         )
         return expecting
-    sys.stderr.write(
+    write_notice(
         f"No job of yours in the last {_LOOK_BACK_DAYS} days is named {' or '.join(names[:_MAX_NAMES])} in Slurm's "
-        "accounting.\n"
+        "accounting."
     )
     return flow
 
@@ -164,16 +190,17 @@ def tell_assumed(comparison: Comparison, *, is_own: bool, whose_rule: str, centr
     """Print what is simulated, before it starts: the site, the rule of age, and the source of run times.
 
     `is_own`: whether the workflow is the user's own, and the site is not chosen by the user.
-    `centre`: a description of the site; by default that of a usual centre.
+    `centre`: a description of the site; by default that of a busy centre.
     """
     site = comparison.site.capabilities
     if is_own:
-        of = (
-            centre or f"a model of a centre of {site.max_cores:,} cores, as no site with its size is saved (asa doctor)"
+        of = centre or (
+            f"the busier of two models of real centres, of {site.max_cores:,} cores, as no site with its size is saved "
+            "(asa doctor --save NAME)"
         )
-        sys.stderr.write(f"Simulated on {site.system}, {of}; --system NAME or --trace FILE takes another.\n")
+        write_notice(f"Simulated on {site.system}, {of}; --system NAME or --trace FILE takes another.")
     if whose_rule:
         gain, other = ("gain", "--no-age-accrues") if site.age_accrues else ("gain no", "--age-accrues")
-        sys.stderr.write(f"Jobs {gain} priority behind a dependency, {whose_rule}; {other} for the other rule.\n")
+        write_notice(f"Jobs {gain} priority behind a dependency, {whose_rule}; {other} for the other rule.")
     if comparison.assumed:
-        sys.stderr.write(f"Note: {comparison.assumed}.\n")
+        write_notice(f"Note: {comparison.assumed}.")

@@ -58,8 +58,10 @@ class RunsOutput(StrEnum):
 
 
 _OF_THE_SITE = ("grow", "shrink")  # settings of the machine, not of a scheduler
+_DEFAULT_SYSTEM = "uppmax"  # where nothing queues, all strategies come out equal
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = ("big-job", "per-stage", "asa", "chained", "asa-plan")
+_HARDLY = 0.05  # of the makespan
 _OWN_SHAPES = "asa-plan:shapes=own"
 
 
@@ -77,7 +79,9 @@ _Backend = Annotated[
 _System = Annotated[
     str | None,
     typer.Option(
-        help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False, autocompletion=complete_systems
+        help=f"Simulated centre: hpc2n or uppmax. [default: {_DEFAULT_SYSTEM}, the busier]",
+        show_default=False,
+        autocompletion=complete_systems,
     ),
 ]
 _Trace = Annotated[
@@ -371,7 +375,7 @@ def _site(
         return cast("Site", make(trace=trace, trace_cores=trace_cores, **rules))
     if centre is not None:
         return cast("Site", make(model=centre.model, **rules))
-    return cast("Site", make(system or "hpc2n", **rules))
+    return cast("Site", make(system or _DEFAULT_SYSTEM, **rules))
 
 
 def _simulators() -> list[str]:
@@ -430,7 +434,25 @@ def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
     console = Console()
     console.print(render(runs, seeds=len(comparison.seeds)))
     for note in comparison.notes:
+        if note == comparison.assumed:  # it was printed before the simulation
+            continue
         console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
+    if (share := _max_waiting(runs)) < _HARDLY:
+        console.print(
+            f"Note: jobs like these hardly wait there, for at most {100 * share:.0f} % of the makespan, so strategies "
+            "differ little. If they wait longer at yours: asa doctor --save NAME, and asa learn, let it be simulated.",
+            style="dim",
+            highlight=False,
+            markup=False,
+        )
+
+
+def _max_waiting(runs: Sequence[CompareRun]) -> float:
+    """Return the largest share of the makespan that stages wait in the queue, of the means of all strategies."""
+    from asa.studies.compare.table import cells_of
+
+    means = [(cell.intervals["twt_s"].mean, cell.intervals["makespan_s"].mean) for cell in cells_of(runs)]
+    return max((wait_s / makespan_s for wait_s, makespan_s in means if makespan_s > 0), default=1.0)
 
 
 def _check_files(results: Path | None, plot: Path | None, page: Path | None) -> None:

@@ -80,13 +80,16 @@ def run_times_of(
     capabilities: Capabilities,
     records: Iterable[Record],
     jobs: Mapping[str, JobStatus],
+    *,
+    in_turn_s: Mapping[str, float] | None = None,
 ) -> list[RunTime]:
     """Return how long the stages of a run ran, whether it completed or not.
 
     A stage that was submitted again after it failed or reached its walltime counts as one run: its attempts have one
     id, and the completed attempt counts. A stage that records its completed tasks continues where it had stopped, so
     its attempts are added up until it runs again from scratch. A stage that shared a job counts only if the batch
-    system has reported its own times.
+    system has reported its own times. A job array counts as one run of its longest element: the array ends with that
+    element, whose walltime must be long enough.
 
     Parameters
     ----------
@@ -100,13 +103,15 @@ def run_times_of(
         Records of the run, in order.
     jobs
         Jobs of the run, with their last known status.
+    in_turn_s
+        Of arrays whose elements take turns in jobs: how long the longest completed element ran, by stage.
 
     Returns
     -------
     list of RunTime
         Run times of the stages for which they are known, in the order in which they became known.
     """
-    telling = _Telling(run_id, workflow, capabilities, jobs)
+    telling = _Telling(run_id, workflow, capabilities, jobs, in_turn_s or {})
     for record in records:
         telling.take(record)
     return telling.times
@@ -116,7 +121,12 @@ class _Telling:
     """Collects run times from a run's records."""
 
     def __init__(
-        self, run_id: str, workflow: Workflow, capabilities: Capabilities, jobs: Mapping[str, JobStatus]
+        self,
+        run_id: str,
+        workflow: Workflow,
+        capabilities: Capabilities,
+        jobs: Mapping[str, JobStatus],
+        in_turn_s: Mapping[str, float],
     ) -> None:
         self.times: list[RunTime] = []
         self._run_id, self._workflow, self._capabilities, self._jobs = run_id, workflow, capabilities, jobs
@@ -125,11 +135,13 @@ class _Telling:
         self._spent_s: dict[str, float] = {}  # by stage that continues where it stopped
         self._good_ends: dict[str, int] = {}
         self._sharing: dict[str, dict[str, list[float]]] = {}  # by stage and job: start and end of each job of a bag
+        self._in_turn_s = in_turn_s
+        self._longest_s: dict[str, float] = {}  # by array: the longest time that an element of its ended jobs ran
 
     def take(self, record: Record) -> None:
         match record:
             case Started(stages=[name]) | Ended(stages=[name]) | StageEnded(stages=[name]) if self._in_parts(name):
-                pass
+                self._take_of_elements(name, record)
             case Started() | Ended() | StageEnded() if self._is_shared(record):
                 self._take_of_shared(record)
             case Submitted(stages=[_], job_id=job_id, cores=cores):
@@ -140,6 +152,7 @@ class _Telling:
                 for name in anew:
                     self._spent_s.pop(name, None)
                     self._sharing.pop(name, None)
+                    self._longest_s.pop(name, None)
             case StageEnded(stages=[name], job_id=job_id, time_s=time_s):
                 if self._has_own_times(name, job_id):
                     self._completed(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
@@ -150,6 +163,16 @@ class _Telling:
 
     def _in_parts(self, name: str) -> bool:
         return self._workflow.stages[name].queues_in_parts
+
+    def _take_of_elements(self, name: str, record: Started | Ended | StageEnded) -> None:
+        if isinstance(record, Ended) and (status := self._jobs.get(record.job_id)) is not None and status.elements:
+            longest_s = self._longest_s[name] = max(self._longest_s.get(name, 0.0), status.elements.longest_s)
+            if longest_s and any(end.state is JobState.TIMEOUT for end in status.elements.ended):
+                self._tell(name, "", longest_s, record.time_s, is_whole=False)
+        elif isinstance(record, StageEnded):
+            if longest_s := self._longest_s.pop(name, 0.0) or self._in_turn_s.get(name, 0.0):
+                self._tell(name, "", longest_s, record.time_s, is_whole=True)
+            self._good_ends[name] = self._good_ends.get(name, 0) + 1
 
     def _is_shared(self, record: Started | Ended | StageEnded) -> bool:
         """Whether the record is about one of several jobs of a stage."""
@@ -177,7 +200,10 @@ class _Telling:
         return core_seconds / self._all_cores(name)
 
     def _all_cores(self, name: str) -> int:
-        return self._workflow.stages[name].cores_on(self._capabilities.cores_per_node)
+        """Return a stage's cores; of an array, those of an element."""
+        stage = self._workflow.stages[name]
+        cores = stage.cores_on(self._capabilities.cores_per_node)
+        return cores // stage.job_count if stage.takes_turns else cores
 
     def _has_own_times(self, name: str, job_id: str) -> bool:
         """Whether a stage's own times are known; in a shared job, the reported times may be the expected ones."""

@@ -142,7 +142,7 @@ def _of_widths(guess: RunForecast, own: RunAt, learned: Mapping[int, RunForecast
 
 def _expecting(stage: Stage, forecast: RunForecast) -> Stage:
     expected_s = max(forecast.p50_s, 1.0)
-    longest_s = stage.walltime_s if stage.is_one_job else math.inf
+    longest_s = stage.walltime_s if stage.is_one_job or stage.queues_in_parts else math.inf
     spread = min(math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL, _MAX_SPREAD)
     return replace(stage, expected_run_s=min(expected_s, longest_s), run_spread=spread)
 

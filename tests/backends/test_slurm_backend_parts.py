@@ -257,6 +257,7 @@ def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_wer
                 folder.keep_job("7", array.kept)
         assert array.status.state is JobState.COMPLETED
         assert array.status.elements.ran_s == 4.0 + 10.0, seen
+        assert array.status.elements.longest_s == 10.0, seen
 
 
 def _told_to_end(folder, *, code=143, signals=1):
