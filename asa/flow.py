@@ -29,6 +29,8 @@ from asa.backend import Backend, Facility
 from asa.core import python, temporary
 from asa.core.documents import read_text
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
+from asa.estimators import readiness
+from asa.estimators.choice import AUTO
 from asa.estimators.store import default_folder
 from asa.keys import Duration, Key, keys_of
 from asa.progress import RunProgress, follower
@@ -445,7 +447,7 @@ class Flow:
         site: str | None = None,
         settings: Mapping[str, Any] | None = None,
         strategy: str = "",
-        estimator: str = "auto",
+        estimator: str = AUTO,
         name: str = "",
         folder: str | Path = ".",
         runs: str | Path | None = None,
@@ -508,6 +510,8 @@ class Flow:
         if _inside_a_stage:
             hint = 'Write it below `if __name__ == "__main__":`.'
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
+        if estimator != AUTO:
+            readiness.prefer(estimator, None)
         opened = open_facility(backend, site, settings)
         chosen = at_price(strategy or opened.strategy or "asa-plan", opened.price)
         how = check_strategy(chosen)

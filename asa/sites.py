@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asa.backend import Facility, Setting
+from asa.backend import Facility, Setting, Site
 from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
 from asa.core.files import in_words, replacing
@@ -329,6 +329,10 @@ def open_facility(
         raise type(error)(error.message, where=sources.get(error.where or "", error.where), hint=error.hint) from error
     if not isinstance(facility, Facility):
         raise _not_a_facility(name)
+    if isinstance(facility, Site):
+        from asa.estimators import readiness  # noqa: PLC0415 - it loads numpy, which others do not need
+
+        readiness.prefer_on_simulator()
     return OpenedSite(
         name,
         facility,

@@ -76,7 +76,8 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     readiness.prefer(readiness.BLIND, folder)
     # loading compiled code takes half a second, a prediction without it a millisecond
     is_current = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
-    plainly.wanted = plainly.wanted or is_current
+    if is_current:
+        plainly.choose(plain=True)
     if not is_current:
         compile_if_lacking("", folder, quiet=False)
     from asa.estimators.contextual import ContextualAsa

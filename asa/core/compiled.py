@@ -83,7 +83,7 @@ def kernel(function: Any) -> Any:
     """Compile a function at its first call, and cache the result for the next process."""
     if not COMPILED:
         return function
-    options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
+    options: dict[str, Any] = {"boundscheck": False, "_nrt": False, "no_cfunc_wrapper": True}
     source = Path(function.__code__.co_filename)
     named = _settings.CACHE_DIR
     path = folder_for(source, named)

@@ -63,18 +63,29 @@ def is_to_keep(estimator: str) -> bool:
     )
 
 
+def is_fast_plainly(estimator: str) -> bool:
+    """Whether an estimator learns and predicts in milliseconds without compiled code."""
+    return estimator in _PLAIN
+
+
 def prefer(estimator: str, bank: Path | None) -> None:
     """Decide for this process, before kernels are imported, whether they run as plain Python.
 
     `estimator`: name of the estimator; if it simulates the queue, its code is always compiled. `bank`: the folder of
     what it learns first; None for nothing.
     """
-    plainly.wanted = estimator in _PLAIN and (_size_bytes(bank) <= _SMALL_BYTES or not learns_compiled())
+    plainly.choose(plain=is_fast_plainly(estimator) and (_size_bytes(bank) <= _SMALL_BYTES or not learns_compiled()))
+
+
+def prefer_on_simulator() -> None:
+    """Decide for this process, which runs on a simulated batch system: that has kernels, too; see `prefer`."""
+    if plainly.wanted is None:
+        plainly.choose(plain=not simulates_compiled())
 
 
 def is_short(bank: Path | None) -> bool:
     """Whether this process learns only the latest waits of a bank, because no code was compiled when it began."""
-    return plainly.wanted and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
+    return bool(plainly.wanted) and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
 
 
 def _size_bytes(bank: Path | None) -> int:

@@ -57,10 +57,10 @@ class Kind(Generic[_C, _T]):
     trial: Callable[..., _T]
 
 
-def counted(on_progress: Progress, what: str, of: int) -> Callable[[], None]:
-    """Report progress; the returned function is to be called as each part ends."""
-    done = iter(range(1, of + 1))
-    on_progress(what, 0, of)
+def counted(on_progress: Progress, what: str, of: int, before: int = 0) -> Callable[[], None]:
+    """Report progress; the returned function is to be called as each part ends, but those that ended before."""
+    done = iter(range(before + 1, of + 1))
+    on_progress(what, before, of)
     return lambda: on_progress(what, next(done), of)
 
 

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from asa.core import compiled_files, plainly, plugins
 from asa.estimators import choice, compile_all, readiness
 from asa.estimators.bank import max_records
+from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
 KERNELS = "asa.estimators.contextual_kernel"
@@ -19,7 +21,8 @@ KERNELS = "asa.estimators.contextual_kernel"
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch):
     """Have this process as a command is when it begins."""
-    monkeypatch.setattr(plainly, "wanted", False)
+    monkeypatch.setattr(plainly, "wanted", None)
+    monkeypatch.delitem(sys.modules, "asa.core.compiled", raising=False)
     monkeypatch.setattr(readiness, "is_loaded", lambda: False)
 
 
@@ -53,6 +56,25 @@ def test_plain_python_learns_little_or_what_was_never_compiled(
     assert plainly.wanted is is_plain
     assert readiness.is_short(bank) is is_short
     assert max_records() == (3000 if is_plain else 20_000)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_simulated_site_is_plain_python_until_that_is_compiled_unless_an_estimator_was_named(monkeypatch, is_kept):
+    kept(monkeypatch, is_kept=is_kept)
+    open_facility("simulated", settings={"system": "hpc2n"})
+    assert plainly.wanted is not is_kept
+    monkeypatch.setattr(plainly, "wanted", None)
+    readiness.prefer("asa-queue", None)
+    open_facility("simulated", settings={"system": "hpc2n"})
+    assert plainly.wanted is False
+
+
+def test_what_is_loaded_stays_as_it_is(monkeypatch):
+    for is_compiled in (True, False):
+        monkeypatch.setitem(sys.modules, "asa.core.compiled", SimpleNamespace(COMPILED=is_compiled))
+        for plain in (True, False):
+            plainly.choose(plain=plain)
+            assert plainly.wanted is not is_compiled
 
 
 def test_a_bank_that_is_missing_is_small(tmp_path):

@@ -45,13 +45,20 @@ def test_the_result_does_not_depend_on_the_processes():
 
 @pytest.mark.full
 @pytest.mark.parametrize("is_to_keep", [True, False])
-def test_one_process_compiles_what_the_others_load(monkeypatch, is_to_keep):
-    """It runs a replication first, which changes no result; nothing of it is done where all is compiled."""
-    alone, said = compare(comparison(history=50), jobs=1), []
+@pytest.mark.parametrize("count", [1, 6])
+def test_replications_run_in_plain_python_while_code_is_compiled(monkeypatch, is_to_keep, count):
+    """They are the same; nothing of it is done where all is compiled."""
+    alone, said = compare(comparison(history=50, seeds=tuple(range(count))), jobs=1), []
     monkeypatch.setattr(readiness, "is_to_keep", lambda _: is_to_keep)
-    together = compare(comparison(history=50), jobs=2, on_progress=lambda *one: said.append(one))
+    monkeypatch.setattr(readiness, "compile_later", lambda: True)
+    together = compare(
+        comparison(history=50, seeds=tuple(range(count))), jobs=2, on_progress=lambda *one: said.append(one)
+    )
     assert together == alone
-    assert said[0][0] == ("compiling, once" if is_to_keep else "warming up the queue")
+    early = [done for what, done, _ in said if "while faster code" in what]
+    assert early == sorted(early)
+    assert bool(early) is is_to_keep
+    assert said[-1] == ("running workflows", count, count)
 
 
 def test_every_strategy_meets_the_same_queue():

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import asdict, dataclass
 from typing import Any, Unpack, cast
 
 import numpy as np
 
 from asa.backend import Backend, Site
-from asa.core import plugins
-from asa.core.parallel import Processes, Progress, silent
+from asa.core import plainly, plugins
+from asa.core.parallel import Processes, Progress, pool, silent
 from asa.errors import InputError
 from asa.estimators import WaitBank, readiness
 from asa.keys import RESOURCES
@@ -30,6 +31,7 @@ from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
 _UNSEEN, _BUFFER = ("memory", "gpus"), "burst_buffer"
+_EARLY = 3  # how many replications run in plain Python while code is compiled: enough to see that it goes on
 _FIGURES = ("twt_s", "makespan_s", "execution_s", "core_hours", "overhead_core_hours", "hits", "misses", "undecided",
             "resubmissions")  # fmt: skip
 
@@ -182,27 +184,54 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     run: Callable[[Comparison, Any], list[CompareRun]] = _replication if comparison.history else _chain
     on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
     with workers(max(len(chains), seeds), jobs=how.get("jobs"), elsewhere=how.get("elsewhere")) as executor:
-        if isinstance(executor, Processes):
-            _compile_in_one(comparison, executor, on_progress)
-        on_progress("warming up the queue", 0, seeds)
-        comparison.site.prepare(comparison.seeds, executor)
-        on_progress("warming up the queue", seeds, seeds)
-        done = counted(on_progress, "running workflows", len(tasks))
+        early = _while_compiling(comparison, on_progress) if isinstance(executor, Processes) else {}
+        tasks = [task for task in tasks if task not in early]
+        if tasks:
+            on_progress("warming up the queue", 0, seeds)
+            comparison.site.prepare([seed for seed in comparison.seeds if seed not in early], executor)
+            on_progress("warming up the queue", seeds, seeds)
+        done = counted(on_progress, "running workflows", len(tasks) + len(early), len(early))
         came = run_cells(run, tasks, comparison, jobs=1, elsewhere=executor, on_end=lambda *_: done())
     place = {(cores, strategy): number for number, (strategy, cores) in enumerate(chains)}
-    return sorted((run for of in came for run in of), key=lambda run: place[run.cores, run.strategy])
+    runs = [run for of in (*early.values(), *came) for run in of]
+    return sorted(runs, key=lambda run: (place[run.cores, run.strategy], run.seed))
 
 
-def _compile_in_one(comparison: Comparison, executor: Processes, on_progress: Progress) -> None:
-    """Run the first replication in one process where that compiles code, so that the others load it.
+def _while_compiling(comparison: Comparison, on_progress: Progress) -> dict[int, list[CompareRun]]:
+    """If code must be compiled first, run replications meanwhile, and return their runs by seed.
 
-    Its result is not kept: its process is not the one that is to have that world.
+    One process compiles code by running the last replication, for other processes to load; another runs some of the
+    others in plain Python, where that is fast enough, so that progress is seen early.
     """
-    if comparison.history and readiness.is_to_keep(comparison.estimator):
-        on_progress("compiling, once", 0, 1)
-        first = replace(comparison, seeds=comparison.seeds[:1])
-        executor.submit(_replication, first, first.seeds[0]).result()
-        on_progress("compiling, once", 1, 1)
+    if not comparison.history or not readiness.is_to_keep(comparison.estimator):
+        return {}
+    early: dict[int, list[CompareRun]] = {}
+    *first, last = comparison.seeds
+    is_fast = readiness.is_fast_plainly(comparison.estimator)
+    what = "running workflows, while faster code for them is compiled, once"
+    on_progress(what, 0, len(comparison.seeds))
+    with pool(2) as executor:
+        assert executor is not None
+        if not first and is_fast and readiness.compile_later():
+            return {last: executor.submit(_plain_replication, comparison, last).result()}
+        compiling = executor.submit(_replication, comparison, last)
+        for seed in first[:_EARLY] if is_fast else ():
+            plainly_run = executor.submit(_plain_replication, comparison, seed)
+            wait((compiling, plainly_run), return_when=FIRST_COMPLETED)
+            if not plainly_run.done():
+                break
+            early[seed] = plainly_run.result()
+            on_progress(what, len(early), len(comparison.seeds))
+        early[last] = compiling.result()
+        on_progress(what, len(early), len(comparison.seeds))
+        executor.end()
+    return early
+
+
+def _plain_replication(comparison: Comparison, seed: int) -> list[CompareRun]:
+    """Run a replication in plain Python, if this process has run nothing else."""
+    plainly.choose(plain=True)
+    return _replication(comparison, seed)
 
 
 def _replication(comparison: Comparison, seed: int) -> list[CompareRun]:
