@@ -32,7 +32,7 @@ from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators import readiness
 from asa.estimators.choice import AUTO
 from asa.estimators.store import default_folder
-from asa.keys import Duration, Key, keys_of
+from asa.keys import Duration, Key, with_keys
 from asa.progress import RunProgress, follower
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
@@ -42,6 +42,7 @@ from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
+from asa.spec.keys import ASKED
 from asa.spec.moldable import (
     Expectation,
     at_widths,
@@ -53,11 +54,11 @@ from asa.spec.moldable import (
     several,
 )
 from asa.spec.problems import meant
-from asa.spec.stages import fields_of
+from asa.spec.stages import fields_of, in_order
 from asa.strategies.planned import at_price
-from asa.units import parse_duration, parse_memory
+from asa.units import parse_duration
 from asa.values import as_reference, referred
-from asa.workflow import KEYS_OF_PARTS, GivenStageKeys, Stage, Workflow
+from asa.workflow import GivenStageKeys, Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
 
@@ -69,95 +70,40 @@ _MAX_NAMED = 8  # maximum number of stages in a flow's short form
 _MAX_SENT_BYTES = 90_000  # maximum length of a function sent with its job: one word of a command takes at most 128 KiB
 
 T = TypeVar("T")
-_PLAIN = {key.name: key for key in (*keys_of(Stage), *KEYS_OF_PARTS)}
 _TIMES = ((Real, str, timedelta, Mapping), 'seconds, or text such as "40min"; or these by width')
 _WIDTHS = ((Integral, str, list, tuple, range), 'a whole number, several, or a range such as "7..112"')
-_FLAG = (bool, "True or False")
-_BYTES = ((Integral, str), 'bytes, or text such as "4G"')
-_COUNT = (Integral, "a whole number")
-_TEXTS = (tuple, "text, or a list of texts")
 _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("count", "number"), _COUNT),
-    **dict.fromkeys(("memory", "storage"), _BYTES),
-    "flag": _FLAG,
+    **dict.fromkeys(("count", "number"), (Integral, "a whole number")),
+    **dict.fromkeys(("memory", "storage"), ((Integral, str), 'bytes, or text such as "4G"')),
+    "flag": (bool, "True or False"),
     **dict.fromkeys(("text", "output"), (str, "text")),
-    **dict.fromkeys(("names", "paths", "files", "options"), _TEXTS),
+    **dict.fromkeys(("names", "paths", "files", "options", "partitions"), (tuple, "text, or a list of texts")),
     "pairs": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     "patience": ((Real, str, timedelta), 'seconds, or text such as "1min"'),
-    "amount": (Real, "a number"),
+    **dict.fromkeys(("amount", "factor"), (Real, "a number")),
     "jobs": ((Integral, str), 'a whole number, or a range such as "1..32"'),
+    "widths": _WIDTHS,
+    **dict.fromkeys(("times", "expectation"), _TIMES),
+    "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
 }
+_USUAL_WALLTIME_S = 3600.0
+_KNOWN = ("command", "script", "tasks", "tasks_file", "after", *ASKED)
 
 
 def _taken(key: Key) -> tuple[type | tuple[type, ...], str]:
     """Return the types that a key accepts, and a description of them."""
     if key.notation is not None:
         return key.notation.given, key.notation.words
-    return (str, " or ".join(key.choices)) if key.choices else _BY_KIND[key.kind]
-
-
-_KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("cores", "nodes"), _WIDTHS),
-    "retries": _COUNT,
-    **{name: _taken(key) for name, key in _PLAIN.items()},
-    **dict.fromkeys(("walltime", "expected", "total"), _TIMES),
-    "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
-    "partition": _TEXTS,
-    **dict.fromkeys(("retry_walltime_factor", "retry_memory_factor"), (Real, "a number")),
-    "retry_max_memory": _BYTES,
-    "continues": _FLAG,
-    "when": (str, "success, any, failed or always"),
-}
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "scaling": read_scaling,
-    "partition": lambda given: distinct(partitions_of(given)),
-    "jobs": job_range,
-}
-_USUAL_WALLTIME_S = 3600.0
-_SEVERAL = frozenset(name for name, kind in _KINDS.items() if kind is _TEXTS)
-_WAYS = ("command", "script", "tasks", "tasks_file", "after")
+    if key.choices:
+        return str, f"{', '.join(key.choices[:-1])} or {key.choices[-1]}"
+    return _BY_KIND[key.kind]
 
 
 class Resources(GivenStageKeys, total=False):
-    """The requests and checks of a stage; `asa.Stage` explains each.
+    """The requests and checks of a stage: keys of a workflow file, with the same meaning.
 
-    Parameters
-    ----------
-    cores, nodes, cpus_per_task, gpus
-        One core if neither cores nor nodes are given. Cores or nodes may be several, or a range such as ``"7..112"``;
-        the first is the stage's own.
-    memory, burst_buffer
-        Bytes, or text such as ``"4G"``.
-    walltime, expected
-        An hour if not given; `expected` may be ``"learn"``; both may be given by width, as in ``{7: "6h", 28: 5700}``.
-    scaling
-        ``"measured"``, ``"amdahl"``, ``"downey"`` or ``"tasks"``: how to compute run times at other widths.
-    array
-        The element numbers of a job array: as for sbatch, such as ``"1-200%20"``, or several numbers.
-    jobs
-        How many jobs share its tasks, or a range such as ``"1..32"``.
-    continues, total, max_legs, warn, unfinished, progress
-        Whether it runs in legs: jobs of its walltime, each of which goes on where the last one stopped. `total` is the
-        time of all legs, given like `expected`; `warn` a signal and a time, as in ``"USR1@10min"``; see
-        `asa.Continuation`.
-    partition, account, options
-        For the batch system; one or several partitions and options.
-    request
-        In place of cores, memory and GPUs: its job's size in options of sbatch, passed to Slurm unchanged.
-    environment, secrets
-        Variables; and names of the client's variables that it needs though they hold secrets.
-    modules, conda, container, binds, setup, launcher
-        The environment that it runs in; see `asa.Preparation`.
-    inputs, outputs
-        Paths, one or several.
-    stdout, stderr
-        Files for its output and its error output.
-    input_patience
-        How long to look for inputs, and for outputs.
-    retries, retry_walltime_factor, retry_memory_factor, retry_max_memory
-        After a failure; `retry_max_memory` is written as `memory` is.
-    exclusive, local, input_size, when, out_of_memory
-        As in `asa.Stage`.
+    A stage has one core if neither cores nor nodes are given, and an hour if no walltime is. In place of text, amounts
+    may be in bytes and times in seconds or a `timedelta`; one text may take the place of a list of texts.
     """
 
     cores: int | Sequence[int] | str
@@ -183,6 +129,9 @@ class Resources(GivenStageKeys, total=False):
     retry_memory_factor: float
     retry_max_memory: int | str
     when: Literal["success", "any", "failed", "always"]
+
+
+Resources.__doc__ = with_keys(Resources.__doc__, {name: ASKED[name] for name in in_order(ASKED)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +267,7 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, R]], StageFun
 
     def made(function: Callable[P, R]) -> StageFunction[P, R]:
         where = f"function {getattr(function, '__name__', function)!r}"
-        asked = _checked(resources, _KINDS, where)
+        asked = _checked(resources, ASKED, where)
         _fields(asked, where)  # refuses text here, too
         return StageFunction(function, asked)
 
@@ -401,7 +350,7 @@ class Flow:
             "tasks_file": tasks_file,
             "after": tuple(before.name if isinstance(before, Stage) else before for before in befores),
         }
-        self._stages[name] = Stage(**_fields({**_checked(resources, (*_WAYS, *_KINDS), where), **own}, where))
+        self._stages[name] = Stage(**_fields({**_checked(resources, _KNOWN, where), **own}, where))
         return self._stages[name]
 
     def call(
@@ -594,26 +543,30 @@ def _checked(asked: Resources, known: Iterable[str], where: str) -> Resources:
     """Refuse invalid requests; None means not given."""
     checked: dict[str, object] = {}
     for key, value in asked.items():
-        if key not in _KINDS:
-            hint = f"{meant(key, known)}Known: {', '.join(known)}."
+        if key not in ASKED:
+            hint = f"{meant(key, known)}Known: {', '.join(in_order(known))}."
             raise InputError(f"there is no {key!r} to ask for", where=where, hint=hint)
         if value is None:
             continue
-        kind, words = _KINDS[key]
-        given: Any = _several(value) if key in _SEVERAL and isinstance(value, Iterable) else value
+        kind, words = _taken(ASKED[key])
+        given: Any = _several(value) if kind is tuple and isinstance(value, Iterable) else value
         is_right = isinstance(given, kind) and isinstance(given, bool) == (kind is bool)
-        if not is_right or (key in _SEVERAL and not all(isinstance(item, str) for item in given)):
+        if not is_right or (kind is tuple and not all(isinstance(item, str) for item in given)):
             raise InputError(f"{key} cannot be {value!r}", where=where, hint=f"Give {words}.")
         checked[key] = given
     return cast("Resources", checked)
 
 
-def _parsed(parse: Callable[[str], float], key: str, text: str, where: str) -> float:
+def _parsed(parse: Callable[[str], T], key: str, text: str, where: str) -> T:
     try:
         return parse(text)
     except InputError as error:
-        guess = near(text, ["learn"]) if key == "expected" else ""
+        guess = near(text, ["learn"]) if ASKED[key].kind == "expectation" else ""
         raise InputError(f"{key}: {error.message}", where=where, hint=f"{guess}{error.hint}") from error
+
+
+def _bytes(key: str, given: Any, where: str) -> int:
+    return _parsed(ASKED[key].parse, key, given, where) if isinstance(given, str) else int(given)
 
 
 def _seconds(key: str, given: Any, where: str) -> float:
@@ -649,18 +602,18 @@ def _times(key: str, given: Any, where: str) -> float | dict[int, float]:
     return _named(key, where, lambda: at_widths(given, lambda value: _seconds(key, value, where)))
 
 
-def _expectation(given: Any, where: str) -> Expectation:
+def _expectation(key: str, given: Any, where: str) -> Expectation:
     if given == "learn":
         return Expectation(learn=True)
-    if not isinstance(given, Mapping) or not given or _named("expected", where, lambda: is_by_width(given)):
-        return Expectation(until=_times("expected", given, where))
-    if unknown := next((key for key in given if key not in {"learn", "until"}), None):
+    if not isinstance(given, Mapping) or not given or _named(key, where, lambda: is_by_width(given)):
+        return Expectation(until=_times(key, given, where))
+    if unknown := next((name for name in given if name not in {"learn", "until"}), None):
         hint = 'Write it as in {7: "6h", 28: "95min"}, or {"learn": True, "until": "22min"}.'
-        raise InputError(f"expected: {unknown!r} is not a width", where=where, hint=hint)
+        raise InputError(f"{key}: {unknown!r} is not a width", where=where, hint=hint)
     learns, until = given.get("learn", True), given.get("until")
     if not isinstance(learns, bool):
-        raise InputError(f"expected: learn cannot be {learns!r}", where=where, hint="Give True or False.")
-    return Expectation(learns, None if until is None else _times("expected", until, where))
+        raise InputError(f"{key}: learn cannot be {learns!r}", where=where, hint="Give True or False.")
+    return Expectation(learns, None if until is None else _times(key, until, where))
 
 
 def _fields(asked: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -671,19 +624,26 @@ def _fields(asked: Mapping[str, Any], where: str) -> dict[str, Any]:
     return fields_of({"walltime": _USUAL_WALLTIME_S} | values, where=where)
 
 
+_READ: Mapping[str, Callable[[str, Any, str], Any]] = {
+    "widths": _widths,
+    "times": _times,
+    "expectation": _expectation,
+    "patience": _seconds,
+    **dict.fromkeys(("memory", "storage"), _bytes),
+}
+_READ_ALIKE: Mapping[str, Callable[[Any], Any]] = {  # as in files
+    "scaling": read_scaling,
+    "partitions": lambda given: distinct(partitions_of(given)),
+    "jobs": job_range,
+}
+
+
 def _value(name: str, given: Any, where: str) -> Any:
     """Translate a key's value."""
-    key = _PLAIN.get(name)
-    if name in {"cores", "nodes"}:
-        return _widths(name, given, where)
-    if name == "walltime":
-        return _times(name, given, where)
-    if name in {"expected", "total"}:
-        return _expectation(given, where)
-    read = _READ.get(name) if key is None else key.notation.read if key.notation else _READ.get(key.kind)
-    if read is not None:
-        return _named(name, where, lambda: read(given))
-    if (key.kind if key else name) in {"memory", "storage", "retry_max_memory"}:
-        parse = key.parse if key else parse_memory
-        return int(_parsed(parse, name, given, where) if isinstance(given, str) else given)
-    return _seconds(name, given, where) if key is not None and key.kind == "patience" else given
+    key = ASKED.get(name)
+    if key is None:
+        return given
+    if key.kind in _READ:
+        return _READ[key.kind](name, given, where)
+    read = key.notation.read if key.notation else _READ_ALIKE.get(key.kind)
+    return given if read is None else _named(name, where, lambda: read(given))

@@ -4,11 +4,12 @@ Stages, jobs and Slurm's options take these fields from here. The description al
 read, checked and written, its JSON schema, the arguments in Python, what is read from a batch script, what stages in
 one job need together, and which cannot share one. Keys of stages alone, of legs and of preparations are described with
 their fields in `asa.workflow`, `asa.continuation` and `asa.preparation`. Keys from which several fields follow (cores,
-walltime, retries ...) are in `asa.spec.model`.
+walltime, retries ...) are in `asa.spec.keys`.
 """
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -56,12 +57,21 @@ Kind = Literal[
     "amount",
     "jobs",
     "own",
+    "path",
+    "lines",
+    "widths",
+    "partitions",
+    "times",
+    "expectation",
+    "scaling",
+    "retries",
+    "factor",
 ]
 """The notation of a value.
 
 `memory`: in MiB if it has no unit; `storage`: with a unit; `names`: one text or several; `paths`: a list, perhaps
-empty;
-`files`: one path or several; `output`: a path with patterns of Slurm; `own`: as the key's `Notation` says.
+empty; `files`: one path or several; `output`: a path with patterns of Slurm; `own`: as the key's `Notation` says;
+`lines`: a list of commands; `widths`, `times`: one value, or one for each of several shapes.
 """
 
 
@@ -178,7 +188,8 @@ class JobKeys:
     )
     burst_buffer_bytes: int = described(
         "storage",
-        "Burst buffer that it needs, where the machine has one; as memory, with a unit.",
+        "Burst buffer that it needs, which is fast storage while it runs, where the machine has one; as memory, with a "
+        "unit.",
         ["500G", "20T"],
         name="burst_buffer",
         label="bytes of burst buffer",
@@ -238,7 +249,7 @@ class StageKeys(JobKeys):
     after_any: tuple[str, ...] = described(
         "names",
         "Those of the stages in `after` that only have to have ended, in whatever way: their failure does not keep it "
-        "from running.",
+        "from running. `when` is about the others.",
         ["probe", ["probe", "tidy"]],
         default=(),
     )
@@ -385,6 +396,12 @@ def keys_of(kind: type) -> tuple[Key, ...]:
         for field, key in described
         if key is not None
     )
+
+
+def with_keys(text: str | None, keys: Mapping[str, Key]) -> str:
+    """Return a class's docstring with the descriptions of keys, by the names that they have there, for ``help``."""
+    lines = (line for name, key in keys.items() for line in (name, f"    {key.description}"))
+    return "\n".join([inspect.cleandoc(text or ""), "", "Keys", "----", *lines])
 
 
 def values_of(one: object) -> Iterator[tuple[Key, Any]]:

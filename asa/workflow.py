@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from asa.continuation import Continuation, continuation_of
 from asa.elements import NONE, NOTATION, Array, hardly_one
 from asa.errors import InputError, WorkflowError
-from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble
+from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble, with_keys
 from asa.preparation import Preparation, preparation_of
 from asa.requests import SIZES, Needs, come_to, name_of, without_size
 from asa.shapes import Moldable, RunAt, Shape, run_time_at, shapes_of
@@ -107,6 +107,8 @@ class GivenStageKeys(GivenKeys, total=False):
 class Stage(StageKeys):
     """One stage of a workflow: its payload, resources, duration and predecessors.
 
+    Its further fields are keys of a workflow file, too: here amounts are in bytes, times in seconds, lists tuples.
+
     Parameters
     ----------
     name
@@ -125,54 +127,19 @@ class Stage(StageKeys):
         ``success``: it runs once all stages that it follows have completed. ``any``: it runs once one of them has
         completed. ``failed``: it runs once they have all ended, if one of them failed or could not run because another
         failed. ``always``: it runs once they have all ended.
-    after_any
-        Those of `after` that only have to have ended, in whatever way; `when` is about the others.
-    after_start
-        Those of `after` that only have to have begun, or ended.
-    start_delay_s
-        Seconds that these must have run, if they have not ended before.
-    after_matching
-        Those of `after` that are job arrays, like this stage, and that it follows element by element: each element only
-        needs the one with the same number to have completed.
     command
         What to run: text for `sh`.
-    memory_bytes, gpus, burst_buffer_bytes
-        Further demands, for the whole stage. A burst buffer is fast storage that a job has while it runs.
-    exclusive
-        No other job is on its nodes: it is charged for all their cores, but its tasks run on `cores` of them.
-    partition, account
-        Where its job is sent, and what is charged; the site's defaults if not given.
-    reservation
-        The reservation on whose nodes it runs; empty for none.
-    nice
-        By how much the priority of its job is lowered.
+    partition
+        Where its job is sent; the site's default if not given.
     script
         The text of a script, run by the interpreter that its first line names; in place of `command`.
     tasks
         Shell commands, one a task, run side by side on all cores; in place of `command`.
     tasks_file
         A file of tasks, one a line, read when the stage begins: an earlier stage may write it. In place of `command`.
-    cpus_per_task
-        Cores of one task. `cores` is a multiple.
-    options
-        Further options of the batch system, as in ``--constraint=haswell``.
     request
-        Its job's size in options of sbatch, passed to Slurm unchanged. `cores`, `cpus_per_task`, `memory_bytes` and
-        `gpus` then say what they amount to, as far as that can be computed. None if these fields were set themselves.
-    environment
-        Names and values of variables.
-    secrets
-        Names of secret variables of the client that it needs; jobs get the client's other variables anyway.
-    inputs, outputs
-        Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: files that must exist and not be empty
-        before it begins, and after it ended.
-    stdout, stderr
-        Paths, relative to where commands run, with patterns as for sbatch (``%j``, ``%x``, ...): files for its
-        output and its error output, besides those of the run. With `stdout` alone the errors are in the
-        same file. Empty for none.
-    input_patience_s
-        How many seconds to wait for inputs that are missing or empty, and for outputs; at most half of its walltime.
-        None for the site's setting, else a minute.
+        `cores`, `cpus_per_task`, `memory_bytes` and `gpus` say what it amounts to, as far as that can be computed.
+        None if these fields were set themselves.
     retries
         How often it is submitted again after it has failed.
     retry_walltime_factor
@@ -180,29 +147,16 @@ class Stage(StageKeys):
     retry_memory_factor, retry_max_memory_bytes
         Factor on its memory each time that it used more than it had asked for, and the upper bound; 0 for what a node
         of its partition has.
-    out_of_memory
-        ``fail``: it has failed if the kernel killed one of its processes for lack of memory, whatever its command's
-        exit code. ``ignore``: only its exit code counts.
-    local
-        It is tiny: it runs where the client is, without a queue.
     learns_run
         Its expected run time is learned from earlier runs; until there are any, `expected_run_s` holds.
-    input_size
-        How much it has to do, in any unit: run times for other amounts are kept apart, or scaled.
     moldable
         Other shapes that it may have: widths and partitions. None if it has only its own.
-    jobs
-        Lower and upper bound of the jobs that run its tasks, each with its part of the cores and of all else that the
-        stage needs; a job that starts late takes the tasks that are left.
     continues
         It is one long computation, in legs: jobs of `walltime_s`, each of which goes on where the last one stopped,
         until the payload says that it is done. `expected_run_s` is then the time of all legs. None for a computation in
         one job.
     preparation
         The environment in which it runs: modules, conda, a container, set-up, a launcher. None for the job's own.
-    array
-        It is a job array: its command runs once for each element, each with the stage's request and walltime. Its
-        `inputs` and `outputs` may contain ``%a`` for the element's number. None for no array.
 
     Examples
     --------
@@ -780,6 +734,9 @@ class Stage(StageKeys):
         return WorkflowError(message, where=f"stage {self.name!r}", hint=hint)
 
 
+Stage.__doc__ = with_keys(Stage.__doc__, {key.field: key for key in keys_of(Stage)})
+
+
 def _even(least: int, most: int, *parts: int) -> int:
     """Return the largest number in a range that divides the given numbers; 0 if there is none."""
     common = math.gcd(*parts)
@@ -1095,5 +1052,7 @@ def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
 
 def _apart(one_s: float, other_s: float) -> tuple[str, str]:
     """Write two durations so that they differ: in seconds if their two largest units are the same."""
+    if not math.isfinite(one_s):
+        return f"{one_s:g} s", format_duration(other_s)
     one, other = format_duration(one_s), format_duration(other_s)
     return (one, other) if one != other else (f"{one_s:g} s", f"{other_s:g} s")

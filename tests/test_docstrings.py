@@ -92,6 +92,7 @@ def _fields(node):
         and "ClassVar" not in ast.unparse(field.annotation)
         and "init=False" not in ast.unparse(field)
         and not (field.target.id in ("kind", "schema") and field.value)  # a file's own marks
+        and not ast.unparse(field).partition(" = ")[2].startswith("described(")  # a key, which says it
     ]
 
 

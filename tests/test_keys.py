@@ -11,10 +11,11 @@ from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities, JobSpec
 from asa.elements import parse_array
-from asa.flow import _KINDS, Resources
+from asa.flow import Resources
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.specs import spec_of
 from asa.runner.state import RunState
+from asa.spec.keys import ASKED
 from asa.spec.model import StageSpec
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -38,8 +39,8 @@ def common(one, other):
 
 def test_what_a_file_may_ask_for_python_may_too():
     ways = {"name", "command", "script", "tasks", "tasks_file", "ntasks", "after"}
-    assert Resources.__annotations__.keys() == _KINDS.keys()
-    assert _KINDS.keys() == StageSpec.model_fields.keys() - ways | {
+    assert Resources.__annotations__.keys() == ASKED.keys()
+    assert ASKED.keys() == StageSpec.model_fields.keys() - ways | {
         "retry_walltime_factor",
         "retry_memory_factor",
         "retry_max_memory",

@@ -388,6 +388,8 @@ walltime = "1h"
         ("cores = 1\ntimes = 2", "no key 'times'\nDid you mean retries = { times = 2 }"),
         ('cores = 1\nuntil = "2h"', "no key 'until'\nDid you mean expected = { learn = true, until"),
         ("cores = 1\nlearn = true", "no key 'learn'\nDid you mean expected = \"learn\""),
+        ("cores = 1\nretries = { times = 2, memory_facto = 3 }", "no key 'memory_facto'\nDid you mean 'memory_factor'"),
+        ("cores = 1\ncontinues = true\ntotal = { lern = true }", "no key 'lern'\nDid you mean 'learn'"),
         ("cores = 1\nwalltime_factor = 2", "no key 'walltime_factor'\nDid you mean retries = {"),
         ("cores = 1\nretries = { time = 2 }", "no key 'time'\nDid you mean 'times'"),
         ('cores = 1\nexpected = { untl = "2h" }', "no key 'untl'\nDid you mean 'until'"),

@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from asa.flow import Resources
 from asa.keys import keys_of
+from asa.spec.keys import ASKED
+from asa.spec.stages import in_order
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -233,8 +236,12 @@ def python_page() -> str:
 
 
 def _of_python(value: type) -> str:
-    """Document a class or a function; plain keys of a class are described as in `asa.keys`."""
+    """Document a class or a function, and the keys of a workflow file that it has, as these are described."""
     lines = [f"::: {value.__module__}.{value.__qualname__}\n"]
+    if value is Resources:
+        lines += ["| argument | what it says |", "|---|---|"]
+        lines += [f"| `{name}` | {ASKED[name].description.replace('|', '&#124;')} |" for name in in_order(ASKED)]
+        lines.append("")
     if is_dataclass(value) and (keys := keys_of(value)):
         lines += ["Fields that are keys of a workflow file, too:\n", "| field | key | what it says |", "|---|---|---|"]
         lines += [f"| `{key.field}` | `{key.name}` | {key.description.replace('|', '&#124;')} |" for key in keys]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
@@ -20,8 +20,9 @@ from pydantic import (
 )
 
 from asa.errors import InputError, near
-from asa.keys import Key, Notation, keys_of
+from asa.keys import Key, Notation
 from asa.shapes import Law, Scaling
+from asa.spec.keys import RETRIES, SETTINGS, WHEN
 from asa.spec.moldable import (
     MAX_WIDTHS,
     RANGE_PATTERN,
@@ -38,14 +39,12 @@ from asa.spec.moldable import (
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
 from asa.workflow import (
-    KEYS_OF_PARTS,
     MAX_CORES,
     MAX_JOBS,
     MAX_RETRIES,
     MAX_RETRY_FACTOR,
     NAME_PATTERN,
     VARIABLE_PATTERN,
-    Stage,
 )
 
 LOCAL_WALLTIME_S = 600.0
@@ -265,9 +264,9 @@ Option = Annotated[
 ]
 
 
-def _described(schema: dict[str, Any], model: type[BaseModel], name: str) -> dict[str, Any]:
-    field = model.model_fields[name]
-    return {**schema, "description": field.description, **({"examples": field.examples} if field.examples else {})}
+def _described(schema: dict[str, Any], of: Any) -> dict[str, Any]:
+    """Return a schema with the description and the examples of a key or a field."""
+    return {**schema, "description": of.description, **({"examples": list(of.examples)} if of.examples else {})}
 
 
 class _Model(BaseModel):
@@ -280,25 +279,6 @@ class _Expectation(_Model):
     learn: Flag = Field(default=True, description="Whether to learn it from the run times of the stage.")
     until: Durations | None = Field(
         default=None, description="The expected run time until one is known.", examples=["22min"]
-    )
-
-
-class _Retries(_Model):
-    """The number of times that a stage is submitted again after it has failed, and with what changes."""
-
-    times: Annotated[int, *_whole(0, MAX_RETRIES)] = Field(description="How often.", examples=[2])
-    walltime_factor: Factor = Field(
-        default=2.0, description="Factor for the walltime after each attempt that reached its walltime.", examples=[1.5]
-    )
-    memory_factor: Factor = Field(
-        default=2.0,
-        description="Factor for the memory after each attempt that ran out of memory.",
-        examples=[1.5],
-    )
-    max_memory: Memory | None = Field(
-        default=None,
-        description="Upper limit of the memory; by default what the nodes of its partition have.",
-        examples=["512G"],
     )
 
 
@@ -332,43 +312,15 @@ Expected = Annotated[
         _BY_WIDTH,
         _table(
             {
-                "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation, "learn"),
-                "until": _described({"anyOf": [_DURATION, _BY_WIDTH]}, _Expectation, "until"),
+                "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation.model_fields["learn"]),
+                "until": _described({"anyOf": [_DURATION, _BY_WIDTH]}, _Expectation.model_fields["until"]),
             }
         ),
     ),
 ]
-_TIMES = _numbers("integer", minimum=0, maximum=MAX_RETRIES)
-Retries = Annotated[
-    _Retries,
-    BeforeValidator(_as_retries),
-    _any_of(
-        *_TIMES["anyOf"],
-        _table({"times": _TIMES, "walltime_factor": _FACTOR, "memory_factor": _FACTOR, "max_memory": _MEMORY}, "times"),
-    ),
-]
-
-
-def _type_of(key: Key) -> Any:
-    """Return the type with which a plain key is read and checked."""
-    if key.kind in {"count", "number"}:
-        return Annotated[int, *_whole(key.min_value, key.max_value)]
-    return Literal[key.choices] if key.choices else _noted(key) if key.notation is not None else _TYPES[key.kind]
-
-
-def _noted(key: Key) -> Any:
-    """Return the type of a value that has its own notation."""
-    notation = cast("Notation", key.notation)
-    if not notation.others:
-        schema = WithJsonSchema(_like(notation.pattern, TEMPLATE_PATTERN))
-        return Annotated[Any, _text_first(notation.read, f'"{key.examples[0]}"'), schema]
-    schema = _any_of(*map(dict, notation.others), _like(TEMPLATE_PATTERN, notation.pattern))
-    return Annotated[Any, PlainValidator(_checked(notation.read)), schema]
-
-
 _TEXT = {"type": "string"}
 _PATH = {"type": "string", "minLength": 1}
-_TYPES: Mapping[str, Any] = {
+_TYPES: dict[str, Any] = {
     "memory": Memory,
     "storage": Annotated[
         int, _text_first(parse_storage, '"500G"'), WithJsonSchema(_like(STORAGE_PATTERN, TEMPLATE_PATTERN))
@@ -409,115 +361,72 @@ _TYPES: Mapping[str, Any] = {
         PlainValidator(_checked(job_range)),
         _any_of({"type": "integer", "minimum": 1, "maximum": MAX_JOBS}, _like(TEMPLATE_PATTERN, RANGE_PATTERN)),
     ],
+    "path": PathText,
+    "lines": Annotated[list[Task], Field(min_length=1)],
+    "widths": Widths,
+    "partitions": Partitions,
+    "times": Durations,
+    "expectation": Expected,
+    "scaling": ScalingLaw,
+    "factor": Factor,
 }
 """Types of values, by kind of key."""
 
 
+def _type_of(key: Key) -> Any:
+    """Return the type with which a key's value is read and checked."""
+    if key.kind in {"count", "number"}:
+        return Annotated[int, *_whole(key.min_value, key.max_value)]
+    return Literal[key.choices] if key.choices else _noted(key) if key.notation is not None else _TYPES[key.kind]
+
+
+def _noted(key: Key) -> Any:
+    """Return the type of a value that has its own notation."""
+    notation = cast("Notation", key.notation)
+    if not notation.others:
+        schema = WithJsonSchema(_like(notation.pattern, TEMPLATE_PATTERN))
+        return Annotated[Any, _text_first(notation.read, f'"{key.examples[0]}"'), schema]
+    schema = _any_of(*map(dict, notation.others), _like(TEMPLATE_PATTERN, notation.pattern))
+    return Annotated[Any, PlainValidator(_checked(notation.read)), schema]
+
+
+_Retries = create_model(
+    "_Retries",
+    __base__=_Model,
+    **cast("Any", {name: (_type_of(key), ... if name == "times" else None) for name, key in RETRIES.items()}),
+)
+_TYPES["retries"] = Annotated[
+    _Retries,
+    BeforeValidator(_as_retries),
+    _any_of(
+        *_numbers("integer", minimum=0, maximum=MAX_RETRIES)["anyOf"],
+        _table(
+            {name: _described(TypeAdapter(_type_of(key)).json_schema(), key) for name, key in RETRIES.items()}, "times"
+        ),
+    ),
+]
+
+
+def _field_of(key: Key, **more: Any) -> Any:
+    return Field(description=key.description, examples=list(key.examples), **more)
+
+
 if TYPE_CHECKING:
 
-    class _PlainKeys(_Model):
-        """The keys with a single value each, whose types and descriptions are in `asa.keys` or with their fields."""
+    class StageSettings(_Model):
+        """The keys that other code reads by name."""
 
         local: bool | None = None
         cpus_per_task: int | None = None
+        cores: list[int] | None = None
+        ntasks: list[int] | None = None
+        script: str | None = None
 else:
-    _PlainKeys = create_model(
-        "_PlainKeys",
+    StageSettings = create_model(
+        "StageSettings",
         __base__=_Model,
-        **{
-            key.name: (
-                _type_of(key) | None,
-                Field(default=None, description=key.description, examples=list(key.examples)),
-            )
-            for key in (*keys_of(Stage), *KEYS_OF_PARTS)
-        },
-    )
-
-
-class StageSettings(_PlainKeys):
-    """The keys of a stage, which `[defaults]` may set for all stages that do not set them."""
-
-    command: str | None = Field(
-        default=None, description="What to run: shell commands for sh.", examples=["srun ./project raw"]
-    )
-    script: PathText | None = Field(
-        default=None,
-        description="What to run: the path of a script, relative to this file. It is read together with this file, "
-        "and run by the interpreter in its first line. A value of several lines, or one that begins with "
-        "#!, is the script itself.",
-        examples=["project.sh"],
-    )
-    tasks: list[Task] | None = Field(
-        default=None,
-        min_length=1,
-        description="What to run: a list of shell commands, run in parallel on the cores of the stage.",
-        examples=[["./part 1", "./part 2"]],
-    )
-    tasks_file: PathText | None = Field(
-        default=None,
-        description="What to run: a file with one shell command per line, relative to where commands run. It is read "
-        "when the stage starts, so an earlier stage may write it.",
-        examples=["project.tasks"],
-    )
-    cores: Widths | None = Field(
-        default=None,
-        description="Cores that it needs; or those that it may be asked for with, as a list of which the first is what "
-        "it gets from strategies that choose none, or as a range, which is doubled from its first to its last.",
-        examples=[112, [28, 7, 14, 56], "7..112"],
-    )
-    ntasks: Widths | None = Field(
-        default=None,
-        description="In place of cores, as in batch scripts: the stage has ntasks times cpus_per_task cores.",
-        examples=[28],
-    )
-    nodes: Widths | None = Field(
-        default=None,
-        description="Whole nodes that it needs; a list or a range as for cores.",
-        examples=[2, [2, 1, 4], "1..8"],
-    )
-    partition: Partitions | None = Field(
-        default=None,
-        description="Partition of its job; by default the site's. Of several, strategies that do not choose take the "
-        "first.",
-        examples=["batch", ["short", "batch"]],
-    )
-    walltime: Durations | None = Field(
-        default=None,
-        description="After how long it is killed, as in Slurm (90 means 90 minutes) or with units; or a table by "
-        "width. At other widths it is in proportion to the run times.",
-        examples=["40min", "1h30m", "2:00:00", "1-12", {"7": "8h", "112": "1h"}],
-    )
-    expected: Expected | None = Field(
-        default=None,
-        description='Its usual run time; "learn" to learn it from past runs; or both, as in { learn = true, until '
-        '= "22min" }; or by width, as in { 7 = "6h", 28 = "95min" }, where widths are cores, nodes '
-        "or ntasks.",
-        examples=["22min", "learn", {"7": "6h", "28": "95min"}],
-    )
-    scaling: ScalingLaw | None = Field(
-        default=None,
-        description="The law that gives run times at other widths: by interpolation only (measured), Amdahl's, "
-        "Downey's model, or equal tasks (the default of a stage with tasks).",
-        examples=["amdahl", {"amdahl": 0.95}, {"downey": {"parallelism": 60, "variance": 0.5}}],
-    )
-    continues: Flag | None = Field(
-        default=None,
-        description="It is one long computation that runs in legs: a chain of jobs, each of which continues where "
-        "the one before stopped, until it exits with 0. It saves its own state and starts from what it "
-        "saved.",
-        examples=[True],
-    )
-    total: Expected | None = Field(
-        default=None,
-        description="For a stage that continues: the usual run time of all its legs together, as `expected` for "
-        "other stages.",
-        examples=["200h", "learn"],
-    )
-    retries: Retries | None = Field(
-        default=None,
-        description="How often it is submitted again after a failure; and factors for its walltime or memory after "
-        "it ran out of them, as in { times = 2, walltime_factor = 1.5, memory_factor = 2 }.",
-        examples=[2],
+        __doc__="The keys of a stage, which `[defaults]` may set for all stages that do not set them.",
+        **{key.name: (_type_of(key) | None, _field_of(key, default=None)) for key in SETTINGS},
     )
 
 
@@ -535,25 +444,15 @@ class StageSpec(StageSettings):
         description="Stages that it depends on: they must have completed first, unless `when` says otherwise.",
         examples=[["fetch"]],
     )
-    when: Literal["success", "any", "failed", "always"] = Field(
-        default="success",
-        description="When it runs: when all stages in `after` have completed (success), or one of them has (any); when "
-        "all have ended and at least one failed or did not run (failed); or when all have ended (always).",
-        examples=["failed"],
-    )
+    when: Literal["success", "any", "failed", "always"] = _field_of(WHEN, default="success")
 
     def given(self, script: str) -> dict[str, Any]:
         """Return the values of the given keys, for `asa.spec.stages.fields_of`; `script`: the script's text."""
         given = {key: value for key, value in self if value is not None} | {"script": script}
         for key in {"expected", "total"} & given.keys():
             given[key] = Expectation(given[key].learn, given[key].until)
-        if self.retries is not None:
-            given |= {
-                "retries": self.retries.times,
-                "retry_walltime_factor": self.retries.walltime_factor,
-                "retry_memory_factor": self.retries.memory_factor,
-                "retry_max_memory": self.retries.max_memory or 0,
-            }
+        if "retries" in given:
+            given |= {RETRIES[name].name: value for name, value in given["retries"] if value is not None}
         if self.local and not given.keys() & {"cores", "ntasks", "nodes", "request"}:
             given["cores"] = [self.cpus_per_task or 1]
         return {"walltime": LOCAL_WALLTIME_S} | given

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from asa.errors import InputError, near
+from asa.spec.keys import RETRIES
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
+from asa.spec.stages import in_order
 
 Severity = Literal["error", "warning", "note"]
 
@@ -180,12 +182,8 @@ def _known(location: Sequence[str | int]) -> list[str]:
         model = StageSpec
     else:
         model = WorkflowSpec
-    inner = location[-2] if len(location) > 1 else ""
-    if inner in {"expected", "retries"}:
-        return {"expected": ["learn", "until"], "retries": ["times", "walltime_factor"]}[str(inner)]
-    first = ("name", "after")
-    fields = list(model.model_fields)
-    return [name for name in first if name in fields] + [name for name in fields if name not in first]
+    inner = {"expected": ["learn", "until"], "total": ["learn", "until"], "retries": list(RETRIES)}
+    return inner.get(str(location[-2]) if len(location) > 1 else "") or in_order(model.model_fields)
 
 
 def _example(location: Sequence[str | int], given: object) -> str:

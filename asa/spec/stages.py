@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from asa.keys import RESOURCES, TERMS, keys_of
+from asa.keys import RESOURCES, TERMS
+from asa.spec.keys import OF_ONE_FIELD
 from asa.spec.moldable import AskedShapes, expectation_in
-from asa.workflow import Stage, parts_of
-
-_SAME: Final = (
-    "name", "after", "when", "command", "script", "tasks", "tasks_file", "retries", "retry_walltime_factor",
-    "retry_memory_factor",
-)  # fmt: skip
-_FIELDS: Final[Mapping[str, str]] = {
-    **{name: name for name in _SAME},
-    "retry_max_memory": "retry_max_memory_bytes",
-    **{key.name: key.field for key in keys_of(Stage)},
-}
-"""Keys that set exactly one field, with that field."""
+from asa.workflow import parts_of
 
 _ORDER: Final = (
     "name", "after", "after_any", "after_start", "start_delay", "after_matching", "when", "command", "script", "tasks",
@@ -56,7 +46,7 @@ def fields_of(given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     >>> fields["cores"], fields["learns_run"]
     (28, False)
     """
-    plain = {_FIELDS[name]: _field(value) for name, value in given.items() if name in _FIELDS}
+    plain = {OF_ONE_FIELD[name]: _field(value) for name, value in given.items() if name in OF_ONE_FIELD}
     return plain | {
         **AskedShapes(given, where).fields(),
         **parts_of(given, where=where),
