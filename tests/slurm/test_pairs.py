@@ -8,18 +8,22 @@ import pytest
 from pairs.kinds import KINDS
 from pairs.places import Place, what_is_wrong
 from pairs.rows import RACES, STRATEGIES, Row, few, under
-from slurm_testbed import OLDEST, make_home
+from slurm_testbed import NEWEST, OLDEST, make_home
 
 STEADY = (*(name for name in STRATEGIES if name != "pool"), RACES)  # which takes long to begin
 HERE = [kind for kind in KINDS if kind != "gpus"]  # of which the cluster has none
 RACING = ("single", "moldable", "moldable tasks", "retried", "in any case")
 
 
-def rows():
-    """Make each kind's row, some of kinds with others, and those of what is otherwise on Slurm: arrays, and races."""
+def rows(release=OLDEST):
+    """Make each kind's row, some of kinds with others, and those of what is otherwise on Slurm: arrays, and races.
+
+    Of the newest Slurm each kind under another strategy than of the oldest.
+    """
     others = [row for strategy in STEADY for row in under(strategy, HERE)]
     arrays = [kind for kind in HERE if KINDS[kind].has("array")]
-    made = [few(kind, STEADY) for kind in HERE] + Random(46).sample(others, 12)
+    turned = STEADY if release == OLDEST else (*STEADY[4:], *STEADY[:4])
+    made = [few(kind, turned) for kind in HERE] + Random(f"others {release}").sample(others, 12)
     made += [Row("big-job", (kind,), behind="two in a row") for kind in arrays]
     return list(dict.fromkeys([*made, *(Row(RACES, (kind,), behind="two in a row") for kind in RACING)]))
 
@@ -31,7 +35,8 @@ def ended(slurm, request):
     folder = slurm.folder(f"pairs-{time.time_ns()}")
     reach = ("--option", f"prefix={' '.join(slurm.prefix)}", "--option", "poll=0.5s")
     reach = (*reach, "--option", "max_poll=1s", "--option", "races=true")
-    wanted = [item.callspec.params["row"] for item in request.session.items if item.path == request.path]
+    given = [item.callspec.params for item in request.session.items if item.path == request.path]
+    wanted = [one["row"] for one in given if one["slurm"] == slurm.release]
 
     def run(place, number, row):
         (place.drive if number % 12 else place.check)(row)  # by commands, which take as much of a core as ten others
@@ -53,4 +58,11 @@ def ended(slurm, request):
 @pytest.mark.parametrize("slurm", [OLDEST], indirect=True)
 @pytest.mark.parametrize("row", rows(), ids=str)
 def test_each_row_ends_on_slurm_as_it_is_to(row, ended):
+    assert ended[row] == ""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("slurm", [NEWEST], indirect=True)
+@pytest.mark.parametrize("row", rows(NEWEST), ids=str)
+def test_each_row_ends_on_the_newest_slurm_as_it_is_to(row, ended):
     assert ended[row] == ""
