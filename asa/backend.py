@@ -461,6 +461,16 @@ class JobStatus:
     in_doubt: bool = False
 
     @property
+    def longest_part_s(self) -> float:
+        """The longest time that an element of an array ran which completed, or reached its walltime; 0 if not known."""
+        return self.elements.longest_s if self.elements is not None else 0.0
+
+    @property
+    def has_overrun_part(self) -> bool:
+        """Whether an element of an array reached its walltime."""
+        return self.elements is not None and any(end.state is JobState.TIMEOUT for end in self.elements.ended)
+
+    @property
     def good_nodes(self) -> tuple[str, ...]:
         """Names of nodes on which it, or some of its elements, completed."""
         own = self.nodes if self.state is JobState.COMPLETED else ()

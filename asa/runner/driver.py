@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from asa.backend import Backend
-from asa.bags import Bag
 from asa.errors import AsaError, StateError
 from asa.estimators import WaitBank
 from asa.estimators.kept import bank_of
@@ -151,19 +149,11 @@ def _keep_run_times(folder: RunFolder) -> None:
         if plan.bank:
             state, records = folder.state()
             jobs = {job_id: job.status for job_id, job in state.jobs.items()}
-            times = run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs, in_turn_s=_in_turn_s(state))
+            in_turn_s = state.units.tasks.longest_in_turn_s(state)
+            times = run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs, in_turn_s=in_turn_s)
             if plan.host:
                 times = [replace(time, stage=kind_of(time.stage)) for time in times]
             RunTimes(plan.bank).observe(times)
-
-
-def _in_turn_s(state: RunState) -> dict[str, float]:
-    """Return how long the longest completed element ran of each array whose elements took turns in jobs."""
-    return {
-        stage.name: Bag(Path(folder)).longest_s()
-        for stage in state.workflow.stages.values()
-        if stage.takes_turns and (folder := state.tasks_of(stage.name))
-    }
 
 
 def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:

@@ -141,7 +141,7 @@ class _Telling:
     def take(self, record: Record) -> None:
         match record:
             case Started(stages=[name]) | Ended(stages=[name]) | StageEnded(stages=[name]) if self._in_parts(name):
-                self._take_of_elements(name, record)
+                self._take_of_parts(name, record)
             case Started() | Ended() | StageEnded() if self._is_shared(record):
                 self._take_of_shared(record)
             case Submitted(stages=[_], job_id=job_id, cores=cores):
@@ -164,10 +164,10 @@ class _Telling:
     def _in_parts(self, name: str) -> bool:
         return self._workflow.stages[name].queues_in_parts
 
-    def _take_of_elements(self, name: str, record: Started | Ended | StageEnded) -> None:
-        if isinstance(record, Ended) and (status := self._jobs.get(record.job_id)) is not None and status.elements:
-            longest_s = self._longest_s[name] = max(self._longest_s.get(name, 0.0), status.elements.longest_s)
-            if longest_s and any(end.state is JobState.TIMEOUT for end in status.elements.ended):
+    def _take_of_parts(self, name: str, record: Started | Ended | StageEnded) -> None:
+        if isinstance(record, Ended) and (status := self._jobs.get(record.job_id)) is not None:
+            longest_s = self._longest_s[name] = max(self._longest_s.get(name, 0.0), status.longest_part_s)
+            if longest_s and status.has_overrun_part:
                 self._tell(name, "", longest_s, record.time_s, is_whole=False)
         elif isinstance(record, StageEnded):
             if longest_s := self._longest_s.pop(name, 0.0) or self._in_turn_s.get(name, 0.0):

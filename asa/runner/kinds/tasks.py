@@ -100,6 +100,14 @@ class TaskUnits(RoundUnits):
             return None
         return in_turn(Bag(Path(run.tasks_of(name))).ends())
 
+    def longest_in_turn_s(self, run: RunCourse) -> dict[str, float]:
+        """Return how long the longest completed element ran of each array whose elements take turns in jobs."""
+        return {
+            stage.name: Bag(Path(folder)).longest_s()
+            for stage in run.workflow.stages.values()
+            if stage.takes_turns and (folder := run.tasks_of(stage.name))
+        }
+
     def _is_doubted(self, job: Job) -> bool:
         """Whether tasks that exited with 0 in some job of the round may have failed."""
         return any(job.status.in_doubt for job in self.jobs.get(job.round, ()))
