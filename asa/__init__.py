@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from asa.attended import resume
     from asa.continuation import Continuation
     from asa.errors import AsaError
     from asa.estimators import Asa, Prediction, WaitBank, WaitStore
@@ -42,6 +43,7 @@ __all__ = [
     "at_most",
     "exactly",
     "load_workflow",
+    "resume",
     "run_all",
     "stage",
 ]
@@ -66,6 +68,7 @@ _LAZY = {
     "Stage": "asa.workflow",
     "Workflow": "asa.workflow",
     "load_workflow": "asa.spec",
+    "resume": "asa.attended",
     "run_all": "asa.runner",
     "stage": "asa.flow",
 }

@@ -143,6 +143,10 @@ class Array:
     whole: Elements | None = None
     is_compact: bool = False
 
+    def __repr__(self) -> str:
+        whole = f", whole={str(self.whole)!r}" if self.whole is not None else ""
+        return f"Array({str(self)!r}{whole}{', is_compact=True' * self.is_compact})"
+
     def __str__(self) -> str:
         return f"{self.elements}{f'%{self.at_once}' if self.at_once else ''}"
 

@@ -16,7 +16,7 @@ import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, chdir, closing, nullcontext, suppress
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
@@ -25,19 +25,17 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from asa.backend import Backend, Facility
+from asa.attended import attend, checked, closing_it
 from asa.core import python, temporary
 from asa.core.documents import read_text
-from asa.errors import InputError, RunError, StateError, WorkflowError, near
+from asa.errors import InputError, StateError, WorkflowError, near
 from asa.estimators import readiness
 from asa.estimators.choice import AUTO
 from asa.estimators.store import default_folder
 from asa.keys import Duration, Key, with_keys
-from asa.progress import RunProgress, follower
 from asa.records import Record
-from asa.runner import RunFolder, RunResult, default_runs_folder, drive
+from asa.runner import RunFolder, RunResult, default_runs_folder
 from asa.runner.begin import choose_estimator, notes_before, plan_run
-from asa.runner.local_stages import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
@@ -134,7 +132,7 @@ class Resources(GivenStageKeys, total=False):
 Resources.__doc__ = with_keys(Resources.__doc__, {name: ASKED[name] for name in in_order(ASKED)})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Call:
     """A call of a function in a stage, with its arguments, as `StageFunction.bind` returns it.
 
@@ -155,13 +153,20 @@ class Call:
     resources: Resources
     after: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Call({', '.join([self.name, *_short(self.resources)])})"
+
+
+def _short(resources: Resources) -> list[str]:
+    return [f"{name}={value!r}" for name, value in resources.items()]
+
 
 class StageFunction(Generic[P, R]):
     """A function that a stage can run; a direct call runs it here.
 
     A job finds it by its module's name, or its file, and its own name, so it must be at the top level of a file that
-    compute nodes see. A function that was typed in, as in a notebook, is sent with the job by cloudpickle, if that is
-    installed, together with the values of the notebook that it uses at that moment.
+    compute nodes see. A function that was typed in, as in a notebook, is sent with the job by cloudpickle, together
+    with the values of the notebook that it uses at that moment.
 
     What it returns is the value of its stage: an argument of others, and `RunResult.result`.
 
@@ -176,6 +181,9 @@ class StageFunction(Generic[P, R]):
     def __init__(self, function: Callable[P, R], resources: Resources) -> None:
         self._function, self._resources = function, resources
         update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"StageFunction({', '.join([self._function.__name__, *_short(self._resources)])})"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in this process."""
@@ -227,13 +235,8 @@ class StageFunction(Generic[P, R]):
 
 def _sent_along(function: Callable[..., object], where: str) -> str:
     """Write a function that is in no file as one word of a command."""
-    try:
-        import cloudpickle  # noqa: PLC0415 - only a few need it
-    except ImportError:
-        hint = "Install cloudpickle (the extra notebook), which sends it along; or import it from a file."
-        raise InputError(
-            "was typed in, and is in no file where a stage would find it", where=where, hint=hint
-        ) from None
+    import cloudpickle  # noqa: PLC0415 - only notebooks need it
+
     try:
         code = base64.b85encode(zlib.compress(cloudpickle.dumps(function))).decode("ascii")
     except Exception as error:
@@ -382,7 +385,7 @@ class Flow:
             A stage among the function's arguments is a command; and as `Flow.stage` does.
         """
         for before in call.after:
-            if before in self._stages and f" {python.CALL} " not in self._stages[before].command:
+            if before in self._stages and not python.called(self._stages[before].command):
                 hint = "Only what `Flow.call` returned has one."
                 raise InputError("is a command, and has no value", where=f"stage {before!r}", hint=hint)
         asked: Resources = {**call.resources, **resources}
@@ -439,8 +442,8 @@ class Flow:
         on_record
             Called with each record.
         progress
-            Show how far it is while it runs: a table in a notebook, a line on standard error elsewhere. If not given:
-            in a notebook, and where standard error is a terminal.
+            Show how far it is while it runs: a bar and a table in a notebook or on the terminal of standard error; in a
+            file of that, a line for each stage that ends. If not given: unless it is a file.
 
         Returns
         -------
@@ -467,7 +470,7 @@ class Flow:
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()
         with chdir(folder), temporary.folder("asa-") as place:
-            with _closing(opened.facility.connect(Path(place))) as world:
+            with closing_it(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
                 who = choose_estimator(estimator, chosen, world, history)
                 flow = self.workflow
@@ -493,38 +496,14 @@ class Flow:
             run = RunFolder.create(runs_folder, plan, is_usual=not runs)
             if words := run.not_shared():
                 sys.stderr.write(f"Warning: {words}\n")
-            show = follower(RunProgress(run.path.name, flow.order), wanted=progress)
-
-            def follow(record: Record) -> None:
-                show(record)
-                on_record(record)
-
-            result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), follow)
-        if check and result.outcome != "completed":
-            where, hint = str(run.path), f"See what it wrote: asa explain --run {run.path.name}"
-            raise RunError(f"{result.outcome}: {result.reason}", where=where, hint=hint) from result.raised()
-        return result
-
-
-def _drive_and_close(run: RunFolder, facility: Facility, on_record: Callable[[Record], None]) -> RunResult:
-    """Drive a run until it ends, and then close its site."""
-    with ExitStack() as opened:
-
-        def connect(folder: RunFolder) -> Backend:
-            backend: Backend = opened.enter_context(_closing(facility.connect(folder.path, sleep=folder.sleep)))
-            return backend
-
-        return drive(run, connect, on_record=on_record)
+            result = attend(run, opened.facility, on_record=on_record, progress=progress)
+        return checked(result, check=check)
 
 
 def _each_once(*befores: Iterable[str | Stage]) -> list[str]:
     """Name stages, each once."""
     names = (stage.name if isinstance(stage, Stage) else stage for some in befores for stage in some)
     return list(dict.fromkeys(names))
-
-
-def _closing(backend: Backend) -> Any:
-    return closing(backend) if hasattr(backend, "close") else nullcontext(backend)
 
 
 def _read(path: Path) -> str:

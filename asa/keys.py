@@ -26,7 +26,20 @@ from asa.units import parse_memory, parse_storage
 MAX_COUNT: Final = 20_000_000
 """Upper bound of a stage's cores, nodes or GPUs: no machine has more."""
 _MAX_BYTES: Final = 1 << 60
-_SHORT = reprlib.Repr()
+
+
+class _Short(reprlib.Repr):
+    """Shows values in short; of a command that calls a Python function, the function."""
+
+    def repr_str(self, x: str, level: int) -> str:
+        """Show a text."""
+        from asa.core.python import called  # noqa: PLC0415 - loads multiprocessing
+
+        function = called(x)
+        return f"<{function}(...)>" if function else super().repr_str(x, level)
+
+
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxtuple = 4
 _LITTLE_MEMORY_BYTES: Final = 32 << 20  # as much as a shell needs that starts a Python program

@@ -131,6 +131,12 @@ class Moldable:
     walltime_at: tuple[tuple[int, float], ...] = ()
     partitions: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Show the values that differ from their defaults."""
+        usual = Moldable()
+        values = ((name, getattr(self, name), getattr(usual, name)) for name in self.__slots__)
+        return f"Moldable({', '.join(f'{name}={value!r}' for name, value, other in values if value != other)})"
+
 
 @lru_cache(maxsize=4096)
 def doubled(first: int, last: int) -> list[int]:

@@ -94,10 +94,11 @@ def keep(folder: Path, stage: str, value: object) -> None:
 
 
 def fail(folder: Path, stage: str, error: BaseException) -> None:
-    """Keep the exception that a stage's function raised."""
-    text = "".join(traceback.format_exception(error))
+    """Keep the exception that a stage's function raised, with its traceback from that function on."""
+    here = error.__traceback__
+    text = "".join(traceback.format_exception(type(error), error, here and (here.tb_next or here)))
     try:
-        data = pickle.dumps(error.with_traceback(None), pickle.HIGHEST_PROTOCOL)
+        data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)  # without its traceback
     except Exception:  # noqa: BLE001 - likewise
         data = b""
     _put(folder, stage, _ERROR, data, text)

@@ -16,11 +16,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # What users import, the ports that others implement, and the values that cross them.
 PUBLIC = (
-    "asa", "asa.backend", "asa.backends.local", "asa.backends.simulated", "asa.backends.simulated.machine",
-    "asa.backends.simulated.policies", "asa.backends.simulated.workload", "asa.dmr", "asa.errors", "asa.estimators",
-    "asa.flow", "asa.geometry", "asa.history", "asa.metrics", "asa.pool", "asa.records", "asa.runner", "asa.runtimes",
-    "asa.sites", "asa.spec", "asa.strategies", "asa.testing", "asa.timeline", "asa.units", "asa.waits", "asa.workflow",
-    "asa.workflows",
+    "asa", "asa.attended", "asa.backend", "asa.backends.local", "asa.backends.simulated",
+    "asa.backends.simulated.machine", "asa.backends.simulated.policies", "asa.backends.simulated.workload", "asa.dmr",
+    "asa.errors", "asa.estimators", "asa.flow", "asa.geometry", "asa.history", "asa.metrics", "asa.pool", "asa.records",
+    "asa.runner", "asa.runtimes", "asa.sites", "asa.spec", "asa.strategies", "asa.testing", "asa.timeline", "asa.units",
+    "asa.waits", "asa.workflow", "asa.workflows",
 )  # fmt: skip
 PARTS = ("tuple", "dict", "NDArray", "list[tuple", "Iterator[tuple", "Mapping")
 SECTION = r"^{}\n-+\n(.*?)(?=^\w[\w ]*\n-+$|\Z)"

@@ -1,14 +1,18 @@
 """Values that functions return and raise in stages: as arguments of other stages, and in the client."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from local_queue import Queue
 
-from asa import Flow, stage, values
+from asa import Flow, resume, stage, values
 from asa.errors import AsaError, InputError, RunError
+from asa.records import StageStarted
 from asa.values import RemoteTraceback
 
 
@@ -65,7 +69,7 @@ def test_values_go_on_to_later_stages_and_come_back(queue):
 def test_an_exception_comes_back_as_what_it_is_with_the_traceback_of_its_job(queue):
     flow = Flow("fails")
     flow.call(divided.bind(0))
-    with pytest.raises(RunError, match="divided") as caught:
+    with pytest.raises(RunError, match=r"'divided' .*: ZeroDivisionError: division by zero") as caught:
         run(flow, queue)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     result = run(flow, queue, check=False)
@@ -74,6 +78,68 @@ def test_an_exception_comes_back_as_what_it_is_with_the_traceback_of_its_job(que
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     assert "return 1 / by" in str(caught.value.__cause__)
     assert __file__ in str(caught.value.__cause__)
+
+
+def test_the_log_of_a_job_has_the_traceback_of_its_function(queue):
+    flow = Flow("fails")
+    flow.call(divided.bind(0))
+    result = run(flow, queue, check=False)
+    [log] = [text for path in Path(result.run.place, "logs").iterdir() if "Zero" in (text := path.read_text())]
+    assert "return 1 / by" in log
+
+
+LONG = """
+import sys, time
+from asa import Flow, stage
+
+@stage(walltime="1min")
+def measure(seconds):
+    time.sleep(seconds)
+    return seconds
+
+if __name__ == "__main__":
+    flow = Flow("long")
+    first = flow.call(measure.bind(0), name="first")
+    second = flow.call(measure.bind(3), name="second", after=first)
+    third = flow.call(measure.bind(0), name="third", after=second)
+    flow.run(backend="local", strategy="per-stage", bank=None, settings={"cores": 2, "spool": sys.argv[1]},
+        on_record=lambda record: "second" in getattr(record, "stages", ()) and print(type(record).__name__, flush=True))
+"""
+
+
+def test_a_run_that_was_interrupted_goes_on_and_gives_the_values_of_all_its_stages(queue, monkeypatch):
+    """As when a notebook's kernel is interrupted, and restarted."""
+    monkeypatch.chdir(queue.root)
+    Path("long.py").write_text(LONG)
+    with subprocess.Popen(
+        [sys.executable, "long.py", str(queue.root / "spool")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert any(line == "StageStarted\n" for line in program.stdout)
+        program.send_signal(signal.SIGINT)
+        said = program.communicate(timeout=60)[1]
+    name = re.search(r"asa resume (\S+)", said)[1]
+    assert f"asa.resume({name!r})" in said
+    with pytest.raises(RunError, match="has no value"):
+        values.load(Path("asa-runs", name, "tasks"), "third")
+    result = resume()
+    assert [result.result(stage) for stage in ("first", "second", "third")] == [0, 3, 0]
+    assert repr(result) == f"RunResult({name!r}, completed)"
+    assert resume(name, runs=queue.root / "asa-runs").records == result.records
+    started = [record.stages for record in result.records if isinstance(record, StageStarted)]
+    assert started == [("first",), ("second",), ("third",)]
+
+
+def test_a_failed_run_gives_its_error_again_and_goes_on_when_asked_to(queue):
+    flow = Flow("fails")
+    flow.stage("once", "test -e there || { touch there; exit 3; }", walltime="1min")
+    with pytest.raises(RunError, match="exit code 3"):
+        run(flow, queue)
+    with pytest.raises(RunError, match="exit code 3"):
+        resume("fails", runs=queue.root / "runs")
+    assert resume("fails", runs=queue.root / "runs", retry=True).outcome == "completed"
 
 
 def test_a_value_that_cannot_be_kept_fails_nothing_but_its_use(queue):
@@ -128,7 +194,6 @@ def test_what_another_user_could_have_written_is_not_read(tmp_path):
 @pytest.mark.full
 def test_a_function_that_was_typed_in_is_sent_along(queue):
     """As in a notebook: with the modules, values and functions that it uses there."""
-    pytest.importorskip("cloudpickle")
     text = f"""
 import math
 from asa import Flow, stage
@@ -156,7 +221,6 @@ if __name__ == "__main__":
 
 
 def test_a_typed_function_that_is_too_large_is_refused_in_words(queue):
-    pytest.importorskip("cloudpickle")
     text = """
 import os
 from asa import stage

@@ -333,7 +333,7 @@ def resume(
         take_strategy,
     )
     from asa.estimators import readiness
-    from asa.runner.begin import check_secrets_left
+    from asa.runner.begin import check_resumable
     from asa.strategies.planned import without_rivals
 
     folder = open_run(runs, run, to_act=True)
@@ -363,7 +363,7 @@ def resume(
     if workflow is None:
         workflow = changed_file(folder, state, again, goes_again=bool(again) or (retry and outcome is not None))
     revised = revise(folder, state, workflow, again, ours) if workflow is not None else None
-    check_secrets_left(state, revised or state.workflow, again, retry=retry)
+    check_resumable(state, revised or state.workflow, again, retry=retry)
     take_bank(folder, bank)
     take_estimator(folder, estimator)
     if one_at_a_time:

@@ -8,6 +8,7 @@ modules are loaded: see `folders_of_program`.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,20 @@ def command(*arguments: str, python: str = sys.executable) -> list[str]:
     `python`: the interpreter; by default this one.
     """
     return [python, "-P", *arguments]
+
+
+def called(command: str) -> str:
+    """Return the name of the Python function that a command calls; empty if it calls none.
+
+    Examples
+    --------
+    >>> called(f"/usr/bin/python3 -P -m {CALL} fit /home/me/fit.py measure '[[3], {{}}]'"), called("make all")
+    ('measure', '')
+    """
+    if f" -m {CALL} " not in command:
+        return ""
+    words = shlex.split(command)
+    return words[words.index(CALL) + 3]
 
 
 def bare_command(*arguments: str) -> list[str]:

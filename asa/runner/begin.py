@@ -143,7 +143,7 @@ def check_secrets(stages: Iterable[Stage]) -> None:
         asked(stage.secrets, f"stage {stage.name!r}")
 
 
-def check_secrets_left(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
+def check_resumable(state: RunState, workflow: Workflow, again: Sequence[str], *, retry: bool) -> None:
     """Refuse to resume a run if stages still to be submitted ask for variables that are not set here.
 
     `workflow`: the workflow as resumed. `again` and `retry`: the stages that an ended run is to run again. Raises

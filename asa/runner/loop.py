@@ -85,11 +85,16 @@ class RunResult:
 
     def __repr__(self) -> str:
         reason = f": {self.reason}" if self.reason else ""
-        return f"RunResult({self.run.name or self.run.workflow.name!r}, {self.outcome}{reason})"
+        return f"RunResult({self._name!r}, {self.outcome}{reason})"
 
     def _repr_html_(self) -> str:
         """Draw the run for a notebook."""
-        return RunProgress(self.run.name or self.run.workflow.name, self.run.workflow.order, self.records)._repr_html_()
+        return RunProgress(self._name, self.run.workflow.order, self.records)._repr_html_()
+
+    @property
+    def _name(self) -> str:
+        """The name of its folder, by which commands find the run; without one, its own."""
+        return Path(self.run.place).name or self.run.name or self.run.workflow.name
 
     def result(self, stage: str | Stage) -> Any:
         """Return what the function of a stage returned, or raise what it raised.
@@ -121,7 +126,7 @@ class RunResult:
                 load(Path(self.run.place, "tasks"), name)
             except Exception as error:  # noqa: BLE001 - whatever a user's function raised
                 if isinstance(error.__cause__, RemoteTraceback):
-                    return error
+                    return error.with_traceback(None)
         return None
 
 
