@@ -10,6 +10,7 @@ from typing import Any
 
 from asa.backend import Backend, Facility
 from asa.errors import InputError, RunError
+from asa.estimators import readiness
 from asa.progress import RunProgress, follower
 from asa.records import Record
 from asa.runner import Run, RunFolder, RunResult, default_runs_folder, drive, find_run
@@ -82,6 +83,7 @@ def resume(
         ended = Run(state.workflow, load_strategy(plan.strategy), name=plan.name, place=str(folder.path))
         return checked(RunResult(ended, state.outcome or "failed", state.reason, tuple(records)), check=check)
     check_resumable(state, state.workflow, (), retry=retry)
+    readiness.prefer(plan.estimator, Path(plan.bank) if plan.bank else None)
     facility = open_facility(plan.backend, None, {**plan.settings, **(settings or {})}).facility
     where = Path(plan.folder or ".")
     if not where.is_dir():
