@@ -369,27 +369,35 @@ def imports() -> Iterator[Row]:
 
 
 def first_answers() -> Iterator[Row]:
-    """Commands of an installation that has compiled nothing yet, against `import numpy`: CPU time."""
+    """Commands with nothing compiled yet, and with all compiled, against `import numpy`: CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
     numpy = cpu([python, "-c", "import numpy"])
+    here, centre = "--backend local", "--backend simulated --option system=hpc2n"
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "flow.toml").write_text(
             'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
         )
+        compiled = {"NUMBA_CACHE_DIR": str(place / "compiled"), "ASA_COMPILE": "no"}
+        cpu([python, "-m", "asa.estimators.compile_all"], place, 1, compiled)
         for command in (
-            "run flow.toml --dry-run",
-            "plan flow.toml",
-            "run flow.toml",
-            "predict --cores 1 --walltime 1min",
+            f"run flow.toml --dry-run {here}",
+            f"plan flow.toml {here}",
+            f"run flow.toml {here}",
+            f"predict --cores 1 --walltime 1min {here}",
+            f"run flow.toml --dry-run {centre}",
+            f"plan flow.toml {centre}",
+            f"run flow.toml {centre}",
+            f"predict --cores 1 --walltime 1min {centre}",
+            "compare flow.toml",
         ):
-            nothing = {
-                "NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder),
-                "ASA_COMPILE": "no",
-                "ASA_BANK": str(place / "bank"),
-            }
-            words = [asa, *command.split(), "--backend", "local"]
-            yield f"asa {command}, nothing compiled, CPU", cpu(words, place, 1, nothing), "import numpy", numpy
+            for what, variables in (
+                ("nothing compiled", compiled | {"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder)}),
+                ("all compiled", compiled),
+            ):
+                words = [asa, *command.split()]
+                took = cpu(words, place, 1, variables | {"ASA_BANK": str(place / "bank")})
+                yield f"asa {command}, {what}, CPU", took, "import numpy", numpy
         for command in ("explain a", "tick"):
             yield f"asa {command} of an ended run, CPU", cpu([asa, *command.split()], place), "import numpy", numpy
 
