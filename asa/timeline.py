@@ -108,6 +108,11 @@ class Lane:
         return self.spans[-1].end_s if self.spans else self.submit_s
 
     @property
+    def was_withdrawn(self) -> bool:
+        """Whether it was cancelled before it started."""
+        return self.state == JobState.CANCELLED.value and self.start_s is None
+
+    @property
     def belief(self) -> tuple[Literal["start", "end of wait"], float] | None:
         """The prediction for the job, and its time: the job's start, or only the end of its wait."""
         if self.predicted_start_s is not None:

@@ -114,6 +114,7 @@ def _jobs(run: Timeline) -> PageTable:
 
 def _stages(run: Timeline, metrics: RunMetrics) -> PageTable:
     jobs = {stage: lane.job_id for lane in run.lanes if lane.runs_in == lane.job_id for stage in lane.stages}
+    jobs |= {name: lane.runs_in for lane in run.lanes for span in lane.spans for name in span.stage.split("+")}
     columns = [
         Column("Stage"), Column.of_time("Waited", "Since the last stage that it depends on ended"),
         Column.of_time("Ran"), Column("Job"), Column("On the critical path"),

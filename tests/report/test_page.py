@@ -14,11 +14,16 @@ from forked import asa
 
 from asa.cli.report import check_page
 from asa.errors import InputError, MissingExtraError
+from asa.metrics import measure
+from asa.records import RunEnded, RunStarted, StageEnded, StageStarted, Started, Submitted
 from asa.report.folder import write_folder
 from asa.report.page import Column, Page, PageFigure, PageTable, Section, Text, render, rendering
 from asa.report.page.drawing import Bar, Dot, bars, curves, dots, gantt, kiviat, strips
+from asa.report.run import run_page
+from asa.strategies import Keep
 from asa.timeline import Lane, Span, Timeline
 from asa.units import format_duration
+from asa.workflow import Stage, Workflow
 
 EVIL = "<script>alert(1)</script> & 'so' \"on\""
 RUN = Timeline(
@@ -139,6 +144,39 @@ def test_what_was_believed_beyond_the_chart_is_told_at_its_edge():
     at = float(re.match(r"M([\d.]+)", arrow.get("d"))[1])
     width = float(root.get("viewBox").split()[2])
     assert width - 20 < at < at + 10 < width
+
+
+def test_jobs_of_the_same_stages_differ_by_their_cores_and_a_cross_ends_those_that_were_withdrawn():
+    """As where several race for the same work."""
+    lane, pending = RUN.lanes[1], Span("pending", 50.0, 90.0, 4)
+    wide = replace(lane, job_id="3", cores=4, spans=(pending,))
+    drawn = gantt(replace(RUN, lanes=(RUN.lanes[0], lane, wide)))
+    assert drawn.count('class="withdrawn"') == 2 + 1  # and in the legend
+    ran = gantt(replace(RUN, lanes=(RUN.lanes[0], replace(lane, start_s=60.0))))
+    assert "withdrawn" not in ran
+    alike = [replace(each, stages=("fit",)) for each in (lane, wide)]
+    assert {"fit, 1 core", "fit, 4 cores"} <= set(re.findall(r">([^<>]+)</text>", gantt(replace(RUN, lanes=alike))))
+
+
+def test_the_job_of_a_stage_is_the_one_that_ran_it():
+    """Not the last one that was to run it."""
+    run = [
+        RunStarted(time_s=0.0, run="r"),
+        *(
+            Submitted(time_s=0.0, run="r", stages=("a",), job_id=job, cores=1, walltime_s=60.0, keep=Keep.NOTHING,
+                      predicted_wait_s=None, resubmission=0, reason="")
+            for job in ("1", "2")
+        ),
+        Started(time_s=5.0, run="r", stages=("a",), job_id="1"),
+        StageStarted(time_s=5.0, run="r", stages=("a",), job_id="1"),
+        StageEnded(time_s=9.0, run="r", stages=("a",), job_id="1"),
+        RunEnded(time_s=9.0, run="r", outcome="completed", reason=""),
+    ]  # fmt: skip
+    flow = Workflow("r", [Stage("a", cores=1)])
+    page = run_page("r", run, measure(flow, run), strategy="s", workflow=flow)
+    [table] = [part for section in page.sections if section.key == "stages" for part in section.parts]
+    place = [column.heading for column in table.columns].index("Job")
+    assert [row[place] for row in table.rows] == ["1"]
 
 
 def test_a_point_may_have_the_colour_that_its_thing_has_elsewhere():

@@ -16,7 +16,7 @@ GANTT = (
     "One row per job, in the order of submission. Ruled: held by a dependency. Striped: pending in the queue. Dotted: "
     "holds cores that nothing uses. Coloured: runs its stages, a colour each. The diamond is the predicted start; a "
     "dashed diamond is the predicted end of the wait, where a dependency may hold the job for longer. An arrow at the "
-    "right edge means a time beyond the chart."
+    "right edge means a time beyond the chart. A cross: the job was cancelled before it started."
 )
 """Explanation of the marks that `gantt` draws."""
 
@@ -82,6 +82,8 @@ class _Canvas:
         for words, kind in kinds.items():
             if kind.startswith("believed"):
                 piece = f'<path d="M10 1 {_DIAMOND}" class="{kind}"/>'
+            elif kind == "withdrawn":
+                piece = f'<path d="M5 2 {_CROSS}" class="{kind}"/>'
             elif kind.startswith("mark "):
                 piece = _mark(int(kind.removeprefix("mark ")), 10, 7)
             elif kind == "published" or kind.startswith("curve"):
@@ -152,7 +154,8 @@ def gantt(run: Timeline, title: str = "") -> str:
 
     `title`: description for screen readers; by default made from the run's name.
     """
-    left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
+    names = _lane_names(run.lanes)
+    left = 16 + 7.2 * max(map(len, names), default=4)
     left = min(left, 210.0)
     row, top = 26, 8
     height = top + row * len(run.lanes) + 42
@@ -176,15 +179,19 @@ def gantt(run: Timeline, title: str = "") -> str:
     colours: dict[str, int] = {}
     for index, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
         y = top + row * index
-        canvas.text(left - 8, y + 16, _short(_lane_name(lane.stages), (left - 8) / 7.2), anchor="end")
+        canvas.text(left - 8, y + 16, _short(names[index], (left - 8) / 7.2), anchor="end")
         _spans(canvas, run, lane, y + 4, row - 9, x, colours)
         if belief is not None:
             _believed(canvas, run, lane, y + 1, x, most)
+        if lane.was_withdrawn:
+            canvas.add(f'<path d="M{x(lane.end_s) - 5:.1f} {y + 7:.1f} {_CROSS}" class="withdrawn"/>')
     kinds = {"pending": "bar pending", "idle": "bar held", "running": "bar running c0", "predicted start": "believed"}
     if any(part.kind == "kept" for lane in run.lanes for part in lane.spans):
         kinds = {_WORDS["kept"]: "bar kept"} | kinds
     if any(belief and belief[0] != "start" for belief in beliefs):
         kinds["predicted end of its wait"] = "believed wait"
+    if any(lane.was_withdrawn for lane in run.lanes):
+        kinds["cancelled before it started"] = "withdrawn"
     canvas.legend(kinds)
     return canvas.svg()
 
@@ -232,6 +239,7 @@ def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[
 
 _WAITING = "waiting"
 _DIAMOND = "l5 6 l-5 6 l-5 -6 z"
+_CROSS = "l10 10 m0 -10 l-10 10"
 _WORDS = {"kept": "held by a dependency", "pending": "pending", "held": "idle", "running": "running"}
 _BELIEVED = {"start": "predicted to start", "end of wait": "its wait was predicted to end"}
 
@@ -242,6 +250,18 @@ def _kind(belief: str) -> str:
 
 def _lane_name(stages: Sequence[str]) -> str:
     return stages[0] if len(stages) == 1 else f"{stages[0]} to {stages[-1]}" if stages else ""
+
+
+def _lane_names(lanes: Sequence[Lane]) -> list[str]:
+    """Name jobs by their stages; those of the same stages but other sizes also by their cores."""
+    sizes: dict[str, set[int]] = {}
+    for lane in lanes:
+        sizes.setdefault(_lane_name(lane.stages), set()).add(lane.cores)
+    names = [_lane_name(lane.stages) for lane in lanes]
+    return [
+        f"{name}, {_cores(lane.cores)}" if len(sizes[name]) > 1 else name
+        for name, lane in zip(names, lanes, strict=True)
+    ]
 
 
 def _cores(many: int) -> str:
