@@ -248,6 +248,28 @@ def _bytes(text: str, what: str) -> int:
     return round(size)
 
 
+def per_job(count: int, size: str) -> str:
+    """Write the number and the size of equal jobs, as all tables and sentences do.
+
+    Examples
+    --------
+    >>> per_job(1, "28"), per_job(100, "2")
+    ('28', '100x2')
+    """
+    return size if count == 1 else f"{count}x{size}"
+
+
+def format_cores(cores: int, alike: int = 1) -> str:
+    """Write a number of cores; `alike`: how many equal jobs, or elements, have so many each.
+
+    Examples
+    --------
+    >>> format_cores(1), format_cores(112), format_cores(1, 8)
+    ('1 core', '112 cores', '8x1 cores')
+    """
+    return f"{per_job(alike, str(cores))} core{'' if cores == alike == 1 else 's'}"
+
+
 def core_hours(cores: int, seconds: float) -> float:
     """Compute the core-hours of cores that are allocated for some time (equation 1 of the ASA paper).
 

@@ -592,6 +592,11 @@ class Stage(StageKeys):
         """Number of jobs if it is submitted by itself: the largest allowed number that divides its width evenly."""
         return _even(*self.jobs, *self._parts(self.width)) if self.jobs[1] > 1 else 1
 
+    @property
+    def alike(self) -> int:
+        """Number of equal jobs that it consists of: of an array its elements, however many of these run at a time."""
+        return self.job_count if self.array is None else len(self.array.all)
+
     def of_each_job(self) -> Stage:
         """Return the stage with the request of each of its jobs."""
         count = self.job_count

@@ -71,7 +71,9 @@ def test_without_a_strategy_it_is_asa_plan_and_a_sentence_says_what_it_does_by_t
     [line] = [one for one in told.splitlines() if one.startswith("Strategy `asa-plan` ")]
     assert ("without a dependency" in line) == (accrues == "no")
     assert "in the shape that suits the queue" in line
-    assert "docs/explanation/strategies.md" in line
+    command = line.partition("; why: ")[2].split()
+    assert command[:3] == ["asa", "plan", str(tmp_path / "several.toml")]
+    assert "Kept back by" in asa(*command[1:], "--bank", "none").stdout, "and that command works"
     fixed = shown("several.toml", "--width", 28, "--output", "json")
     assert [job["cores"] for job in json.loads(fixed.stdout)["jobs"]] == [28]
     assert "Strategy `asa-plan` " in fixed.stderr
@@ -286,12 +288,16 @@ def test_who_leaves_is_told_how_to_come_back(place, number):
 
 def test_a_run_that_failed_says_why_and_goes_on_once_mended(place):
     """The output has the stage's last lines, and says what to do."""
-    check = "test -e mended || { echo cannot find the reference >&2; exit 3; }"
+    check = "echo begins; test -e mended || { echo cannot find the reference >&2; exit 3; }"
     flow = place.flow(("a", "", "echo a >>did"), ("b", "a", check), ("c", "b", "echo c >>did"))
     done = place.asa("run", flow, *place.on, code=1)
     for words in ("failed: stage 'b'", "cannot find the reference", "asa explain b", "asa logs b", "resume --retry"):
         assert words in done.stderr
     told = place.asa("explain", "b").stdout
+    [said] = [line.split()[1:] for line in told.splitlines() if line.startswith("    asa logs ")]
+    assert place.asa(*said).stdout == "cannot find the reference\n"
+    for line in re.findall(r"(?m)^  (?:why|its) .*:   asa (.*)", done.stderr):
+        place.asa(*line.split())
     for words in ("exit code 3", "NonZeroExitCode", "ended with an exit code other than 0", "the reference"):
         assert words in told
     assert place.asa("logs", "b", "--err").stdout == "cannot find the reference\n"
@@ -398,6 +404,7 @@ def test_all_that_can_never_start_is_told_at_once(place):
     told = place.asa("run", wide, *place.on, code=2).stderr
     assert "a: asks for 5 cores" in told
     assert "c: asks for 64 cores" in told
+    assert "2 jobs could never start on this computer:" in told
     assert not place.runs()
     assert not place.jobs()
 

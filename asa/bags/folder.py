@@ -145,13 +145,22 @@ class Bag:
 
         A task has an outcome only if asa's own shell code ended it, as that code may end an element of an array.
         """
-        endings: dict[str, tuple[int, JobOutcome | None]] = {}
+        return {task: how for _, task, how in self._ended()}
+
+    def ran_by(self) -> dict[str, list[str]]:
+        """Return the texts of the tasks that each job has ended, by its token, as far as files can be read."""
+        texts: dict[str, list[str]] = {}
+        for token, task, _ in self._ended():
+            texts.setdefault(token, []).append(task)
+        return texts
+
+    def _ended(self) -> Iterator[tuple[str, str, tuple[int, JobOutcome | None]]]:
+        """Yield each ended task of all rounds: its job's token, its text, its exit code and outcome."""
         with suppress(OSError, ValueError):
             rounds = sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdecimal())
             for number in rounds:
                 if (self._folder / str(number) / "list").is_file():
-                    endings |= _Round(self._folder / str(number)).ends()
-        return endings
+                    yield from _Round(self._folder / str(number)).ended()
 
     def did(self, number: int, token: str) -> bool:
         """Whether a job has logged the end of a task, as far as the visible files show.
@@ -245,17 +254,15 @@ class _Round:
             if rows:
                 yield name.partition(".")[0], np.array(rows, dtype=np.int64)
 
-    def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
-        """Return exit code and outcome (None if it has none) of each ended task, by the task's text."""
+    def ended(self) -> Iterator[tuple[str, str, tuple[int, JobOutcome | None]]]:
+        """Yield for each ended task its job's token, its text, its exit code, and its outcome (None if it has none)."""
         with open_file(path := self._folder / "list") as file:
             tasks = [line.decode().partition(" ")[2] for line in read_lines(file, path)]  # the first line is the head
-        endings: dict[str, tuple[int, JobOutcome | None]] = {}
         for name in self._takers():
             gone = {at for first, last in self._given(name) or () for at in range(first, last + 1)}
             for number, code, _, _, word in _RECORD.findall(self._log(name)):
                 if int(number) not in gone and int(number) < len(tasks):
-                    endings[tasks[int(number)]] = int(code), outcome_from(word.decode())
-        return endings
+                    yield name.partition(".")[0], tasks[int(number)], (int(code), outcome_from(word.decode()))
 
     def give_back(self, name: str) -> bool:
         """Write the file of the tasks that a taker had claimed and not ended, unless it exists."""

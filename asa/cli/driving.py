@@ -443,6 +443,7 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
 
 
 def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
+    from asa.cli.logs import last_words, logs_command
     from asa.cli.runs import command, read_state, retry_command
     from asa.cli.standing import failed_stages
 
@@ -455,7 +456,8 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     if about := [*failed, *state.ending.refused]:
         named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
         lines.append(f"  why it failed:      {command(named, folder)}")
-    lines += [f"  its whole output:   {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_LISTED]]
+    for stage in failed[:_MAX_LISTED]:
+        lines.append(f"  its whole output:   {logs_command(folder, stage, last_words(folder, state, stage, 1)[0])}")
     lines.append(f"  once it is fixed:   {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asa.cli.notices import Notice
-from asa.cli.screen import clock, cores
+from asa.cli.screen import clock
 from asa.records import (
     Cancelled,
     Deferred,
@@ -90,12 +90,11 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
 
 
 def _submitted(record: Submitted) -> str:
-    from asa.cli.kinds import each_of
+    from asa.cli.kinds import asked_for
 
-    asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}{each_of(record)}"
     again = " again" if record.resubmission else ""
     whose = f" to join job {record.runs_in}" if record.runs_in != record.job_id else ""
-    return f"submitted{again} as job {record.job_id}{whose}, {asked}{_because(record.reason)}"
+    return f"submitted{again} as job {record.job_id}{whose}, {asked_for(record)}{_because(record.reason)}"
 
 
 def _because(reason: str) -> str:

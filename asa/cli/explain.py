@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.kinds.base import duration
-from asa.cli.logs import RunOption, last_words
+from asa.cli.logs import RunOption, last_words, logs_command
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
     OrRunArgument,
@@ -26,10 +26,10 @@ from asa.cli.runs import (
     remedy_on,
     retry_command,
 )
-from asa.cli.screen import clock, cores
+from asa.cli.screen import clock
 from asa.cli.shapes import about_shapes
 from asa.core.options import Output, OutputOption
-from asa.units import format_duration
+from asa.units import format_cores, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,7 +205,7 @@ def _other_jobs(folder: RunFolder, run: RunStanding, stage: StageStanding) -> It
 
 
 def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    yield f"Job {stage.job_id}: {cores(stage.cores)} for {format_duration(stage.walltime_s)}."
+    yield f"Job {stage.job_id}: {format_cores(stage.cores, stage.alike)} for {format_duration(stage.walltime_s)}."
     if stage.state == "allocated":
         yield "It has its cores, and waits for the stages that it depends on; until then they are idle."
     yield from _before(state, run, stage.stage)
@@ -275,7 +275,7 @@ def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
 
 
 def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
-    asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
+    asked = f"{format_cores(stage.cores, stage.alike)} for {format_duration(stage.walltime_s)}"
     yield f"The batch system refused its job of {asked}: {stage.reason.rstrip('.')}."
     if folder.plan.host:
         yield f"What to do: correct what it asks for, then run {folder.plan.host} again."
@@ -329,7 +329,7 @@ def _delay(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[
 
 
 def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
-    asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
+    asked = f"{format_cores(stage.cores, stage.alike)} for {format_duration(stage.walltime_s)}"
     yield f"Its job is not submitted yet; it will ask for {asked}."
     if stage.state == "conditional":
         yield f"It {stage.reason}: so it cannot be submitted ahead of time."
@@ -376,6 +376,8 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     if file is not None:
         yield f"Last lines of {file}:"
         yield from map(_Verbatim, last.splitlines())
+        yield "All of it:"
+        yield _Verbatim(logs_command(folder, stage.stage, file))
     yield from _withheld(folder, state.workflow.stages[stage.stage])
 
 

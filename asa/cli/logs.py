@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,7 +113,7 @@ def logs(
     else:
         parts = ((job_id, chunk) for job_id, file in files for chunk in _read(file, lines))
     if output is Output.TABLE:
-        if not _print(parts, headed=stage in state.workflow.shared) and not follow:
+        if not _print(parts, _headings(folder, stage) if stage in state.workflow.shared else None) and not follow:
             way_to_see = "without --err: its standard output" if errors else "--err shows its standard error"
             sys.stderr.write(
                 f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {way_to_see}.\n"
@@ -209,6 +209,11 @@ def last_words(
     return None, ""
 
 
+def logs_command(folder: RunFolder, stage: str, file: Path | None) -> str:
+    """Write the command that shows the whole of a stage's output of which `last_words` found the last lines."""
+    return command("logs", folder, stage, *(["--err"] if file is not None and file.suffix == ".err" else []))
+
+
 def _file_of(folder: RunFolder, job: Job, kind: str, stage: str) -> Path | None:
     """Find the output file of a stage, by its job's token and number.
 
@@ -258,19 +263,34 @@ def _nothing(state: RunState, stage: str) -> str:
     return f"there is no output file of its job {job.status.job_id} in the run's folder"
 
 
-def _print(parts: Iterable[tuple[str, bytes]], *, headed: bool) -> bool:
+def _headings(folder: RunFolder, stage: str) -> Callable[[str], str]:
+    """Return a function that writes the heading of a job's output: its number, and which elements it ran."""
+    from asa.cli.kinds import headings
+
+    known: dict[str, str] = {}
+
+    def heading(job_id: str) -> str:
+        if job_id not in known:  # of a job that began since
+            known.update(headings(read_state(folder)[0], stage))
+        return f"==> {known.get(job_id, '')}job {on_one_line(job_id)} <=="
+
+    return heading
+
+
+def _print(parts: Iterable[tuple[str, bytes]], heading: Callable[[str], str] | None) -> bool:
     """Print jobs' output; return whether there was any.
 
-    `headed`: name the job wherever it changes. On a terminal, control characters are escaped; a pipe or a file gets the
-    bytes unchanged.
+    `heading`: writes the heading of a job's output, where several jobs wrote it. On a terminal, control characters are
+    escaped; a pipe or a file gets the bytes unchanged.
     """
     last, is_whole, is_any = "", True, False
     for job_id, chunk in _for_terminal(parts) if sys.stdout.isatty() else parts:
-        if headed and job_id != last:
-            write_bytes(f"{'' if is_whole else chr(10)}==> job {on_one_line(job_id)} <==\n".encode())
-        last, is_whole = job_id, chunk.endswith(b"\n")
+        if not chunk:
+            continue
+        if heading is not None and job_id != last:
+            write_bytes(f"{'' if is_whole else chr(10)}{heading(job_id)}\n".encode())
+        last, is_whole, is_any = job_id, chunk.endswith(b"\n"), True
         write_bytes(chunk)
-        is_any = is_any or bool(chunk)
     return is_any
 
 

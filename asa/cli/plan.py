@@ -29,14 +29,13 @@ from asa.cli.asked import (
 from asa.cli.completing import complete_workflows
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, price_given
-from asa.cli.kinds import per_job, stage_jobs
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
 from asa.core import plugins, temporary
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import format_core_hours, format_duration, format_price, parse_duration
+from asa.units import format_core_hours, format_duration, format_price, parse_duration, per_job
 
 if TYPE_CHECKING:
     import numpy as np
@@ -374,7 +373,7 @@ class _Shown:
                 self.made.capabilities.age_accrues,
                 all(stages[name].local for name in block.stages),
                 (jobs := jobs_of(block, first)),
-                max(jobs, stage_jobs(first) if first.own_jobs else 1),
+                first.alike if len(block.stages) == 1 else jobs,
                 once_ended,
             )
 

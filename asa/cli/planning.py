@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import Backend, JobSpec, Previewing
-from asa.cli.kinds import per_job, spec_jobs
+from asa.cli.kinds import alike, n_jobs, turns
 from asa.cli.runs import print_document
 from asa.runner.outlook import MADE_UP, PlannedSpec
-from asa.units import format_duration
+from asa.units import format_duration, per_job
 
 if TYPE_CHECKING:
     from asa.runner import RunPlan
+    from asa.workflow import Stage
 
 
 def print_plan(
@@ -29,8 +30,12 @@ def print_plan(
 
     console = Console(highlight=False)
     console.print(_heading(plan, jobs))
-    console.print(_table(jobs))
+    stages = {stage.name: stage for stage in plan.stages}
+    console.print(_table(jobs, stages))
     console.print()
+    for job in jobs:
+        if words := turns(stages[job.planned.stages[0]], job.spec):
+            _print_wrapped(console, f"{_name(job)}: {words}")
     for why, names in _reasons(jobs).items():
         _print_wrapped(console, f"Why: {why}" if len(names) == len(jobs) else f"{', '.join(names)}: {why}")
     is_hidden = not scripts and any(previews)
@@ -73,8 +78,8 @@ def _heading(plan: RunPlan, jobs: Sequence[PlannedSpec]) -> Any:
     from rich.text import Text
 
     n_extra, n_others = sum(job.on_failure for job in jobs), sum(job.planned.is_alternative for job in jobs)
-    n_jobs = sum(spec_jobs(job.spec) for job in jobs if not job.on_failure) - n_others
-    count = "1 job" if n_jobs == 1 else f"{n_jobs} jobs"
+    n_usual = sum(n_jobs(job.spec) for job in jobs if not job.on_failure) - n_others
+    count = "1 job" if n_usual == 1 else f"{n_usual} jobs"
     count += f", and {n_others} later if it has not started: the first to start is kept" if n_others else ""
     count += f", and {n_extra} if a stage fails" if n_extra else ""
     where = f"{plan.capabilities.system} ({plan.backend})"
@@ -85,7 +90,7 @@ def _name(job: PlannedSpec) -> str:
     return "+".join(job.planned.stages)
 
 
-def _table(jobs: Sequence[PlannedSpec]) -> Any:
+def _table(jobs: Sequence[PlannedSpec], stages: Mapping[str, Stage]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -105,7 +110,7 @@ def _table(jobs: Sequence[PlannedSpec]) -> Any:
             waits = (format_duration(prediction.at(0.5)), format_duration(prediction.at(0.9)))
         table.add_row(
             _name(job),
-            per_job(spec_jobs(job.spec), str(job.spec.cores)),
+            per_job(alike(stages[job.planned.stages[0]], job.spec), str(job.spec.cores)),
             format_duration(job.spec.walltime_s),
             _when(job),
             ", ".join(d.job_id.removeprefix(MADE_UP) for d in job.spec.dependencies),

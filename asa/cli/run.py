@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,6 @@ _BY_RULE = {  # by whether age accrues
     False: "asks for each stage before its turn where that pays, without a dependency",
 }
 _OF_SHAPES = ", in the shape that suits the queue"
-_WHY = "why: docs/explanation/strategies.md"
 
 OneAtATimeOption = Annotated[
     bool,
@@ -190,7 +190,8 @@ def run(
     ):
         if not quiet:
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
-            write_notice(_does(chosen, age_accrues=world.capabilities.age_accrues, chooses=chooses))
+            plan_command = _plan_command(workflow, {"--backend": backend, "--site": site, "--cores": cores}, given)
+            write_notice(_does(chosen, plan_command, age_accrues=world.capabilities.age_accrues, chooses=chooses))
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
@@ -216,12 +217,18 @@ def run(
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _does(strategy: str, *, age_accrues: bool, chooses: bool) -> str:
-    """Describe a strategy in some ten words; `chooses`: stages leave it a choice of shapes."""
+def _plan_command(workflow: str, options: Mapping[str, str | int | None], given: Given) -> str:
+    """Return the command that shows the plan of a run with these options, and the reasons."""
+    words = [str(word) for option in options.items() if option[1] is not None for word in option]
+    return shlex.join(["asa", "plan", workflow, *words, *given.words()])
+
+
+def _does(strategy: str, plan_command: str, *, age_accrues: bool, chooses: bool) -> str:
+    """Describe a strategy in some ten words, and say where to read why; `chooses`: stages leave it their shapes."""
     if (name := strategy.partition(":")[0]) == _STRATEGY:
-        return f"Strategy `{strategy}` {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}; {_WHY}."
+        return f"Strategy `{strategy}` {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}; why: {plan_command}"
     does = plugins.describe("asa.strategies", name)[0].rstrip(".")
-    return f"Strategy `{strategy}`: {does}{f'; {_WHY}' if plugins.is_ours('asa.strategies', name) else ''}."
+    return f"Strategy `{strategy}`: {does}; others: asa list"
 
 
 def _checked_runs_folder(runs: Path | None) -> Path:

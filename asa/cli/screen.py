@@ -11,8 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asa.cli.kinds import per_job
-from asa.units import format_duration
+from asa.units import format_duration, per_job
 
 if TYPE_CHECKING:
     from asa.cli.standing import RunStanding, StageStanding
@@ -88,17 +87,6 @@ def clock(time_s: float, now_s: float | None = None) -> str:
     if now_s is not None and time.localtime(now_s)[:3] == moment[:3]:
         return time.strftime("%H:%M:%S", moment)
     return time.strftime("%Y-%m-%d %H:%M:%S", moment)
-
-
-def cores(count: int) -> str:
-    """Write a number of cores.
-
-    Examples
-    --------
-    >>> cores(1), cores(112)
-    ('1 core', '112 cores')
-    """
-    return "1 core" if count == 1 else f"{count} cores"
 
 
 def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:

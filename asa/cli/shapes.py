@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from asa.cli.screen import cores
-from asa.units import format_core_hours, format_duration
+from asa.units import format_core_hours, format_cores, format_duration
 
 if TYPE_CHECKING:
     from asa.core.console import Console
@@ -107,7 +106,7 @@ def about_shapes(state: RunState, name: str) -> Iterator[str]:
 
 def _words(weighed: Weighed) -> str:
     where = f" in partition {weighed.shape.partition}" if weighed.shape.partition else ""
-    return f"{cores(weighed.cores)} for {format_duration(weighed.shape.walltime_s)}{where}"
+    return f"{format_cores(weighed.cores)} for {format_duration(weighed.shape.walltime_s)}{where}"
 
 
 def _expected(weighed: Weighed) -> str:

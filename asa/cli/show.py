@@ -9,12 +9,12 @@ import typer
 from asa.cli.asked import CoresOption
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters, unknown_workflow
-from asa.cli.kinds import per_job, size_document, stage_jobs
+from asa.cli.kinds import size_document
 from asa.cli.runs import print_document
 from asa.cli.terminal import counted
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
-from asa.units import MAX_CORES, format_duration
+from asa.units import MAX_CORES, format_duration, per_job
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -170,7 +170,7 @@ def _size(stage: Stage) -> str:
     each = stage.of_each_job()
     nodes = "" if each.nodes is None else counted(each.nodes, "node")
     size = f"{each.cores}, {nodes}" if each.cores and nodes else nodes or str(each.cores)
-    return per_job(stage_jobs(stage), size)
+    return per_job(stage.alike, size)
 
 
 def _expected(stage: Stage) -> str:

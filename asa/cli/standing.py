@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState, JobStatus, StepTimes
-from asa.cli.kinds import spec_jobs, stage_jobs, unit_standing
+from asa.cli.kinds import alike, unit_standing
 from asa.cli.kinds.base import UnitStanding
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
@@ -411,7 +411,7 @@ def _stage(
             each.cores_on(state.capabilities.cores_per_node),
             stage.walltime_s,
             jobs=stage.job_count,
-            alike=stage_jobs(stage),
+            alike=stage.alike,
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else (predicted_s if state_name not in _DOES_NOT_RUN.values() else None),
@@ -437,7 +437,7 @@ def _stage(
         view.cores or job.spec.cores,
         job.spec.walltime_s,
         jobs=job.spec.jobs_at_once,
-        alike=spec_jobs(job.spec),
+        alike=alike(stage, job.spec),
         units=units,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,

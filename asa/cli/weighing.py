@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
-from asa.cli.screen import cores
 from asa.strategies.base import Keep
 from asa.strategies.planning import Aim, Block, Outlook, Question, SearchedJob, Sketch, mode_of, sketch_of
-from asa.units import format_duration
+from asa.units import format_cores, format_duration
 
 _KEPT = {
     "nothing": "submitted now",
@@ -74,7 +73,7 @@ class WeighedStage:
         with_whom = f"shares a job with {', '.join(others)}" if others else "has a job of its own"
         gap = f"{format_duration(chosen.gap_s)} after" if chosen.gap_s >= 1 else "as soon as"
         yield (
-            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{block.elasticity.clause}, "
+            f"Chosen: {self.stage} {with_whom}, on {format_cores(block.cores)}{block.elasticity.clause}, "
             f"{_KEPT[chosen.kept]}. Expected to begin in {format_duration(chosen.start_s)}, {gap} the stages it "
             "depends on have ended."
         )

@@ -162,7 +162,7 @@ class HostedRun:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             put(path, command.encode(), is_private=True, is_durable=True)
         why = self._impossible.get(stage, "")
-        impossible = f"could never start on {self.folder.plan.capabilities.system}: {why}" if why else ""
+        impossible = f"could never start on {self.folder.plan.place}: {why}" if why else ""
         self._ask(ClaimRequest(self.folder.plan.name, stage, asked, may_come_again, impossible))
 
     @contextmanager
@@ -424,34 +424,34 @@ def begin(
             share=opened.share,
         )
         stages = tuple(make(plan.capabilities, RunFolder.path_of(runs.absolute(), plan)))
-        check_each(plan.capabilities, stages, backend)
+        check_each(plan, stages, backend)
     Workflow(name, stages)
     return RunFolder.create(runs.absolute(), replace(plan, stages=stages))
 
 
-def check_each(site: Capabilities, stages: Iterable[Stage], backend: Backend | None = None) -> None:
+def check_each(plan: RunPlan, stages: Iterable[Stage], backend: Backend | None = None) -> None:
     """Refuse stages whose jobs could never start, or whose options the backend refuses.
 
     `backend`: writes the jobs of stages with options, without contacting the batch system, and may refuse them.
     """
-    verdicts = Verdicts(site, backend)
+    verdicts = Verdicts(plan.capabilities, backend)
     reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
     if reasons:
         raise InputError(
-            never_start(reasons, site),
+            never_start(reasons, plan.place),
             where="the workflow",
             hint="Nothing of it was submitted. Ask for less, or for another partition.",
         )
 
 
-def never_start(reasons: Mapping[str, str], site: Capabilities) -> str:
-    """Return a text that says which jobs could never start, and why."""
+def never_start(reasons: Mapping[str, str], place: str) -> str:
+    """Return a text that says which jobs could never start there, and why."""
     by_why: dict[str, list[str]] = {}
     for name, why in reasons.items():
         by_why.setdefault(why, []).append(name)
     lines = "".join(f"\n  {_some(names)}: {why}" for why, names in by_why.items())
     count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
-    return f"{count} could never start on {site.system}:{lines}"
+    return f"{count} could never start on {place}:{lines}"
 
 
 class Verdicts:

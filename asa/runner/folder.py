@@ -51,6 +51,7 @@ _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _STEP = re.compile(r"\.step-(\d+)\.[a-z]+\Z")  # as job scripts name the file
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` names the folder
 _RUNS = "asa-runs"
+_LOCAL = "local"
 _WHERE_ELSE = (
     "Runs are kept in the folder in which they were begun: go there, or name its asa-runs with --runs or $ASA_RUNS. "
     "To begin one: asa run FILE."
@@ -143,6 +144,11 @@ class RunPlan:
     max_jobs: int | None = None
     share: str = ""
     schema: int = _SCHEMA
+
+    @property
+    def place(self) -> str:
+        """Where it runs, in words: the system's name, or this computer."""
+        return "this computer" if self.backend == _LOCAL else self.capabilities.system
 
     def make_workflow(self) -> Workflow:
         """Build the workflow."""

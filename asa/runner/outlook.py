@@ -102,7 +102,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         lines = "".join(f"\n  {stages}: {why}" for stages, why in reasons.items())
         count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
         raise InputError(
-            f"{count} could never start on {plan.capabilities.system}:{lines}",
+            f"{count} could never start on {plan.place}:{lines}",
             where=f"workflow {plan.workflow!r}",
             hint=_REMEDIES.get(plan.backend, remedy) if remedy == _LESS else remedy,
         )

@@ -57,7 +57,7 @@ def check_accepted(
     lines = "".join(f"\n  {stages}: {why}" for stages, why in found.items())
     count = "a job" if len(found) == 1 else f"{len(found)} jobs"
     raise InputError(
-        f"{count} could never run on {plan.capabilities.system}:{lines}",
+        f"{count} could never run on {plan.place}:{lines}",
         where=f"workflow {plan.workflow!r}",
         hint="Nothing was submitted. Ask for less, or for another partition or account; --no-preflight submits all the "
         "same.",

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import networkx as nx
 
-from asa.units import format_duration
+from asa.units import format_cores, format_duration, per_job
 from asa.workflow import Stage, Workflow
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
@@ -100,8 +100,10 @@ def _size(stage: Stage) -> int:
 
 
 def _needs(stage: Stage) -> str:
-    cores = [] if stage.cores is None else [f"{stage.cores} core{'' if stage.cores == 1 else 's'}"]
-    nodes = [] if stage.nodes is None else [f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"]
+    each = stage.of_each_job()
+    cores = [] if each.cores is None else [format_cores(each.cores, stage.alike)]
+    n_nodes = str(each.nodes) if each.cores is not None else per_job(stage.alike, str(each.nodes))
+    nodes = [] if each.nodes is None else [f"{n_nodes} node{'' if n_nodes == '1' else 's'}"]
     return " on ".join([*cores, *nodes])
 
 

@@ -27,10 +27,7 @@ _ADVICE = {
     "BeginTime": Advice("It is not to begin before a time that has not come."),
     "JobHeldUser": Advice("It is held back.", "It starts once it is released."),
     "TimeLimit": Advice("It ran for all of its walltime, and was signalled to end.", "Ask for more walltime."),
-    "NonZeroExitCode": Advice(
-        "Its command ended with an exit code other than 0.",
-        "Look into what it wrote: `asa logs` with the stage's name.",
-    ),
+    "NonZeroExitCode": Advice("Its command ended with an exit code other than 0."),
     DUPLICATE: Advice(
         "Another job with the same payload came first, so this one ran nothing.",
         "Nothing is to be done: a submission that was in doubt had been accepted after all.",

@@ -1,6 +1,7 @@
 """Job arrays on this machine's queue, which has none: jobs take the elements in turn, each runs once."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -71,6 +72,16 @@ def test_those_alone_are_tried_again_that_failed(place):
     assert Counter(place.lines()) == once(1, 3, 5, 7, 9) + Counter(["e5:5:5"])
 
 
+def test_output_is_shown_below_the_numbers_of_the_elements_that_wrote_it(place):
+    """A job that wrote nothing has no heading, however the output is read."""
+    quiet = "[ $ASA_ELEMENT -ne 3 ] || echo I am $ASA_ELEMENT"
+    place.asa("run", flow(place, quiet, array="1-3"), *place.on)
+    for words in ((), ("--lines", 5), ("--follow",)):
+        heading, line = place.asa("logs", "a", *words).stdout.splitlines()
+        assert re.fullmatch(r"==> elements? (\d, )*3, job \d+@\S+ <==", heading), heading
+        assert line == "I am 3"
+
+
 def test_an_elements_own_exit_code_is_no_word_of_ours(place):
     """Exit codes that asa uses itself, as for a missing input or a timeout, mean nothing special in an element."""
     fails = f"{TELL}; [ -e once$ASA_ELEMENT ] || {{ touch once$ASA_ELEMENT; exit $ASA_ELEMENT; }}"
@@ -83,7 +94,7 @@ def test_a_resumed_run_asks_for_those_alone_that_did_not_complete(place):
     fails = f"{TELL}; [ $ASA_ELEMENT -ne 5 ] || [ -e mended ]"
     place.asa("run", flow(place, fails), *place.on, code=1)
     told = place.asa("status").stdout
-    assert "of 5 elements 4 completed, 1 did not complete; 5 failed (exit code 1)" in " ".join(told.split())
+    assert "of 5 elements 4 completed, 1 did not complete; element 5 failed (exit code 1)" in " ".join(told.split())
     (place.root / "mended").touch()
     place.asa("resume", "--retry")
     assert Counter(place.lines()) == once(1, 3, 5, 7, 9) + Counter(["e5:5:5"])

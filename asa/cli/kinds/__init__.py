@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING
 
 from asa.cli.kinds.base import UnitStanding
 from asa.cli.kinds.elements import (
+    alike,
+    asked_for,
     check_element,
-    each_of,
     element_files,
+    element_headings,
     element_standing,
     held_elements,
-    per_job,
+    n_jobs,
     size_document,
-    spec_jobs,
-    stage_jobs,
+    turns,
 )
 from asa.cli.kinds.legs import leg_standing
 from asa.cli.kinds.racers import race_standing
 from asa.cli.kinds.tasks import TaskStanding
 
 __all__ = [
+    "alike",
+    "asked_for",
     "check_unit",
-    "each_of",
+    "headings",
     "held_units",
+    "n_jobs",
     "output_files",
-    "per_job",
     "size_document",
-    "spec_jobs",
-    "stage_jobs",
+    "turns",
     "unit_standing",
 ]
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob
 
+headings = element_headings  # likewise
 check_unit, held_units = check_element, held_elements  # only elements have numbers, and can be on hold one by one
 
 

@@ -13,9 +13,10 @@ from asa.backend import ElementEnd, JobSpec, JobStatus
 from asa.bags import Bag
 from asa.cli.kinds.base import Reason, UnitStanding, duration
 from asa.cli.kinds.tasks import TaskStanding
-from asa.elements import NONE, Elements
+from asa.elements import NONE, Elements, parse_array
 from asa.errors import InputError
 from asa.records import Submitted
+from asa.units import format_cores, format_duration
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding
@@ -105,6 +106,22 @@ def element_files(
     return [files[number] for number in sorted(wanted) if number in files]
 
 
+def element_headings(state: RunState, stage: str) -> dict[str, str]:
+    """Return by job which elements of an array it ran, to be told above its output; empty for other stages.
+
+    Jobs in which elements take turns are known by their numbers, others by those of their elements, as `element_files`
+    has them.
+    """
+    found = {}
+    turned = Bag(Path(state.tasks_of(stage))).ran_by() if state.tasks_of(stage) else {}
+    for job_id, job in state.jobs.items() if state.workflow.stages[stage].array is not None else ():
+        if (array := job.spec.array) is not None:
+            found |= {f"{job_id}_{number}": f"element {number}, " for number in array.elements}
+        elif numbers := turned.get(job.spec.token):
+            found[job_id] = f"{'element' if len(numbers) == 1 else 'elements'} {', '.join(numbers)}, "
+    return found
+
+
 def check_element(state: RunState, stage: str, element: int) -> None:
     """Refuse an element that does not exist, or has no output of its own."""
     array, where = state.workflow.stages[stage].array, f"stage {stage!r}"
@@ -127,33 +144,30 @@ def held_elements(status: JobStatus) -> tuple[str, str]:
     return f"{which} of job {status.job_id}", status.elements.held_reason
 
 
-def each_of(record: Submitted) -> str:
-    """Name the elements that a job was submitted for; empty for other jobs."""
-    text = record.array
-    return f" for each of {text if len(text) <= _MAX_NUMBERS else f'{text[:_MAX_NUMBERS]}...'}" if text else ""
+def asked_for(record: Submitted) -> str:
+    """Write what a job was submitted for: cores and walltime, and of an array the elements."""
+    count = len(parse_array(record.array).elements) if record.array else 1
+    text = record.array if len(record.array) <= _MAX_NUMBERS else f"{record.array[:_MAX_NUMBERS]}..."
+    which = f", {'element' if count == 1 else 'elements'} {text}" if text else ""
+    return f"{format_cores(record.cores, count)} for {format_duration(record.walltime_s)}{which}"
 
 
-def per_job(count: int, size: str) -> str:
-    """Write the number and the size of equal jobs, in the form that all tables use.
-
-    Examples
-    --------
-    >>> per_job(1, "28"), per_job(100, "2")
-    ('28', '100x2')
-    """
-    return size if count == 1 else f"{count}x{size}"
-
-
-def spec_jobs(spec: JobSpec) -> int:
+def n_jobs(spec: JobSpec) -> int:
     """Count the jobs of a request: the elements of an array, or the jobs that share a stage's tasks."""
     return spec.jobs_at_once if spec.array is None else len(spec.array.elements)
 
 
-def stage_jobs(stage: Stage) -> int:
-    """Count the jobs, or elements, that a stage is to be asked for with."""
-    if stage.array is None or stage.takes_turns:
-        return stage.job_count
-    return len(stage.array.elements)
+def alike(stage: Stage, spec: JobSpec) -> int:
+    """Count the equal jobs that a stage consists of as its job was submitted, as `Stage.alike` does before."""
+    return stage.alike if stage.array is not None and spec.shares else spec.jobs_at_once
+
+
+def turns(stage: Stage, spec: JobSpec) -> str:
+    """Tell that an array's elements take turns in its jobs; empty for other jobs."""
+    if stage.array is None or spec.array is not None or not spec.shares_tasks:
+        return ""
+    jobs = "one job" if spec.jobs_at_once == 1 else f"{spec.jobs_at_once} jobs"
+    return f"its {stage.alike} elements take turns in {jobs}"
 
 
 def size_document(stage: Stage) -> dict[str, Any]:
@@ -251,7 +265,7 @@ def element_text(elements: ElementStanding) -> str:
     Examples
     --------
     >>> element_text(ElementStanding("1-9", 9, "1-4", 4, "5", 1, "6", 1, 3, "6 failed (exit code 1)"))
-    'of 9 elements 4 completed, 1 runs, 1 did not complete, 3 left; 6 failed (exit code 1)'
+    'of 9 elements 4 completed, 1 runs, 1 did not complete, 3 left; element 6 failed (exit code 1)'
     """
     counts = [f"{elements.completed_count} completed"]
     if elements.running_count:
@@ -261,5 +275,5 @@ def element_text(elements: ElementStanding) -> str:
     if elements.pending_count:
         counts.append(f"{elements.pending_count} left{_of_which_held(elements)}")
     throttle = f" ({elements.at_once} at once at most)" if elements.at_once and elements.pending_count else ""
-    ends = f"; {elements.told}" if elements.told else ""
+    ends = f"; {'element' if elements.failed_count == 1 else 'elements'} {elements.told}" if elements.told else ""
     return f"of {elements.count} elements {', '.join(counts)}{throttle}{ends}"

@@ -179,7 +179,7 @@ class Executor(RemoteExecutor):
             return
         self._hosted.drop(dropped, f"{_HOST} wants it no more")
         if impossible := self._hosted.extend(self._stages(news, self._hosted.folder.path)):
-            words = never_start(impossible, self._hosted.folder.plan.capabilities)
+            words = never_start(impossible, self._hosted.folder.plan.place)
             self.logger.warning(
                 printable(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
             )
