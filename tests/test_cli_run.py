@@ -304,8 +304,14 @@ def test_a_run_that_failed_says_why_and_goes_on_once_mended(place):
     assert "failed" in place.asa("runs").stdout
     assert "failed" in place.asa("resume", code=1).stderr, "without --retry it stays as it is"
     (place.root / "mended").touch()
-    place.asa("resume", "--retry")
+    time.sleep(1.5)
+    done = place.asa("resume", "--retry")
     assert place.lines() == ["a", "c"]
+    place.asa("report", "--out", "page.html")
+    page = (place.root / "page.html").read_text()
+    [lasted] = re.findall(r"completed in (\S+ \(\S+ of it until it was resumed\))\n", done.stdout)
+    assert f"completed, after {lasted} Stage" in " ".join(place.asa("status").stdout.split()), "the same figure"
+    assert f"Completed in {lasted} with strategy" in page
 
 
 def test_a_run_is_cancelled_by_the_client_that_drives_it(place):

@@ -132,7 +132,7 @@ def summary(run: RunStanding) -> RenderableType:
         again = "submitted again" if stage.resubmissions else ""
         table.add_row(stage.stage, waited, ran, _cores(stage), stage.job_id or "", again)
     return Group(
-        Text.assemble((f"{run.name} completed in {format_duration(metrics.makespan_s)}", "bold green"), "\n"),
+        Text.assemble((f"{run.name} completed in {run.lasted}", "bold green"), "\n"),
         table,
         Text(f"\n{_cost(metrics)}"),
     )
@@ -168,9 +168,8 @@ def _head(run: RunStanding) -> Text:
     words = run.detached if run.state == "detached" else run.state
     style = {"detached": "yellow", "completed": "green", "running": "bold"}.get(run.state, "bold red")
     text = Text.assemble((run.name, "bold"), "  ", (words, style))
-    if run.begun_s is not None:
-        lasted = (run.ended_s if run.ended_s is not None else run.now_s) - run.begun_s
-        text.append(f", {'after' if run.is_over else 'for'} {format_duration(max(lasted, 0.0))}")
+    if run.lasted:
+        text.append(f", {'after' if run.is_over else 'for'} {run.lasted}")
     if run.reason:
         text.append(f": {run.reason}")
     if run.has_failures:

@@ -15,7 +15,7 @@ from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_sta
 from asa.core import owned
 from asa.errors import InputError, OwnerError
 from asa.keepers import is_kept_in_private, kept
-from asa.metrics import RunMetrics, measure
+from asa.metrics import RunMetrics, idle_times, measure
 from asa.observations import queued_since
 from asa.outcome import JobOutcome
 from asa.records import Predicted, Record, Retrying, RunEnded, RunStarted
@@ -124,6 +124,7 @@ class RunStanding:
     stages: Sequence[StageStanding]  # each stage, in the workflow's order
     begun_s: float | None = None  # when the workflow was handed over
     ended_s: float | None = None  # when it ended; None while it has not
+    stopped_s: float = 0.0  # how long it had ended in between, until it was resumed
     reason: str = ""  # why it ended without its result
     owner: str = ""  # the run's owner, if that is another user, who alone can resume it
     driver: Holder | None = None
@@ -136,6 +137,15 @@ class RunStanding:
     next_s: float | None = None  # when the client means to act next
     metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
     bad_nodes: Sequence[BadNode] = ()  # nodes that its jobs avoid now
+
+    @property
+    def lasted(self) -> str:
+        """How long it lasted, or has lasted, in words; empty if it has not begun."""
+        if self.begun_s is None:
+            return ""
+        lasted_s = (self.ended_s if self.ended_s is not None else self.now_s) - self.begun_s
+        stopped = f" ({format_duration(self.stopped_s)} of it until it was resumed)" if self.stopped_s >= 1 else ""
+        return f"{format_duration(max(lasted_s, 0.0))}{stopped}"
 
     @property
     def age_s(self) -> float | None:
@@ -292,6 +302,7 @@ def stand(
         ),
         begun_s=next((r.time_s for r in all_records if isinstance(r, RunStarted)), None),
         ended_s=next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), None) if is_over else None,
+        stopped_s=sum(until_s - since_s for since_s, until_s in idle_times(all_records)),
         reason=state.reason,
         owner="" if owned.is_trusted(folder.path) else folder.owner,
         driver=driver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from asa.metrics import RunMetrics
+from asa.metrics import RunMetrics, idle_times
 from asa.records import Cancelled, Deferred, Observed, Record, Requeued, Resized, Retrying, RunEnded
 from asa.report.page import Column, Page, PageFigure, PageTable, Section, Text
 from asa.report.page.drawing import GANTT, gantt
@@ -67,7 +67,11 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
         format_duration(seconds)
         for seconds in (metrics.makespan_s - sum(waits), sum(waits), waits[0] if waits else 0.0)
     )
-    done, jobs = format_duration(metrics.makespan_s), "1 job" if len(run.lanes) == 1 else f"{len(run.lanes)} jobs"
+    stopped_s = sum(until_s - since_s for since_s, until_s in idle_times(records))
+    done = format_duration(metrics.makespan_s + stopped_s)
+    if stopped_s >= 1:
+        done += f" ({format_duration(stopped_s)} of it until it was resumed)"
+    jobs = "1 job" if len(run.lanes) == 1 else f"{len(run.lanes)} jobs"
     idle = f"{metrics.overhead_core_hours:,.2f} of them idle"
     sentences = [
         f"Completed in {done} with strategy `{strategy}`.",

@@ -112,7 +112,7 @@ def element_headings(state: RunState, stage: str) -> dict[str, str]:
     Jobs in which elements take turns are known by their numbers, others by those of their elements, as `element_files`
     has them.
     """
-    found = {}
+    found: dict[str, str] = {}
     turned = Bag(Path(state.tasks_of(stage))).ran_by() if state.tasks_of(stage) else {}
     for job_id, job in state.jobs.items() if state.workflow.stages[stage].array is not None else ():
         if (array := job.spec.array) is not None:
