@@ -291,9 +291,9 @@ def test_a_page_that_is_replaced_is_named_and_a_stranger_s_is_not_touched(tmp_pa
             ),
         )
     )
-    assert "compare-blast-hpc2n.html" in first
+    assert "compare-blast-uppmax.html" in first
     assert ("replaces" in first, "replaces" in second) == (False, True)
-    for name in ("index.html", "compare-blast-hpc2n.html"):
+    for name in ("index.html", "compare-blast-uppmax.html"):
         theirs = tmp_path / f"theirs-{name[:5]}"
         theirs.mkdir()
         (theirs / name).write_text("<title>Theirs</title>")
@@ -313,17 +313,17 @@ def test_pages_of_other_settings_stand_beside_each_other(tmp_path):
     arguments = ("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "big-job", "--jobs", 1)
     for more in ((), ("--no-age-accrues",), (), ("--no-age-accrues", "--results", "kept.json")):
         told = asa(*arguments, *more, "--report", "all", cwd=tmp_path).stderr
-    assert "compare-blast-hpc2n-2.html, replaces what was there" in told
+    assert "compare-blast-uppmax-2.html, replaces what was there" in told
     pages = {file.name: file.read_text() for file in (tmp_path / "all").iterdir()}
-    assert sorted(pages) == ["compare-blast-hpc2n-2.html", "compare-blast-hpc2n.html", "index.html"]
-    assert "gain no priority" in pages["compare-blast-hpc2n-2.html"]
-    assert "gain no priority" not in pages["compare-blast-hpc2n.html"]
-    assert {"compare-blast-hpc2n-2.html", "compare-blast-hpc2n.html"} <= set(addresses(pages["index.html"]))
+    assert sorted(pages) == ["compare-blast-uppmax-2.html", "compare-blast-uppmax.html", "index.html"]
+    assert "gain no priority" in pages["compare-blast-uppmax-2.html"]
+    assert "gain no priority" not in pages["compare-blast-uppmax.html"]
+    assert {"compare-blast-uppmax-2.html", "compare-blast-uppmax.html"} <= set(addresses(pages["index.html"]))
     command = "asa compare blast --cores 28 --seeds 1 --strategies big-job"
     for words in (f"<code>{command}</code>", f"<code>{command} --no-age-accrues</code>"):
         assert pages["index.html"].count(words) == 1
     assert re.findall(r'<h2 id="h-compare[^>]*><a[^>]*>([^<]*)<', pages["index.html"]) == [
-        "blast on hpc2n: strategies compared", "blast on hpc2n: strategies compared (2)"
+        "blast on uppmax: strategies compared", "blast on uppmax: strategies compared (2)"
     ]  # fmt: skip
 
 
