@@ -18,8 +18,8 @@ _DEVICES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device
 ))  # fmt: skip
 
 
-_IN_SHORT = {"test_backend", "test_contract"}
-"""Modules that `make test` runs on daemons, too: the contract of the backend; the rest waits for minutes."""
+_IN_SHORT = {"test_backend", "test_contract", "test_pairs"}
+"""Modules of which `make test` runs something on daemons, too: the contract of the backend, and two whole runs."""
 _WITHOUT_DAEMONS = {"test_fake", "test_faults", "test_imported", "test_live_forecasts", "test_testbed", "test_words"}
 
 
