@@ -269,34 +269,52 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp
     assert run(one, tmp_path, place=place, share=again()).returncode == 0
 
 
-def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_completed(tmp_path):
-    """Slurm lists processes, then tells one after the other: the list's shells a tenth of a second after the task."""
+@pytest.fixture
+def paused(tmp_path):
+    """Have the pause after a task's end last until a file `over` is made; return the environment of such a job.
+
+    A file `paused` shows that it has begun.
+    """
+    (tmp_path / "bin").mkdir()
+    sleep = tmp_path / "bin" / "sleep"
+    sleep.write_text(f"""#!/bin/sh
+if [ "$1" = 0.3 ]; then
+  touch '{tmp_path}/paused'
+  until [ -e '{tmp_path}/over' ]; do {shutil.which("sleep")} 0.05; done
+  exit
+fi
+exec {shutil.which("sleep")} "$@"
+""")
+    sleep.chmod(0o755)
+    return os.environ | {"SLURM_JOB_ID": "7", "PATH": f"{sleep.parent}:{os.environ['PATH']}"}
+
+
+def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_completed(tmp_path, paused):
+    """Slurm lists processes, then tells one after the other: the list's shells after the task has left."""
     place = tmp_path / "place"
-    one = stage(tasks=("true", "[ ! -e left ] || exit 0; touch up; sleep 0.5; touch left"))
-    environment = os.environ | {"SLURM_JOB_ID": "7"}
+    one = stage(tasks=("touch up; until [ -e go ]; do sleep 0.05; done",))
     command = ["sh", "-c", payload_text(one, 2, folder=str(place))]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(command, cwd=tmp_path, env=paused, start_new_session=True) as process:
         until((tmp_path / "up").exists)
         ps = ["ps", "-s", str(process.pid), "-o", "pid="]
         listed = subprocess.run(ps, capture_output=True, text=True, check=True)
-        until((tmp_path / "left").exists)
-        time.sleep(0.1)
+        (tmp_path / "go").touch()
+        until((tmp_path / "paused").exists)
         for pid in map(int, listed.stdout.split()):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+        (tmp_path / "over").touch()
         assert process.wait(30) == 143
-    assert completed(place) == {1}
+    assert completed(place) == set()
 
 
-def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed(tmp_path):
+def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed(tmp_path, paused):
     """What runs in its place by then is told, too."""
     place = tmp_path / "place"
     one = stage(tasks=("touch left", "sleep 60"))
     command = ["sh", "-c", payload_text(one, 2, folder=str(place))]
-    environment = os.environ | {"SLURM_JOB_ID": "7"}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
-        ps = ["ps", "-s", str(process.pid), "-o", "args="]
-        until(lambda: "sleep 0.3" in subprocess.run(ps, capture_output=True, text=True, check=True).stdout)
+    with subprocess.Popen(command, cwd=tmp_path, env=paused, start_new_session=True) as process:
+        until((tmp_path / "paused").exists)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
     assert completed(place) == {1}
