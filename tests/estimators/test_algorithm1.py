@@ -1,4 +1,4 @@
-"""Algorithm 1 to the letter."""
+"""Algorithm 1, line by line as the ASA paper has it."""
 
 import copy
 import itertools
@@ -37,13 +37,13 @@ def test_the_papers_alternatives():
 
 @given(st.floats(0, 3e5))
 def test_nearest_is_the_closest_by_seconds(wait):
-    """Against trying them all; the shorter of a tie."""
+    """Compared with a search of all alternatives; of two equally close ones it is the shorter."""
     waits = np.array(PAPER_ALTERNATIVES_S)
     assert nearest(waits, wait) == int(np.argmin(np.abs(waits - wait)))
 
 
 def test_equation_3():
-    """Loss 0 for the closest, 1 for the others; of a censored wait only what is certain."""
+    """The closest alternative has loss 0, the others 1; after a censored wait only certain losses count."""
     waits = np.array(FOUR)
     assert closest_losses(waits, exactly(60)).tolist() == [1, 1, 0, 1]
     assert closest_losses(waits, at_most(60)).tolist() == [0, 0, 0, 1]
@@ -110,7 +110,7 @@ def test_the_default_policy_learns_of_its_own_choice_only():
 
 
 def test_the_greedy_policy_takes_the_least_loss():
-    """The shortest wait among equals; after a loss the next."""
+    """Of alternatives with equal losses it takes the shortest, and after a loss the next one."""
     learner = Asa("greedy", alternatives_s=FOUR)
     tried = []
     for _ in range(5):
@@ -160,7 +160,7 @@ def test_no_alternative_is_ever_lost():
 
 
 def follow(learner, truths):
-    """Yield after each truth what the learner suffered, what each fixed alternative would have, and the step."""
+    """Yield after each wait the losses of the learner and of each fixed alternative so far, and the step size."""
     waits = learner.alternatives_s
     suffered, fixed = 0.0, np.zeros(len(waits))
     for t, truth in enumerate(truths, start=1):
@@ -279,7 +279,7 @@ def test_senseless_alternatives_are_refused(bad):
 
 @pytest.mark.parametrize("wait", [-1.0, math.nan, math.inf])
 def test_a_wait_that_cannot_be_is_refused(wait):
-    """Rather than learned."""
+    """It is not learned."""
     with pytest.raises(InputError):
         Asa().observe(wait)
 
@@ -295,5 +295,5 @@ def test_bad_parameters_are_refused():
 
 
 def test_it_says_what_it_is():
-    """For a debugger."""
+    """Its short form, as a debugger shows it, has its parameters."""
     assert repr(Asa("tuned")) == "Asa(policy='tuned', observations=0, rounds=0)"

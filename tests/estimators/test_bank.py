@@ -1,4 +1,4 @@
-"""The bank: an estimator a system, own jobs, everybody's jobs, a store."""
+"""The bank: one estimator for each system, which learns of own and of others' jobs, and the store of its records."""
 
 import numpy as np
 import pytest
@@ -162,7 +162,7 @@ def test_an_unknown_estimator_is_refused():
 
 
 def test_a_job_that_is_submitted_again_no_longer_waits_as_it_did():
-    """Requeued, or its number was given out again."""
+    """It was requeued, or another job has its number."""
     bank = WaitBank(Diary)
     bank.follow([QueueEvent("submitted", 7, 0.0, job(0)), QueueEvent("submitted", 7, 50.0, job(50))])
     bank.follow([QueueEvent("started", 7, 60.0)])

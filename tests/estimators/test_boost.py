@@ -1,4 +1,4 @@
-"""Boosted trees as a second opinion, blended outside of the estimator."""
+"""Boosted trees give a second forecast, which is blended with the estimator's outside of it."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ lightgbm = pytest.importorskip("lightgbm")
 
 
 def site(count, seed=1):
-    """Waits that depend on the hour and the walltime together, which a sum of weights cannot express."""
+    """Make waits that depend on the hour and the walltime together, which a sum of weights cannot express."""
     rng = np.random.Generator(np.random.PCG64(seed))
     now, jobs, waits = 1e6, [], []
     for _ in range(count):
@@ -43,7 +43,7 @@ def site(count, seed=1):
 
 
 def off(forecasts, waits):
-    """Mean error in decades."""
+    """Return the mean error in decades."""
     truth = np.log10(np.maximum([wait.wait_s for wait in waits], 10.0))
     return float(np.abs(np.log10(np.maximum([one.wait_s for one in forecasts], 10.0)) - truth).mean())
 
@@ -119,7 +119,7 @@ def test_stated_quantiles_hold(lived):
 
 @pytest.mark.data
 def test_in_deep_bursts_trees_do_not_shorten_the_longest_waits(data):
-    """There they are closer in the middle than the estimator, but not at p90: one share for all would cover 84 %."""
+    """Trees are closer than the estimator at the median, but not at p90, where an equal share would cover only 84 %."""
     history = read_history(data / "swf" / "METACENTRUM-2009-2.swf.gz").first(5000)
     truth = np.log10(np.maximum(history.wait_s, 10.0))
     lost = []
@@ -144,7 +144,7 @@ def test_what_a_quantile_lacks_is_what_it_covered_too_little():
 
 
 def test_nothing_is_known_before_it_happened(lived):
-    """Other waits from some time on change nothing of what was predicted before."""
+    """If waits differ from some time on, what was predicted before is the same."""
     jobs, waits, forecasts = lived
     cut = 700
     rng = np.random.Generator(np.random.PCG64(4))
@@ -259,7 +259,7 @@ def test_a_changed_state_is_refused(state, change):
 
 
 def test_a_state_of_version_1_goes_on(state):
-    """It had one share for all quantiles."""
+    """Version 1 had one share for all quantiles."""
     waiting = state["waiting"]
     said = unpacked(waiting["said"])
     old = {**state, "version": 1, "waiting": {**waiting, "said": packed(said[:, :11])}}
@@ -277,7 +277,7 @@ def test_a_state_of_version_1_goes_on(state):
 
 @pytest.fixture
 def without(monkeypatch):
-    """An installation without LightGBM."""
+    """Have this process find no LightGBM."""
     monkeypatch.setattr(plugins, "_is_there", lambda package: package != "lightgbm")
     monkeypatch.setitem(sys.modules, "lightgbm", None)
 

@@ -21,7 +21,7 @@ nine = st.lists(waits, min_size=9, max_size=9).map(sorted)
 
 
 def share_by_hand(stated, wait, level):
-    """One level of one forecast, from the definition."""
+    """Compute how far one level of one forecast covers a wait, by the definition."""
     stated, wait = [max(q, 10.0) for q in stated], max(wait, 10.0)
     mine = stated[LEVELS.index(level)]
     if mine != wait:
@@ -53,7 +53,7 @@ class Known:
 
 @given(st.lists(st.tuples(nine, waits), min_size=1, max_size=8))
 def test_coverage_is_what_it_says(rows):
-    """Against the definition, one number at a time."""
+    """Compared with the definition, computed one number at a time."""
     stated, came = [row[0] for row in rows], [row[1] for row in rows]
     # a wait that is a stated one is the case that matters, and chance seldom gives it
     came = [q[3] if i % 2 else w for i, (q, w) in enumerate(zip(stated, came, strict=True))]
@@ -64,7 +64,7 @@ def test_coverage_is_what_it_says(rows):
 
 @given(nine, waits)
 def test_a_higher_level_never_covers_less(stated, wait):
-    """Shares are shares, and ascend."""
+    """Coverages are between 0 and 1, and ascend with the level."""
     shares = coverage([stated], [wait])[0]
     assert np.all((shares >= 0) & (shares <= 1))
     assert np.all(np.diff(shares) >= 0)
@@ -72,7 +72,7 @@ def test_a_higher_level_never_covers_less(stated, wait):
 
 @given(nine, waits, st.floats(1, 1e5))
 def test_a_longer_wait_is_never_covered_more(stated, wait, more):
-    """Nor a shorter one less."""
+    """And a shorter wait is never covered less."""
     shorter, longer = coverage([stated, stated], [wait, wait + more])
     assert np.all(longer <= shorter)
 
@@ -81,7 +81,7 @@ def test_a_longer_wait_is_never_covered_more(stated, wait, more):
     st.lists(st.sampled_from(MIDDLES), max_size=6, unique=True).map(sorted), st.sampled_from([0.0, 0.05, 0.45, 0.85])
 )
 def test_a_distribution_that_is_known_covers_exactly_its_levels(edges, at_floor):
-    """Whatever its atoms, if they begin and end in the middle between two levels; at the floor they begin at 0."""
+    """Also with atoms, if each begins and ends halfway between two levels; one at the floor begins at 0."""
     edges = [edge for edge in edges if edge > at_floor]
     assume(edges != [MIDDLES[0], MIDDLES[-1]])  # all nine quantiles are on that one: they claim what is not so
     atoms = [(begin, end, 1000.0 * (1 + begin)) for begin, end in itertools.pairwise(edges)][::2]
@@ -98,14 +98,14 @@ def test_a_sure_thing_covers_exactly_its_levels():
 
 @given(st.integers(1, 1999), st.integers(1, 1999))
 def test_an_atom_anywhere_shifts_a_level_by_a_twentieth_at_most(one, other):
-    """One that all nine quantiles are on is the only exception."""
+    """The only exception is an atom that has all nine quantiles."""
     begin, end = sorted((one / 2000, other / 2000))
     off = np.abs(Known([(begin, end, 1000.0 * (1 + begin))]).mean_shares() - LEVELS).max()
     assert off <= (0.1 if begin <= 0.1 and end >= 0.9 else 0.05) + 0.001
 
 
 def test_atoms_that_begin_and_end_anywhere_shift_nothing_on_average():
-    """What one lacks another has too much."""
+    """Their errors cancel out."""
     rng = np.random.default_rng(5)
     shifts = []
     for _ in range(300):
@@ -116,7 +116,7 @@ def test_atoms_that_begin_and_end_anywhere_shift_nothing_on_average():
 
 
 def test_all_short_waits_are_the_same():
-    """0 s, 7 s and 10 s."""
+    """Waits of 0 s, 7 s and 10 s are covered alike."""
     stated = [0.0, 2.0, 9.0, 10.0, 11.0, 60.0, 60.0, 60.0, 100.0]
     assert len({tuple(row) for row in coverage([stated] * 3, [0.0, 7.0, 10.0]).tolist()}) == 1
 
@@ -133,18 +133,18 @@ def test_all_short_waits_are_the_same():
     ],
 )
 def test_what_cannot_be_covered_is_refused(stated, came, message):
-    """With what was wrong."""
+    """The message names what is wrong."""
     with pytest.raises(InputError, match=message):
         coverage(stated, came)
 
 
 def test_no_jobs_have_no_coverage():
-    """An empty table, not an error."""
+    """The table is empty; that is no error."""
     assert coverage(np.empty((0, 9)), []).shape == (0, 9)
 
 
 def follow(calibrator, points, came, *, delay=0, skip=500):
-    """State quantiles about points, let waits become known `delay` jobs later in one go; coverage after a while."""
+    """Return the later coverage of quantiles around points; waits become known `delay` jobs later, together."""
     stated, told = [], 0
     for i, point in enumerate(points):
         stated.append(calibrator.around(point))
@@ -176,7 +176,7 @@ def test_stated_quantiles_come_to_cover_what_they_say(came, point_s, delay):
 
 
 def test_each_decade_of_predictions_has_quantiles_of_its_own():
-    """A good predictor of short waits that is bad at long ones is not trusted alike."""
+    """A predictor that is good at short waits and bad at long ones gets wider quantiles for long ones only."""
     rng = np.random.default_rng(2)
     points = np.where(rng.random(8000) < 0.5, 100.0, 20_000.0)
     came = points * 10 ** rng.normal(0, np.where(points < 1000, 0.05, 1.0))
@@ -189,7 +189,7 @@ def test_each_decade_of_predictions_has_quantiles_of_its_own():
 
 @pytest.mark.parametrize("kind", ["at_least", "at_most"])
 def test_bounds_are_neither_taken_for_waits_nor_thrown_away(kind):
-    """Half of the waits are seen from one side only, to a point that has nothing to do with them."""
+    """Half of the waits are censored, at a point that is independent of them."""
     rng = np.random.default_rng(4)
     came = 10 ** rng.normal(3.0, 0.7, 12_000)
     looked = 10 ** rng.normal(3.0, 0.7, 12_000)
@@ -208,7 +208,7 @@ def test_bounds_are_neither_taken_for_waits_nor_thrown_away(kind):
 
 
 def test_bounds_that_say_nothing_teach_nothing():
-    """A wait of at least 0 s, or at most ages."""
+    """Such bounds are 'at least 0 s', and upper ones that no wait reaches."""
     calibrator = Calibrator(spread=1.6)
     before = calibrator.state()["factors"]
     stated = calibrator.around(600.0)
@@ -248,7 +248,7 @@ def test_a_long_calm_is_left_within_few_jobs():
 
 
 def test_a_burst_of_late_answers_carries_no_quantile_out_of_reach():
-    """A thousand jobs were stated alike, and all waited far longer, or far shorter: two decades beyond are enough."""
+    """A thousand jobs of one forecast all waited far longer or shorter: quantiles go at most two decades beyond."""
     for longer in (True, False):
         calibrator = Calibrator(spread=1.6)
         follow(calibrator, [20_000.0] * 3000, (20.0 * STEADY[:3000]).tolist())
@@ -262,7 +262,7 @@ def test_a_burst_of_late_answers_carries_no_quantile_out_of_reach():
 
 
 def test_a_long_calm_leaves_no_quantile_buried_beneath_the_floor():
-    """Nine waits of ten were nothing for long; when none is, even p10 is soon above the floor."""
+    """For long nine of ten jobs did not wait; once all do, even p10 is soon above the floor."""
     calibrator = Calibrator(spread=1.6)
     came = np.where(np.random.default_rng(8).random(20_000) < 0.9, 0.0, 3000.0)
     follow(calibrator, [0.0] * len(came), came.tolist())

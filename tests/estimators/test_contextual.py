@@ -24,7 +24,7 @@ KINDS = [(1, 600.0), (16, 7200.0), (112, 3600.0), (300, 86_400.0)]
 
 
 def random_jobs(count, seed=0, *, users=5, gap_s=300.0):
-    """Jobs of a few kinds and users, and waits that depend on both and drift."""
+    """Draw jobs of a few kinds and users, and waits that depend on both, and drift."""
     rng = np.random.Generator(np.random.PCG64(seed))
     now, jobs, waits = 1e6, [], []
     level = rng.normal(2.5, 0.5, size=(users, len(KINDS)))
@@ -87,7 +87,7 @@ def test_without_numba_every_number_is_the_same():
 
 
 def test_a_copy_goes_its_own_way():
-    """What compiled code writes to is the copy's own, too."""
+    """Arrays that compiled code changes are copied, too."""
     jobs, waits = random_jobs(60)
     one = ContextualAsa(seed=4)
     replay(one, jobs[:40], [exactly(wait) for wait in waits[:40]])
@@ -100,7 +100,7 @@ def test_a_copy_goes_its_own_way():
 
 
 def log_losses(estimator, jobs, waits):
-    """Log loss of the mixture and of its two parts, each wait known before the next job is submitted."""
+    """Return the log loss of the mixture and of its two parts; each wait is known before the next job is submitted."""
     from asa.estimators import contextual_kernel as k
 
     losses = []
@@ -128,7 +128,7 @@ def test_the_mixture_is_never_much_worse_than_the_better_of_its_parts(seed, stea
 
 
 def test_a_geometry_alone_follows_a_change_within_a_few_waits():
-    """And forgets nothing for good: after a thousand waits of one kind as quickly as after ten."""
+    """After a thousand waits of one kind as quickly as after ten."""
     from asa.estimators import contextual_kernel as k
 
     estimator = ContextualAsa(without=PARTS)
@@ -174,7 +174,7 @@ def test_a_geometry_that_was_never_seen_is_not_predicted_from_nothing():
 
 
 def test_a_job_that_waits_tells_those_that_ask_for_no_less():
-    """In a queue in order of submission nobody of a kind waits less than who waits already."""
+    """Where jobs start in order of submission, a job waits at least as long as an equal one that waits already."""
     rng = np.random.Generator(np.random.PCG64(5))
     estimator = ContextualAsa()
     now, free, waiting = 0.0, 0.0, []
@@ -217,7 +217,7 @@ def test_a_bound_that_says_nothing_teaches_nothing():
 
 
 def test_who_never_sees_who_waits_does_not_guess_it():
-    """Not from when others were submitted, either."""
+    """The times at which other jobs were submitted do not tell it, either."""
     jobs, waits = random_jobs(300)
     estimator = ContextualAsa(without=["waiting"])
     replay(estimator, jobs, [exactly(wait) for wait in waits])
@@ -229,7 +229,7 @@ def test_who_never_sees_who_waits_does_not_guess_it():
 
 
 def test_jobs_of_every_width_get_quantiles_that_hold():
-    """Wide ones, too, though they are few."""
+    """Also wide jobs, of which there are few."""
     rng = np.random.Generator(np.random.PCG64(1))
     jobs, waits, now = [], [], 0.0
     for _ in range(12_000):
@@ -244,7 +244,7 @@ def test_jobs_of_every_width_get_quantiles_that_hold():
 
 
 def burst_errors(estimator, seed):
-    """Errors, in decades, for bursts of one user's equal jobs of which one starts each minute."""
+    """Return errors, in decades, for bursts of equal jobs of one user, of which one starts each minute."""
     rng = np.random.Generator(np.random.PCG64(seed))
     now, off = 0.0, []
     for burst in range(60):
@@ -270,7 +270,7 @@ def test_the_hundredth_job_of_a_burst_waits_longer_than_the_first(seed):
 
 
 def test_a_burst_of_alike_jobs_does_not_drown_the_others():
-    """Three hundred jobs that were all submitted before one of them started are not three hundred lessons."""
+    """Jobs that were all submitted before one of them started are not as many independent observations."""
     jobs, waits = random_jobs(1500, 7, users=1, gap_s=4000.0)
     plain, forecasts = ContextualAsa(), []
     rng = np.random.Generator(np.random.PCG64(2))
@@ -395,7 +395,7 @@ def test_who_waits_in_another_partition_is_not_ahead_of_this_job():
 
 
 def test_quantiles_come_back_after_very_many_misses():
-    """What a long backlog taught about coverage is made up for, but not for ever."""
+    """After a long backlog quantiles are corrected back, but within bounds."""
     rng = np.random.Generator(np.random.PCG64(3))
     estimator, now = ContextualAsa(), 0.0
 
@@ -422,7 +422,7 @@ def test_quantiles_come_back_after_very_many_misses():
 
 
 class Seer:
-    """An adviser with two opinions, the first of which is right."""
+    """An adviser with two forecasts, of which the first is right."""
 
     def __init__(self):
         self.truth, self.told, self.tickets = {}, [], 0
@@ -482,7 +482,7 @@ def test_the_queue_aware_listens_to_its_adviser_and_hands_on_what_it_hears():
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["KTH-SP2-1996-2-unfiltered", "HPC2N-2002-2.2-cln", "theta_2022"])
 def test_the_begin_of_a_real_log_is_covered_as_stated(data, name):
-    """Also where what was first seen is unlike what follows."""
+    """Even if the first jobs are unlike those that follow."""
     from asa.history import read_history
     from asa.studies.accuracy.prequential import prequential
 

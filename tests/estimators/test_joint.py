@@ -113,7 +113,7 @@ def test_waits_are_made_to_rise_with_what_is_asked_for(decades):
 
 
 def lived(estimator, jobs=600, seed=0):
-    """A site where wide jobs wait ten times as long, and half of the day all wait five times as long."""
+    """Make a site where wide jobs wait ten times as long, and in half of the day all jobs wait five times as long."""
     rng = np.random.default_rng(seed)
     for place in range(jobs):
         at = 900.0 * place
@@ -200,7 +200,7 @@ def test_of_others_all_wait_long_together():
 
 @settings(max_examples=30)
 def remember(differences, job, stated_s, wait_s, place):
-    """Write a wait's row, as the estimator does."""
+    """Write the row of a wait as the estimator does."""
     row, since_s = differences.next_row(job.submit_s)
     wait, *stated = np.log10(np.maximum([wait_s, stated_s[1], stated_s[4], stated_s[7]], 10.0))
     differences.rows[row] = since_s, job.cores, job.walltime_s, wait, np.mean(stated), place

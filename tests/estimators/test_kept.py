@@ -74,7 +74,7 @@ def test_what_came_meanwhile_is_learned_and_once(tmp_path):
 
 
 def test_step_by_step_or_at_once_is_the_same(tmp_path):
-    """Of jobs of which each is known before the next steps, as of a log that is learned in two parts."""
+    """A log that is learned in two parts gives the same estimator."""
     every = [
         WaitRecord(QueuedJob(1e4 * i, 4, 600.0, "u", "x"), exactly(float(60 + i % 7)), id=f"r{i:04}")
         for i in range(500)
@@ -104,7 +104,7 @@ def test_what_is_forgotten_is_not_remembered(tmp_path):
 
 
 def test_what_is_forgotten_while_its_writer_lives_is_not_remembered(tmp_path):
-    """Its file stays where it is, then, and is read by nobody."""
+    """Its file stays where it is, but is no longer read."""
     folder = filled(tmp_path / "bank", 300)
     with WaitStore(folder, durable=False) as writer:
         for record in records(60, 300):
@@ -129,7 +129,7 @@ def test_after_merging_nothing_is_counted_twice(tmp_path):
 
 
 def test_a_record_that_comes_twice_does_not_matter(tmp_path):
-    """As where segments were copied by hand."""
+    """As after segments were copied by hand."""
     folder = filled(tmp_path / "bank")
     learned(folder)
     with WaitStore(folder) as store:

@@ -47,7 +47,7 @@ def tell(estimator, observation, kind=1):
 
 @pytest.mark.parametrize("name", plugins.names("asa.estimators"))
 def test_every_installed_estimator_keeps_the_contract(name):
-    """Those of others, too."""
+    """Also those from other packages."""
     make = plugins.load("asa.estimators", name)
     from_state = type(make(Surroundings())).from_state
     check_estimator(make, from_state, draws=name in DRAWING, separates=name not in OF_THE_QUEUE)
@@ -57,7 +57,7 @@ def test_every_installed_estimator_keeps_the_contract(name):
 
 
 class Descending(LastWait):
-    """Quantiles the wrong way round."""
+    """An estimator whose quantiles descend."""
 
     def predict(self, job):
         forecast = super().predict(job)
@@ -65,14 +65,14 @@ class Descending(LastWait):
 
 
 class Endless(LastWait):
-    """No finite wait."""
+    """An estimator that predicts endless waits."""
 
     def predict(self, job):
         return super().predict(job)._replace(wait_s=math.inf)
 
 
 class Listing(LastWait):
-    """A forecast that can be changed afterwards."""
+    """An estimator whose forecast can be changed afterwards."""
 
     def predict(self, job):
         forecast = super().predict(job)
@@ -80,7 +80,7 @@ class Listing(LastWait):
 
 
 class Remembering(LastWait):
-    """Learns from being asked."""
+    """An estimator that learns from questions."""
 
     def predict(self, job):
         self._site.learn(self._site.point_s + 1.0)
@@ -99,7 +99,7 @@ class Forgetful(LastWait):
 
 
 class Lenient(LastWait):
-    """Takes any ticket."""
+    """An estimator that accepts any ticket."""
 
     def observe(self, ticket, observation):
         if ticket in self._waiting:
@@ -136,7 +136,7 @@ class HandingOut(LastWait):
 
 
 class Keeping(HandingOut):
-    """Keeps the state that it was given."""
+    """An estimator that keeps the state that it was given, not a copy."""
 
     def state(self):
         return copy.deepcopy(super().state())
@@ -149,14 +149,14 @@ class Keeping(HandingOut):
 
 
 class Literal(LastWait):
-    """Takes bounds for waits."""
+    """An estimator that learns bounds as if they were waits."""
 
     def observe(self, ticket, observation):
         super().observe(ticket, exactly(observation.wait_s))
 
 
 class Deaf(LastWait):
-    """Learns nothing."""
+    """An estimator that learns nothing."""
 
     def observe(self, ticket, observation):
         super().observe(ticket, at_least(0.0))
@@ -170,7 +170,7 @@ class OneKind(LastWait):
 
 
 class Numpy(LastWait):
-    """Numbers that JSON does not know."""
+    """An estimator whose state has numbers of numpy, which JSON does not know."""
 
     def predict(self, job):
         return super().predict(job)._replace(wait_s=np.float64(5.0))
@@ -207,7 +207,7 @@ class Seedless(LastWait):
     ],
 )
 def test_the_contract_finds_an_estimator_that_breaks_it(broken, message):
-    """Each fault by the check that is meant for it."""
+    """Each fault is found by the check that is meant for it."""
     with pytest.raises((AssertionError, InputError), match=message):
         check_estimator(broken, broken.from_state)
 
@@ -228,7 +228,7 @@ of_one_kind = st.lists(st.floats(0, 1e6), min_size=51, max_size=120)
 )
 @given(history)
 def test_the_simple_ones_are_what_they_are_called(make, oracle, seen):
-    """Of the geometry's waits, or of the site's while it has none."""
+    """They predict from the waits of the geometry, or of the site while the geometry has none."""
     estimator, of_site, of_kind = make(), [], {}
     for kind, wait in seen:
         same = 1 if kind == 2 else kind
@@ -242,7 +242,7 @@ def test_the_simple_ones_are_what_they_are_called(make, oracle, seen):
 
 @given(of_one_kind)
 def test_the_median_is_of_the_last_fifty(waits):
-    """Older ones are forgotten."""
+    """Older waits are forgotten."""
     estimator = MedianWait()
     for wait in waits:
         tell(estimator, wait)
@@ -264,7 +264,7 @@ def test_a_wait_is_learned_when_it_is_known_and_not_before(make):
 
 @pytest.mark.parametrize("make", [LastWait, MeanWait, MedianWait])
 def test_a_bound_is_learned_where_it_breaks_the_prediction(make):
-    """Else it says nothing."""
+    """Otherwise nothing is learned of it."""
     estimator = make()
     tell(estimator, 100.0)
     for harmless in (at_most(500.0), at_least(50.0), at_most(100.0), at_least(100.0)):
@@ -297,7 +297,7 @@ def test_the_regression_finds_a_law_of_size_and_time():
 
 
 def test_a_bound_that_the_regression_keeps_teaches_it_nothing():
-    """One that it breaks moves its weights."""
+    """A bound that contradicts the prediction changes the weights."""
     estimator = Regression()
     for _ in range(100):
         tell(estimator, 300.0)
@@ -310,7 +310,7 @@ def test_a_bound_that_the_regression_keeps_teaches_it_nothing():
 
 
 def test_the_regression_comes_to_the_median_not_the_mean():
-    """Of what no fact of a job explains: three waits of four are a minute, one is a day."""
+    """No fact of the jobs explains their waits: three of four wait a minute, one a day."""
     estimator = Regression()
     for wait in (60.0, 60.0, 86_400.0, 60.0) * 500:
         tell(estimator, wait)
@@ -349,7 +349,7 @@ def reference(policy, seed_sequence, waits, repetitions=50):
 
 @pytest.mark.parametrize("policy", ["default", "greedy", "tuned"])
 def test_algorithm_1_draws_what_it_would_if_written_down_plainly(policy):
-    """Draw for draw: what is done to make it quick changes nothing."""
+    """What makes the code quick changes no draw."""
     waits = (10 ** np.random.default_rng(3).normal(2.5, 0.8, 400)).tolist()
     learner, told = Asa(policy, seed=9), []
     for wait in waits:
@@ -439,7 +439,7 @@ def taught(make):
     ],
 )
 def test_a_damaged_state_is_refused(make, damage):
-    """With a state error, never a wrong estimator."""
+    """The error is a `StateError`; no wrong estimator is made."""
     estimator = taught(make)
     state = json.loads(json.dumps(estimator.state()))
     type(estimator).from_state(copy.deepcopy(state))
@@ -476,7 +476,7 @@ def test_what_is_damaged_in_one_kind_of_state_is_refused_too(make, damage):
 
 
 def test_the_state_of_one_estimator_is_refused_by_another():
-    """They look alike."""
+    """Even though both states look alike."""
     with pytest.raises(StateError, match="MeanWait"):
         MeanWait.from_state(LastWait().state())
 
@@ -488,7 +488,7 @@ def test_an_unknown_policy_is_refused_at_once():
 
 
 def test_asking_for_ever_new_kinds_of_jobs_does_not_fill_the_memory(monkeypatch):
-    """What was only asked for is not in the state, and requests are not remembered for ever."""
+    """Questions leave nothing in the state, and requests are forgotten after a while."""
     monkeypatch.setattr("asa.estimators.peers._MAX_REQUESTS", 50)
     for estimator in (LastWait(), Algorithm1()):
         for seconds in range(100, 400):
@@ -527,7 +527,7 @@ def replayed(estimator, jobs):
     ("make", "expected"), [(LastWait, 0.94), (MedianWait, 0.90), (MeanWait, 1.33), (Regression, 0.83)]
 )
 def test_errors_and_coverage_on_a_real_log(data, make, expected):
-    """KTH-SP2, all jobs: errors of the simple ones as others found them; quantiles cover what they say."""
+    """All jobs of KTH-SP2: simple estimators have the published errors, and quantiles cover what they say."""
     from asa.history import read_history
 
     jobs = read_history(data / "swf" / "KTH-SP2-1996-2-unfiltered.swf.gz")

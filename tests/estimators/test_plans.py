@@ -1,4 +1,4 @@
-"""Jobs of one plan are forecast together: in order, side by side, and as is usual once nothing is known any more."""
+"""Jobs of one plan are forecast together: in order, side by side, and by usual waits beyond what is known."""
 
 import math
 
@@ -27,7 +27,7 @@ class Proportional:
 
 
 class Fading(Proportional):
-    """Likewise, but only at first: later everybody waits for ten minutes."""
+    """Likewise at first; jobs that are submitted later wait ten minutes."""
 
     def usual_later(self, jobs, samples):
         return 3600.0, np.full((samples, len(jobs)), 600.0)

@@ -1,4 +1,4 @@
-"""Bounds from order statistics, and the history that is cut."""
+"""Bounds from order statistics, and when earlier waits are forgotten."""
 
 import math
 from itertools import accumulate
@@ -22,20 +22,20 @@ def feed(estimator, waits, job=JOB):
 
 
 def at_most_so_many(n, level):
-    """Probabilities that a binomial is at most 0, 1, ... n, summed from its definition."""
+    """Return the probabilities that a binomial number is at most 0, 1, ..., n, summed from the definition."""
     return list(accumulate(math.comb(n, k) * level**k * (1 - level) ** (n - k) for k in range(n + 1)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 13, 28, 29, 30, 59, 100, 333, 1000])
 def test_the_bound_is_the_first_order_statistic_with_enough_confidence(n):
-    """Against the binomial distribution itself; the longest wait where none has enough."""
+    """Compared with the binomial distribution; it is the longest wait if no statistic has enough confidence."""
     for level, place in zip(LEVELS, bound_places(n), strict=True):
         enough = [k for k, probability in enumerate(at_most_so_many(n, level)[:n]) if probability >= CONFIDENCE]
         assert place == (enough[0] if enough else n - 1)
 
 
 def test_the_fewest_waits_that_bound_the_highest_level():
-    """29 for p90, by the rule that 0.9 to their number is at most a twentieth."""
+    """29 waits for p90: the first number n for which 0.9 ** n is at most 0.05."""
     assert MIN_HISTORY == 29
     assert 1 - 0.9**29 >= CONFIDENCE > 1 - 0.9**28
 
@@ -52,7 +52,7 @@ def test_bounds_are_below_the_quantile_as_seldom_as_they_say():
 
 
 def test_rare_is_what_fewer_than_one_wait_in_a_thousand_completes():
-    """A Gaussian series of first order, played; one wait fewer would not be rare."""
+    """Compared with a simulated Gaussian series of first order; a run that is one wait shorter is not rare."""
     rng = np.random.default_rng(2)
     above = 1.2816
     for tenth in range(10):
@@ -70,7 +70,7 @@ def test_rare_is_what_fewer_than_one_wait_in_a_thousand_completes():
 
 
 def test_rare_runs_never_shorten_with_autocorrelation():
-    """And nothing beyond the table breaks it."""
+    """Also for values beyond the table."""
     runs = [rare_run(rho) for rho in np.linspace(-1, 1, 41)]
     assert runs == sorted(runs)
     assert runs[0] == 3
@@ -107,7 +107,7 @@ def test_when_the_queue_shrinks_nothing_is_forgotten_at_once():
 
 
 def test_a_steady_queue_is_seldom_taken_for_a_changed_one():
-    """Independent waits: the history grows to its limit; and it is never longer."""
+    """With independent waits the history grows up to its limit, and not beyond."""
     estimator = feed(Qbets(), np.random.default_rng(5).exponential(1000.0, 5000))
     lengths = []
     for wait in np.random.default_rng(6).exponential(1000.0, 400):
@@ -118,7 +118,7 @@ def test_a_steady_queue_is_seldom_taken_for_a_changed_one():
 
 
 def test_a_run_must_be_longer_where_long_waits_follow_upon_long_ones():
-    """Five in a row above p90 are a change for independent waits, and nothing new for waits that creep."""
+    """Five waits in a row above p90 are a change if waits are independent, and none if waits change slowly."""
     rng = np.random.default_rng(8)
     level, creeping = 0.0, []
     for _ in range(600):
@@ -138,7 +138,7 @@ def test_a_run_must_be_longer_where_long_waits_follow_upon_long_ones():
 
 
 def test_a_burst_of_late_answers_is_one_change():
-    """A hundred jobs waited while the queue grew: all their answers come at once, and the latest are kept."""
+    """The waits of a hundred jobs, during which the queue grew, become known at once; the latest are kept."""
     estimator = feed(Qbets(), np.random.default_rng(7).uniform(50, 150, 800))
     tickets = [estimator.submitted(JOB, estimator.predict(JOB)) for _ in range(100)]
     for number, ticket in enumerate(tickets):
@@ -148,7 +148,7 @@ def test_a_burst_of_late_answers_is_one_change():
 
 
 def test_a_geometry_with_few_waits_gets_the_bounds_of_the_site():
-    """Until it has enough of its own; before all, a guess."""
+    """Until it has enough of its own; before any wait is known, the bounds are a guess."""
     estimator = Qbets()
     assert estimator.predict(JOB).quantiles_s == (600.0,) * 9
     feed(estimator, range(1000, 1100), OTHER)
@@ -160,7 +160,7 @@ def test_a_geometry_with_few_waits_gets_the_bounds_of_the_site():
 
 
 def test_bounds_on_waits_count_where_they_break_the_prediction():
-    """At least a day, where a minute was predicted, is a day; at most a day says nothing."""
+    """Where a minute was predicted, 'at least a day' counts as a wait of a day; 'at most a day' is not counted."""
     estimator = feed(Qbets(), [60.0] * 100)
     before = estimator.state()["site"]
     for observation in (at_most(86_400.0), at_least(5.0)):

@@ -20,7 +20,7 @@ KERNELS = "asa.estimators.contextual_kernel"
 
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch):
-    """Have this process as a command is when it begins."""
+    """Have this process load nothing compiled yet, as at the beginning of a command."""
     monkeypatch.setattr(plainly, "wanted", None)
     monkeypatch.delitem(sys.modules, "asa.core.compiled", raising=False)
     monkeypatch.setattr(readiness, "is_loaded", lambda: False)
@@ -106,7 +106,7 @@ def test_it_is_compiled_once_in_a_process_of_its_own(monkeypatch):
 
 
 def test_kernels_that_are_looked_for_are_those_that_are_called():
-    """Were these to be renamed, all would be compiled again and again, and never used."""
+    """If one is renamed, everything would be compiled by each command, and never used."""
     simulation = plugins.places("asa.estimators")["queue"]
     for module, kernel, called in (
         (f"{simulation}_kernel", "foresee", simulation),

@@ -18,7 +18,7 @@ def stated(wait_s):
 
 
 def outcomes(word, forecast, count=60):
-    """Waits of minutes to hours, and the factors by which estimates and forecasts of them were wrong."""
+    """Draw waits of minutes to hours, and the factors by which estimates and forecasts of them were wrong."""
     waits = 10 ** np.random.default_rng(3).uniform(2.5, 4.5, count)
     return [Lived(wait * word, wait * forecast, wait) for wait in waits.tolist()]
 
@@ -40,7 +40,7 @@ def test_a_word_that_was_right_is_believed():
 
 @pytest.mark.parametrize("word", [0.05, 50.0])
 def test_a_word_that_is_always_off_alike_is_set_right(word):
-    """As Slurm's is, which counts on whole walltimes."""
+    """Slurm's estimate is always off: it assumes that jobs run for their whole walltimes."""
     told = blend(stated(HOUR), 4 * HOUR * word, outcomes(word, forecast=20.0))
     assert 2 * HOUR < told.forecast.wait_s < 8 * HOUR
 

@@ -34,7 +34,7 @@ from asa.waits import QueuedJob, WaitObservation, at_least, exactly
 
 
 def record(number=0, *, submit_s=None, wait_s=10.0, **more):
-    """One of many records that all differ."""
+    """Return one of many records that all differ."""
     job = QueuedJob(float(number if submit_s is None else submit_s), 1 + number % 7, 60.0, f"user{number % 3}", "hpc2n")
     return WaitRecord(job, exactly(wait_s), **more)
 
@@ -44,7 +44,7 @@ def submits(records):
 
 
 def plain(kept):
-    """A record without the fields that a store adds."""
+    """Return a record without the fields that a store adds."""
     return replace(kept, id="", job=replace(kept.job, user=""))
 
 
@@ -104,7 +104,7 @@ records = st.builds(
 
 @given(st.lists(records, max_size=6))
 def test_what_is_read_is_what_was_written(tmp_path_factory, given_records):
-    """To the last digit; but for the user, who stays apart from others under a hash."""
+    """All digits are the same; users are hashed, and stay distinct."""
     folder = tmp_path_factory.mktemp("bank")
     with WaitStore(folder, durable=False) as bank:
         ids = [bank.append(one) for one in given_records[::2]]
@@ -126,7 +126,7 @@ def unnamed(records):
 
 
 def test_a_list_of_users_tells_nothing_of_an_exported_bank(tmp_path):
-    """Neither by their hashes nor by ids that are digests of jobs; the same bank gives them the same names again."""
+    """Neither hashes of users nor ids of jobs can be guessed from a list; each export gives a user the same name."""
     names = [f"user{number}" for number in range(50)]
     learned = [
         WaitRecord(QueuedJob(float(n), 1, 60.0, name), exactly(1.0), id=f"job-{n:024x}") for n, name in enumerate(names)
@@ -165,7 +165,7 @@ def test_a_bank_knows_its_own_users_in_what_it_exported(tmp_path):
 
 
 def test_no_user_is_named_in_any_file(tmp_path):
-    """Neither as appended, nor merged, nor exported; and a hash is not hashed again."""
+    """Neither in appended, merged nor exported records; and a hash is not hashed again."""
     job = QueuedJob(1.0, 1, 60.0, "ada.lovelace")
     with WaitStore(tmp_path / "a") as bank:
         bank.append(WaitRecord(job, exactly(1.0)))
@@ -248,7 +248,7 @@ def test_what_no_job_is_like_is_refused_whole(tmp_path, bad):
 
 
 def test_an_id_makes_the_same_record_of_two(tmp_path):
-    """So that a log can be learned from twice."""
+    """As when a log is learned twice."""
     bank = WaitStore(tmp_path)
     batch = [record(i, id=f"log-{i}", source="log") for i in range(5)]
     assert bank.extend(batch[:3]) == 3
@@ -288,7 +288,7 @@ def test_the_default_folder_follows_the_environment(monkeypatch):
 
 
 def test_many_processes_append_and_nothing_is_lost(tmp_path):
-    """While others merge, and one reads the news: each record is told once."""
+    """While others merge, and one process reads the news, in which each record is once."""
     writers = [
         script(
             """
@@ -351,7 +351,7 @@ def test_a_killed_writer_loses_no_record_whose_append_returned(tmp_path):
 
 
 def test_after_a_fork_each_process_has_a_segment_of_its_own(tmp_path):
-    """And an own series of ids; each is told of the other's."""
+    """Each also has its own series of ids, and finds the other's records."""
     code = """
         bank = WaitStore(sys.argv[1])
         bank.append(record(0))
@@ -389,7 +389,7 @@ def small(tmp_path):
 
 
 def test_a_segment_torn_anywhere_keeps_its_whole_lines(small):
-    """And the next process appends as if nothing were."""
+    """And the next process can append."""
     path, content, ends = small
     for cut in range(len(content)):
         put(path, content[:cut])
@@ -405,7 +405,7 @@ def test_a_segment_torn_anywhere_keeps_its_whole_lines(small):
 
 
 def test_a_damaged_byte_costs_the_record_that_it_is_in_and_no_other(small):
-    """Wherever it is and whatever it becomes; what is read is never something else than what was written."""
+    """Whichever byte and value it is; a record that was changed is never read."""
     path, content, ends = small
     originals = WaitStore(path.parent).read()
     for place in range(len(content)):
@@ -435,7 +435,7 @@ def test_a_damaged_byte_costs_the_record_that_it_is_in_and_no_other(small):
     ],
 )
 def test_junk_amid_a_segment_is_passed_over(small, junk):
-    """Holes, endless brackets, other people's bytes."""
+    """Such junk is null bytes, endless brackets, and bytes of other files."""
     path, content, ends = small
     path.write_bytes(content[: ends[1]] + junk + content[ends[1] :])
     bank = WaitStore(path.parent)
@@ -455,7 +455,7 @@ def test_what_arrives_out_of_order_is_told_when_it_has_arrived(small):
 
 
 def test_a_later_version_is_refused_before_anything_is_touched(tmp_path):
-    """With the advice to upgrade."""
+    """The message advises to upgrade."""
     bank = WaitStore(tmp_path)
     bank.extend([record()])
     later = tmp_path / f"kept-host-1-{'0' * 16}.jsonl"
@@ -485,7 +485,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path):
 
 
 def test_a_write_cut_short_anywhere_fails_and_harms_nothing(tmp_path, monkeypatch):
-    """The record is not there, not even when only its line end was missing; those before and after are."""
+    """That record is not read, even if only its line end is missing; those before and after it are."""
     bank = WaitStore(tmp_path, durable=False)
     bank.append(record(0))
     reader = WaitStore(tmp_path)
@@ -504,7 +504,7 @@ def test_a_write_cut_short_anywhere_fails_and_harms_nothing(tmp_path, monkeypatc
 
 
 def cut_writes(patch, folder, missing):
-    """Keep so many bytes of a write into the folder from the disk."""
+    """Let writes into the folder reach the disk without their last bytes."""
     real = os.write
 
     def write(descriptor, data):
@@ -520,7 +520,7 @@ def full(*_):
 
 
 def test_a_segment_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch):
-    """Its header cut short."""
+    """Also if only part of its header was written."""
     bank = WaitStore(tmp_path)
     with monkeypatch.context() as patch:
         cut_writes(patch, tmp_path, 1)
@@ -589,7 +589,7 @@ def test_a_folder_that_cannot_be_written_to_can_be_read(tmp_path, monkeypatch):
 
 
 def other_host(path, *, silent_s=0.0):
-    """Make a segment one of another host's, silent for so long."""
+    """Make a segment another host's, last written so long ago."""
     kind, _, pid, token = path.name.split("-")
     moved = path.rename(path.with_name(f"{kind}-far.0000-{pid}-{token}"))
     then = time.time() - silent_s
@@ -598,7 +598,7 @@ def other_host(path, *, silent_s=0.0):
 
 
 def lone(folder, number):
-    """A segment of one record, whose writer gave it up."""
+    """Make a segment of one record that its writer has closed."""
     before = set(segments(folder)) if folder.exists() else set()
     with WaitStore(folder, durable=False) as bank:
         bank.append(record(number))
@@ -622,7 +622,7 @@ def test_only_what_has_no_writer_is_merged(tmp_path):
 
 
 def test_a_writer_that_writes_on_while_its_segment_is_merged_loses_nothing(tmp_path, monkeypatch):
-    """Although it was thought to be silent: what came late is read from where it is."""
+    """What it writes after the merge is read from its own segment."""
     late = lone(tmp_path, 0)
     other = lone(tmp_path, 1)
     late, other = other_host(late, silent_s=10**6), other_host(other, silent_s=10**6)
@@ -651,7 +651,7 @@ def test_a_writer_that_writes_on_while_its_segment_is_merged_loses_nothing(tmp_p
 
 
 def test_a_writer_whose_segment_is_deleted_writes_to_another(tmp_path):
-    """Even if the whole folder is."""
+    """Even if the whole folder was deleted."""
     bank = WaitStore(tmp_path / "bank")
     bank.append(record(0))
     for path in segments(tmp_path / "bank"):
@@ -679,7 +679,7 @@ def test_a_writer_that_was_silent_for_long_begins_another_segment(tmp_path, monk
 
 
 def test_a_store_with_many_segments_tidies_itself(tmp_path, monkeypatch):
-    """A process each does not fill the folder."""
+    """Many processes that write one segment each do not fill the folder."""
     monkeypatch.setattr(module, "_MANY_SEGMENTS", 8)
     monkeypatch.setattr(files, "is_running", lambda _pid: False)  # as if each were of a process of its own
     most = 0
@@ -711,7 +711,7 @@ def test_leftovers_of_killed_processes_are_swept_away(tmp_path):
 
 
 def test_a_list_of_the_folder_that_is_torn_by_merging_is_read_again(tmp_path, monkeypatch):
-    """It may lack both the old files and the new one."""
+    """Such a list may lack both the old files and the merged one."""
     bank = WaitStore(tmp_path)
     bank.extend([record(0)])
     bank.extend([record(1)])
@@ -891,7 +891,7 @@ actions = st.lists(
 
 @given(actions, st.booleans())
 def test_news_tells_each_record_once(tmp_path_factory, plan, merge_under_writers):
-    """Whoever writes, merges, forgets or deletes meanwhile; never one's own."""
+    """Whatever others write, merge, forget or delete meanwhile; a process's own records are not among the news."""
     folder = tmp_path_factory.mktemp("bank")
     with pytest.MonkeyPatch.context() as patch:
         if merge_under_writers:  # take living writers for dead ones: worse than anything that should happen
@@ -929,7 +929,7 @@ def test_news_tells_each_record_once(tmp_path_factory, plan, merge_under_writers
 
 
 def test_news_reads_no_byte_twice(tmp_path, monkeypatch):
-    """Not even when all that it has seen was merged."""
+    """Not even after all that it has read was merged."""
     bank = WaitStore(tmp_path, durable=False)
     reader = WaitStore(tmp_path)
     for number in range(100):
@@ -996,7 +996,7 @@ def test_a_lock_of_an_ended_process_is_taken_over(mergeable):
     ids=["alive here", "another host", "just made", "garbled"],
 )
 def test_a_lock_that_may_be_held_is_waited_for(mergeable, held):
-    """With its holder's name, if it does not come free; appending and reading need none."""
+    """If it is not released, the error names the holder; appending and reading need no lock."""
     path = plant(mergeable.folder, **held)
     kept = path.read_text()
     for act in (mergeable.compact, lambda: mergeable.forget(lambda _: True)):
@@ -1025,7 +1025,7 @@ def test_a_lock_that_nobody_touches_is_taken_over(mergeable, held):
 
 
 def test_one_who_lost_the_lock_gives_up(mergeable, monkeypatch):
-    """As a process that was stopped for long; its work is not put in the place of another's."""
+    """Such a process was stopped for long; its result does not replace another's."""
     real = os.fsync
 
     def meanwhile(descriptor):
@@ -1142,7 +1142,7 @@ def test_what_is_no_sound_export_is_refused_whole(tmp_path):
 
 
 def test_an_export_that_fails_leaves_the_old_file(tmp_path):
-    """And nothing beside it."""
+    """And leaves no other file next to it."""
     bank = WaitStore(tmp_path / "bank")
     bank.extend([record(0)])
     with pytest.raises(StateError, match="cannot be written"):
@@ -1176,7 +1176,7 @@ def test_files_are_as_readable_as_the_folder(tmp_path):
 
 
 def test_what_the_batch_system_said_is_kept_where_earlier_versions_read_past_it(tmp_path):
-    """A field more would be a damaged line to them."""
+    """Earlier versions would take a line with a further field for damaged."""
     stated = tuple(map(float, range(9)))
     given = [
         record(n, estimator="asa", forecast=stated, word_s=said) for n, said in enumerate([None, 0.0, 1e17, 90.25])
@@ -1207,7 +1207,7 @@ def test_what_no_batch_system_says_is_refused(tmp_path, word_s):
 
 @pytest.fixture
 def small_memory(monkeypatch):
-    """There is memory for 100 observations, and for 30 to be sorted."""
+    """Limit the memory to 100 observations, of which 30 can be sorted at a time."""
     monkeypatch.setattr(ordering, "BANK_RECORDS", 100)
     monkeypatch.setattr(ordering, "_SORTED_ROWS", 30)
 

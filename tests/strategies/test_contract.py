@@ -49,7 +49,7 @@ def test_every_strategy_keeps_the_contract(name):
 
 
 def plan_with(change):
-    """Per-Stage, of whose plans something is changed."""
+    """Make a strategy that plans as Per-Stage does, but for what is changed."""
 
     class Changed(PerStage):
         def plan(self, view, forecast):
@@ -71,7 +71,7 @@ def early(keep):
 
 
 class Draws(PerStage):
-    """One that draws."""
+    """A strategy that draws random numbers."""
 
     count = 0
 
@@ -81,7 +81,7 @@ class Draws(PerStage):
 
 
 class Lazy(PerStage):
-    """One that leaves the last stage."""
+    """A strategy that never submits the last stage."""
 
     def plan(self, view, forecast):
         return Plan.of(()) if len(list(view.left())) == 1 else super().plan(view, forecast)
@@ -110,13 +110,13 @@ class Idles(PerStage):
 
 
 class Lists(PerStage):
-    """One that needs a list."""
+    """A strategy whose needs are a list."""
 
     needs = [DependencyType.AFTEROK]  # noqa: RUF012 - it is wrong
 
 
 class Names(PerStage):
-    """One that names its forecasts."""
+    """A strategy that names the forecasts that it needs."""
 
     forecast = "learned"
 
@@ -166,7 +166,7 @@ def test_what_a_strategy_does_not_say_is_said_for_it():
 
 
 def test_what_is_said_in_part_is_refused():
-    """Else `needs` would be heeded, or forgotten, nobody knows which."""
+    """Otherwise nobody would know whether `needs` is heeded."""
 
     class Half:
         forecast = ForecastKind.NONE
@@ -212,7 +212,7 @@ def test_a_stage_that_runs_is_no_stage_that_merely_holds_its_cores(phase, runs, 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """A package that has the strategy which the page shows, as it stands there."""
+    """Make a package with the strategy of the documentation, copied from its page."""
     [code] = [one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "class Relay" in one]
     folder = tmp_path_factory.mktemp("packages")
     about = folder / "strangers-1.0.dist-info"
@@ -244,7 +244,7 @@ def test_a_stranger_s_strategy_keeps_the_contract(package, monkeypatch):
 
 
 def test_a_stranger_s_strategy_is_compared_as_ours_are(package):
-    """Where age accrues behind a dependency, it waits for less than who asks in turn."""
+    """Where age accrues behind a dependency, it waits less than a strategy that submits stage by stage."""
     how = ("--cores", 28, "--system", "hpc2n", "--seeds", 2, "--history", 50, "--jobs", 1, "--json")
     cells = json.loads(asa(package, "compare", "blast", "--strategies", "per-stage,relay", *how))
     took = {name: [one["makespan_s"] for one in cells if one["strategy"] == name] for name in NAMES}

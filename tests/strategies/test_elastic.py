@@ -29,7 +29,7 @@ ALL = tuple(CHAIN.order)
 
 
 class Fixed:
-    """A forecast that is given, by cores; it notes what it was asked."""
+    """A forecast with given waits by cores; it notes its questions."""
 
     is_informed = True
 
@@ -56,7 +56,7 @@ def view(workflow=CHAIN, now=0.0, growths=(), site=None, **known):
 
 
 def submitted(now, widths=WIDTHS, workflow=CHAIN, *, phase=Phase.RUNNING, limit_s=4240.0, steps=(), **more):
-    """Look at a run of which all stages are in job 7, which began at 0; `steps` are beginnings and ends so far."""
+    """Return the view of a run whose stages are all in job 7, which began at 0; `steps`: beginnings and ends so far."""
     known = {}
     for place, (name, cores) in enumerate(zip(workflow.order, widths, strict=True)):
         began_s, ended_s = steps[place] if place < len(steps) else (None, None)
@@ -90,7 +90,7 @@ class Rarely(Fixed):
 
 
 def test_its_walltime_holds_the_wait_for_more_cores_up_to_a_quarter():
-    """At least for two minutes each time: so long may it take until somebody looks."""
+    """At least two minutes for each request: it may take so long until the client looks."""
     for wait_s, spare_s in ((10.0, 120.0), (700.0, 700.0), (9000.0, 1000.0)):
         forecast = Rarely(wait_s)
         [job] = Elastic().plan(view(site={"age_accrues": False}), forecast).submissions
@@ -100,7 +100,7 @@ def test_its_walltime_holds_the_wait_for_more_cores_up_to_a_quarter():
 
 @pytest.mark.parametrize(("shrink_by", "grow_by", "widths"), [(16, 4, (64, 16, 64, 16)), (1, 10, (70, 10, 70, 10))])
 def test_widths_are_what_the_site_gives_and_takes(shrink_by, grow_by, widths):
-    """Sixteen at a time, ten at a time."""
+    """Widths are multiples of what it gives, and of what it takes back, at a time."""
     [job] = Elastic().plan(view(site={"shrink_by": shrink_by, "grow_by": grow_by}), Fixed()).submissions
     assert job.widths == widths
 
@@ -116,7 +116,7 @@ def test_where_nothing_is_taken_back_a_stage_that_needs_less_begins_another_job(
 
 
 def test_stages_that_need_as_much_of_what_is_given_share_a_job_that_does_not_grow():
-    """Of nodes of 28 cores."""
+    """Their cores are counted in whole nodes of 28."""
     flow = Workflow("w", [stage("a", 20, 10), stage("b", 28, 10, ("a",))])
     nodes = {"cores_per_node": 28, "shrink_by": 28, "grow_by": 28}
     assert groups(Elastic().plan(view(flow, site=nodes), Fixed())) == [(("a", "b"), (), Keep.NOTHING)]
@@ -155,7 +155,7 @@ def test_what_was_asked_for_is_not_asked_for_again():
 
 
 def test_nothing_is_asked_for_before_the_job_is_expected_to_have_begun():
-    """It would come as soon as the job begins. The job was to wait for 300 s."""
+    """More cores would come as soon as the job begins, which is expected after 300 s."""
     forecast = Fixed(9000.0)
     queued = submitted(100.0, phase=Phase.QUEUED, limit_s=None)
     assert asked(Elastic().plan(queued, forecast)) == [(("c",), 300.0, "7")]
@@ -171,7 +171,7 @@ def test_cores_that_came_early_are_kept_for_a_minute():
 
 
 def test_cores_that_the_job_would_give_back_itself_are_not_kept():
-    """B keeps but one core, whatever has joined."""
+    """B keeps only one core, however many have joined the job."""
     for now in (100.0, 999.0):
         early = submitted(now, steps=[(0.0, None)], growths=[growth(Phase.ALLOCATED)])
         assert [one.job_id for one in Elastic(max_hold_s=1e6).plan(early, Fixed()).cancellations] == ["8"]
@@ -190,7 +190,7 @@ def test_what_came_too_early_is_asked_for_with_half_the_lead_and_in_the_end_with
 
 
 def test_nothing_is_asked_for_while_the_machine_does_not_hold_both():
-    """Of 100 cores the job has 64 while a runs."""
+    """While a runs, the job has 64 of the 100 cores."""
     small = {"max_cores": 100}
     assert asked(Elastic().plan(submitted(900.0, steps=[(0.0, None)], site=small), Fixed(5000.0))) == []
     narrow = submitted(1001.0, steps=[(0.0, 1000.0), (1000.0, None)], site=small)

@@ -33,7 +33,7 @@ SHAPE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 
 
 class Fixed:
-    """A forecast: waits about so long, by the job's first stage."""
+    """A forecast with a given mean wait for each stage that is the first of a job."""
 
     def __init__(self, default=600.0, *, informed=True, shape=SHAPE, **waits):
         self.default, self.waits, self.is_informed, self.shape = default, waits, informed, shape
@@ -44,7 +44,7 @@ class Fixed:
 
 
 class Sized(Fixed):
-    """One that can be asked for any size: so long for 63 cores more, else as ever."""
+    """A forecast that knows a wait of its own for jobs of 63 cores."""
 
     def __init__(self, more_s, **options):
         super().__init__(**options)
@@ -100,7 +100,7 @@ def test_narrow_stages_are_taken_along_by_a_job_that_shrinks():
 
 
 def test_where_age_does_not_accrue_a_dependent_job_is_sent_shortly_before_its_turn():
-    """Until then the plan may change for the better. It may start at once, so that to come early might cost."""
+    """Until then the plan may improve. Submitted earlier, the job might start at once, and idle."""
     running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": 100.0}
     plan = Planned(Aim(price_s=1e6)).plan(view(now=200.0, wide=running, narrow=running), Fixed(shape=(0.0, *SHAPE[1:])))
     [job] = plan.submissions
@@ -109,7 +109,7 @@ def test_where_age_does_not_accrue_a_dependent_job_is_sent_shortly_before_its_tu
 
 
 def test_at_no_price_it_is_one_job():
-    """Two waits are worse than one, however wide; where jobs may not come early."""
+    """Where jobs may not start early, two waits are worse than one, however wide the job."""
     outlook = look_ahead(view(shrink_by=0), Fixed(5000.0), Aim(price_s=0.0))
     assert outlook.sketch.makespan_s <= 5000 * 3 + 2000
 
@@ -153,7 +153,7 @@ def test_jobs_in_flight_are_limited_by_the_site_and_by_its_user():
 
 
 def test_all_that_is_planned_at_a_time_is_asked_for_where_age_accrues_as_chained_does():
-    """What is held back gains no priority."""
+    """A job that is submitted later gains priority later."""
 
     def asked(levels, informed):
         stages, last = [], ()
@@ -198,7 +198,7 @@ def test_a_job_that_is_queued_stays_whatever_is_estimated_now():
 
 
 def test_what_came_too_early_is_given_back():
-    """It may idle until 1000; the stage before it ends at 900 or at 1900."""
+    """The job may idle until 1000; the stage before it ends at 900, or at 1900."""
     early = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 0.0, "keep": Keep.AWAIT, "hold_until_s": 1000.0}
     for started_s, given_back in ((100.0, False), (1100.0, True)):
         running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": started_s}
@@ -241,7 +241,7 @@ def world(others=((0, 500, 500, 64),), **options):
 
 
 def taught(wait_s=300.0):
-    """A bank that has seen waits of this machine's jobs."""
+    """Make a bank that has learned waits of this machine's jobs."""
     bank = WaitBank("median")
     for i in range(40):
         from asa.waits import QueuedJob
@@ -341,7 +341,7 @@ def test_a_job_that_gets_more_cores_is_not_shown_as_big_job():
 
 
 def growing(now, *, began=(0.0, 800.0), phase=Phase.QUEUED, growths=True, **more):
-    """A job of all stages that began at 0, and 63 more cores for the third, which were asked for at 1300 for 300 s."""
+    """Return a job of all stages that began at 0; at 1300 it requested 63 more cores for 300 s, for the third stage."""
     known = {}
     for place, (name, cores) in enumerate(zip(CHAIN.order, (64, 1, 64, 1), strict=True)):
         known[name] = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "cores": cores, "limit_s": 3300.0}
@@ -360,7 +360,7 @@ def test_a_jobs_cores_are_asked_for_the_wait_ahead():
 
 
 def test_cores_that_are_still_queued_are_expected():
-    """They are needed at 1600. Asked for at 1300, they were to come then; it is 1700, and they are not there yet."""
+    """Requested at 1300, they were expected at 1600, when they are needed. It is 1700, and they have not come."""
     for now, end_s in ((1400.0, 2000.0), (1700.0, 2100.0)):
         began = (0.0, 800.0)
         state = growing(now, began=began)

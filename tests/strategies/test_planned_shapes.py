@@ -50,7 +50,7 @@ def ask(workflow, price_s, *, typically=True):
 
 
 def all_plans(workflow):
-    """Each way to put a chain's stages into jobs, and each shape of each stage; its makespan and core-hours."""
+    """Yield makespan and core-hours of each way to divide a chain into jobs, with each shape of each stage."""
     stages = [workflow.stages[name] for name in workflow.order]
     for cuts in itertools.product([False, True], repeat=len(stages) - 1):
         for shapes in itertools.product(*(one.shapes for one in stages)):
@@ -247,7 +247,7 @@ def test_fifty_stages_of_six_shapes_are_planned():
 
 
 class TakesTheHole(Waits):
-    """Alone each job starts at once; but the first of a plan takes the only hole, and whoever follows waits long."""
+    """A forecast in which the first job of a plan takes the only free cores, and those after it wait long."""
 
     def sample_plans(self, plans, samples):
         made = []

@@ -67,7 +67,7 @@ def view(workflow, cores=8, **wide):
 
 
 def futures(better, of=20, left_s=10_000.0, other_s=0.0):
-    """In so many of so many futures the other is much better: it begins at once, and runs 6000 s shorter."""
+    """Return futures, in some of which the other job is much better: it begins at once, and runs 6000 s shorter."""
     waits_s = np.tile([left_s, other_s], (of, 1))
     waits_s[better:] = [0.0, 8000.0]
     return waits_s
@@ -203,7 +203,7 @@ JOBS = st.lists(st.tuples(st.integers(1, SIZE), st.integers(2, 30)), max_size=8)
 @settings(max_examples=80)
 @given(JOBS, st.tuples(st.integers(1, SIZE), st.integers(2, 30)), JOBS)
 def test_a_queued_job_starts_when_the_engine_starts_it(before, own, after):
-    """All were submitted at once and run as long as they may; who comes later delays nobody."""
+    """All are submitted together and run for their whole walltime, so that later jobs delay none of them."""
     jobs = [*before, own]
     first = np.array([10]), np.array([10]), np.array([SIZE])
     engine = Engine(SIZE, JobTable(np.zeros(1, dtype=np.int64), *first))

@@ -19,7 +19,7 @@ MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 
 
 def chain(*stages):
-    """Stages of (cores, run_s), one after the other."""
+    """Make a chain of stages, each given as (cores, run_s)."""
     return Workflow(
         "chain",
         [
@@ -57,13 +57,13 @@ def ask(
 
 
 def rising(workflow, more_s, *, shrink_by=1, max_cores=np.inf, **options):
-    """Take apart where jobs grow by any number of cores."""
+    """Cut a workflow into jobs that may grow by any number of cores."""
     widths = {name: stage.cores for name, stage in workflow.stages.items()}
     return Parts(workflow, resizing=Resizing(shrink_by, widths, max_cores, more_s), **options)
 
 
 def all_plans(question):
-    """Cost of every plan of a chain: each way to cut it, each way to keep each job back, each moment to submit it."""
+    """Yield the cost of every plan of a chain: each division into jobs, each hold of each, each moment to submit it."""
     names = question.parts.names
     for cuts in itertools.product([False, True], repeat=len(names) - 1):
         groups, begin = [], 0
@@ -105,7 +105,7 @@ chains = st.lists(st.tuples(st.sampled_from([1, 10, 64]), st.integers(60, 4000))
 @settings(deadline=None, max_examples=60)
 @given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.booleans(), st.booleans())
 def test_no_plan_of_a_small_chain_costs_less(stages, price_s, per_core_s, per_walltime, shrink, age_accrues):
-    """Where jobs queue early the ways to get there interact: there it may miss by a little."""
+    """Where jobs are submitted early, choices depend on each other, and the search may miss the best by a little."""
     question = ask(
         chain(*stages), price_s, exponential(per_core_s, per_walltime), shrink=shrink, age_accrues=age_accrues
     )
@@ -138,7 +138,7 @@ def test_a_job_that_shrinks_is_free_to_take_narrow_stages_along():
 
 
 def test_a_price_buys_time():
-    """At nothing a core-hour one job that is there all the time; the more expensive it is, the fewer core-hours."""
+    """If core-hours cost nothing, one job lasts all the time; the more they cost, the fewer a plan uses."""
     flow = chain((1, 1000), (64, 500), (1, 1000), (64, 500), (1, 2000))
     plans = [plan for _, plan in priced_frontier(ask(flow, shrink=False), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0])]
     assert len(plans) > 2
@@ -219,14 +219,14 @@ def test_local_stages_share_no_job():
 
 
 def test_fifty_stages_are_planned_quickly():
-    """Well under a tenth of a second of work; `make bench` tells how much."""
+    """In well under a tenth of a second; `make bench` shows the exact time."""
     rng = np.random.default_rng(0)
     flow = chain(*((int(cores), 600 + i) for i, cores in enumerate(rng.choice([1, 28, 112], 50))))
     assert references(lambda: search(ask(flow))) < 10
 
 
 def test_run_times_that_stray_are_planned_with():
-    """A mean beyond the middle, and samples that stray by what was said."""
+    """Their mean is above their median, and samples have the given spread."""
     stages = [replace(stage, run_spread=0.5) for stage in chain((64, 1000), (1, 1000)).stages.values()]
     question = ask(Workflow("w", stages), 1000.0, modes=frozenset({Keep.NOTHING}), shrink=False)
     first, second = search(question).jobs
@@ -275,7 +275,7 @@ def constantly(wait_s):
     ],
 )
 def test_what_a_job_that_grows_is_expected_to_take(wait_s, late_s, idle_core_s):
-    """64 cores for 500 s, 1 for 500 s, and 64 for 500 s; each asks for half as much again."""
+    """It has 64 cores for 500 s, 1 for 500 s, and 64 for 500 s; each stage's walltime is half as long again."""
     flow = chain((64, 500), (1, 500), (64, 500))
     [(count, block)] = rising(flow, constantly(wait_s)).rising(tuple(flow.order))
     assert (count, block.stages, block.elasticity.widths, block.cores, block.elasticity.shrinks) == (
@@ -307,7 +307,7 @@ def test_cores_that_come_early_idle_or_are_asked_for_again(waits, late_s, idle_s
 
 
 def test_more_cores_are_not_asked_for_while_the_machine_does_not_hold_both():
-    """Of 100 cores the job has 64 until 500: then there are 200 s."""
+    """The job has 64 of the 100 cores until 500; then 200 s are left."""
     flow = chain((64, 500), (1, 200), (64, 500))
     for most, late_s in ((127, 0.0), (126, 200.0)):
         [(_, block)] = rising(flow, constantly(400.0), max_cores=most).rising(tuple(flow.order))
@@ -328,7 +328,7 @@ def test_what_cannot_grow_does_not():
 @settings(deadline=None, max_examples=40)
 @given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.floats(0, 5), st.booleans())
 def test_a_job_grows_only_where_that_costs_less(stages, price_s, per_core_s, per_walltime, wide, shrink):
-    """Of all cuts and all forms of the jobs between them."""
+    """Compared with all divisions into jobs, and all forms of these jobs."""
     waits_s = exponential(per_core_s, per_walltime)
 
     def more_s(_stage, cores, walltime_s):

@@ -1,4 +1,4 @@
-"""How long jobs that share a bag wait, all together; and what plans make of it."""
+"""The waits of several jobs that share a bag, taken together, and how plans use them."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from asa.workflow import Stage, Workflow
 
 
 def end_of(begins_s, work_s):
-    """Let jobs work from when they begin on; a plain loop over these times."""
+    """Return when the work ends if each job works from its beginning on, by a plain loop over these times."""
     now_s, working = 0.0, 0
     for begin_s in sorted(begins_s):
         if working and now_s + work_s / working <= begin_s:
@@ -85,14 +85,14 @@ def outlook(flow, wait_s):
 
 
 def test_a_plan_expects_of_a_bag_what_its_jobs_do_together():
-    """The first of four waits 0, the second 1,000 s, the others longer than the first two take for all of it."""
+    """The first of four jobs waits 0 s, the second 1,000 s, the others longer than the first two need for all tasks."""
     wait_s = {8: 0.0, 16: 1000.0, 32: 30_000.0}
     made = outlook(bag([32], (4, 4)), lambda one: wait_s.get(one.cores, 0.0))
     assert float(made.sketch.end_s.mean()) == pytest.approx((4 * 2000 + 1000) / 2 + 10, rel=0.02)
 
 
 def test_a_wide_bag_is_no_wide_job():
-    """A job of 32 cores waits for ten hours, and a narrow one hardly."""
+    """A job of 32 cores waits ten hours, narrow jobs hardly at all."""
 
     def wait_s(one):
         return 36_000.0 if one.cores > 16 else 10.0 * one.cores

@@ -33,7 +33,7 @@ DIAMOND = Workflow(
 
 
 class Fixed:
-    """A forecast that is given."""
+    """A forecast with given waits."""
 
     def __init__(self, default=0.0, **waits):
         self.waits, self.default = waits, default
@@ -169,7 +169,7 @@ def test_a_wait_that_nobody_knows_is_not_told_as_if_it_were_known():
 
 
 def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
-    """Else it might hold those that the other needs, while that queues."""
+    """Otherwise it might hold the cores that the earlier stage waits for."""
     queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "predicted_wait_s": 10.0}
     assert submissions(Naive().plan(view(), Fixed(400.0))) == {("a",): (0.0, Keep.NOTHING)}
     assert submissions(Naive().plan(view(a=queued), Fixed(400.0))) == {}
@@ -179,7 +179,7 @@ def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
 
 
 def test_what_may_idle_is_bounded_for_the_run():
-    """A quarter of what the stages need; what is left of that is divided by the cores of who asks, and told."""
+    """By a quarter of the stages' core-hours; a job may idle for what is left of them, divided by its cores."""
     need = view().workflow.stage_core_hours(28)
     [job] = Naive(max_hold_s=1e6).plan(view(a=RUNNING), Fixed(20.0)).submissions
     cores = view().stages["b"].stage.cores_on(28)
@@ -194,7 +194,7 @@ RUNNING = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 
 
 
 def test_naive_gives_back_what_came_early_and_asks_again():
-    """At 30 b is allocated and a has 70 s to go: cancelled, and submitted again half of 25 s ahead."""
+    """At 30, b has its cores and a runs for 70 s more: b is cancelled, and submitted again half of 25 s ahead."""
     plan = Naive().plan(view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 90.0}), Fixed(25.0))
     assert [c.job_id for c in plan.cancellations] == ["2"]
     assert "1m10s" in plan.cancellations[0].reason
@@ -202,7 +202,7 @@ def test_naive_gives_back_what_came_early_and_asks_again():
 
 
 def test_naive_keeps_what_is_needed_within_a_minute():
-    """At 60 a has 40 s to go: giving back costs more. It looks again when the minute is over."""
+    """At 60, a runs for 40 s more: to give cores back costs more. It looks again after the minute."""
     plan = Naive().plan(view(now=60.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 120.0}), Fixed(25.0))
     assert plan.cancellations == ()
     assert plan.wake_s == 120
@@ -217,7 +217,7 @@ def test_naive_gives_back_what_has_idled_for_as_long_as_it_asked_for():
 
 
 def test_holding_asks_for_walltime_to_idle_in():
-    """Half an hour, and no cancellation within it."""
+    """It may idle for half an hour, and is not cancelled before that is over."""
     held = view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 1830.0})
     plan = replace(load_strategy("asa-naive-hold"), max_idle=math.inf).plan(held, Fixed(25.0))
     assert plan.cancellations == ()
@@ -225,7 +225,7 @@ def test_holding_asks_for_walltime_to_idle_in():
 
 
 def test_naive_gives_up_asking_early_after_some_resubmissions():
-    """Then it waits for its turn, and takes it."""
+    """Afterwards it submits the stage when its turn comes."""
     tired = {"resubmissions": 5}
     plan = Naive().plan(view(now=30.0, a=RUNNING, b=tired), Fixed(25.0))
     assert submissions(plan) == {}
@@ -238,7 +238,7 @@ SAMPLING = {"asa-plan", "elastic"}  # test_planned.py and test_elastic.py have f
 
 @pytest.mark.parametrize("name", [name for name in names("asa.strategies") if name not in SAMPLING | {"pool"}])
 def test_strategies_are_pure(name):
-    """The same view gives the same plan, twice, and plans tell why."""
+    """The same view gives the same plan twice, and plans have reasons."""
     strategy, here = load_strategy(name), view(DIAMOND, 5.0)
     plan = strategy.plan(here, Fixed(33.0))
     assert plan == strategy.plan(here, Fixed(33.0))
@@ -247,7 +247,7 @@ def test_strategies_are_pure(name):
 
 
 def test_an_unknown_strategy_is_refused():
-    """With a guess."""
+    """The message guesses the name that was meant."""
     with pytest.raises(UnknownNameError, match="no strategy 'per_stage'\nDid you mean 'per-stage'"):
         load_strategy("per_stage")
 
