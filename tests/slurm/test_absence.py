@@ -1,4 +1,4 @@
-"""Answers of real daemons that come back empty, cut off or in part: no stage runs twice, none is taken for ended."""
+"""Real daemons whose answers arrive empty, cut off or in part: no stage runs twice, none is believed to have ended."""
 
 import json
 import time
@@ -33,7 +33,7 @@ esac
 
 
 class Faulty(httpx.BaseTransport):
-    """A way to slurmrestd whose answers about jobs are not whole while a file is there."""
+    """A transport to slurmrestd whose answers about jobs are damaged while a file exists."""
 
     def __init__(self, slurm, here, way):
         self._inner = httpx.HTTPTransport(uds=slurm.socket, verify=False)
@@ -61,7 +61,7 @@ class Faulty(httpx.BaseTransport):
 
 
 def faulty_run(slurm, link, way, array):
-    """Begin a run over a way whose answers can be made faulty."""
+    """Begin a run over a transport whose answers can be made faulty."""
     elements = parse_array(array) if array else None
     first = stage("a", then="until [ -e go ]; do sleep 0.5; done", retries=1, array=elements)
     stages = [first, stage("b", "a", retries=1)]
@@ -77,7 +77,7 @@ def faulty_run(slurm, link, way, array):
 
 @pytest.mark.parametrize("accounting", ["accounting", "no accounting"])
 def test_no_stage_runs_twice_whatever_is_not_shown(slurm, monkeypatch, accounting):
-    """For longer than it takes until an absence counts, while one job runs and another waits for it."""
+    """Jobs are not shown for longer than it takes until they count as gone; one runs, and another waits for it."""
     monkeypatch.setattr(absence, "_GRACE_S", 3.0)
     ways = [(link, way, "") for link in LINKS for way in WAYS] + [(link, "empty", "0-1") for link in LINKS]
     with ThreadPoolExecutor(len(ways)) as threads:

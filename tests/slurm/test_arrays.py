@@ -1,4 +1,4 @@
-"""Job arrays on real daemons: one submission, each element to its end once, whoever is killed or requeued."""
+"""Job arrays on real daemons: submitted once; each element completes once, whatever is killed or requeued."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ MOMENTS = [*(("journal", at) for at in range(8)), ("change", 0), ("change", 1), 
 
 
 def flow(array, then="sleep 0.5", **fields):
-    """Make three stages, the middle one an array, whose elements leave a word as they begin and as they complete."""
+    """Make three stages; the middle one is an array, whose elements write a line when they begin and complete."""
     command = f"echo s$SLURM_ARRAY_TASK_ID >>did; {then}; echo e$SLURM_ARRAY_TASK_ID >>did"
     return [stage("a", then="true"), stage("b", "a", command, array=parse_array(array), **fields), stage("c", "b")]
 
@@ -53,7 +53,7 @@ def check(run, array):
 
 
 def arrays_of(run):
-    """Return Slurm's arrays of a run: the elements of each."""
+    """Return the elements of each of Slurm's arrays of a run."""
     found = {}
     for job in told_jobs(run.slurm):
         if run.plan.id in job["JobName"] and "ArrayJobId" in job:
@@ -75,7 +75,7 @@ def running(run, number):
 
 
 def begins_soon(run):
-    """Let what was put back into the queue begin soon, not in two minutes; say whether something was, and has begun."""
+    """Let requeued elements begin soon, not in two minutes; return whether there are any, and they have begun."""
     back = [job for job in itertools.chain(*arrays_of(run).values()) if job["Restarts"] != "0"]
     for job in back:
         assert job["JobState"] != "FAILED", job
@@ -103,7 +103,7 @@ def test_an_array_is_one_submission_and_its_throttle_is_kept(slurm, link):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_failed_elements_alone_are_tried_again_and_resumed(slurm, link):
-    """The second fails once; the third until it is mended."""
+    """The second element fails once, the third until the test mends it."""
     fails = "{ [ $ASA_ELEMENT -ne 2 ] || [ -e once ] || { touch once; exit 3; }; }"
     fails += " && { [ $ASA_ELEMENT -ne 3 ] || [ -e mended ] || exit 4; }"
     run = SlurmRun(slurm, flow("1-4", fails, retries=1), link=link, strategy="per-stage")
@@ -121,7 +121,7 @@ def test_failed_elements_alone_are_tried_again_and_resumed(slurm, link):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm, link):
-    """What is requeued goes on by itself; what somebody cancelled stops no other, and is resumed."""
+    """Requeued elements start again by themselves; a cancelled one stops no other, and runs when the run is resumed."""
     then = "until [ -e go ]; do sleep 0.2; done"
     runs = {
         "requeue": SlurmRun(slurm, flow("1-4", then), link=link, strategy="chained"),
@@ -164,7 +164,7 @@ def test_elements_are_requeued_cancelled_and_lose_their_nodes(slurm, link):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_elements_that_are_cancelled_before_they_begin_have_ended(slurm, link):
-    """Slurm goes on telling of them together; one of them, and all of another array."""
+    """One element of an array, and all of another, are cancelled; Slurm shows pending elements in one record."""
     if (link == "rest") != (slurm.release == NEWEST):
         pytest.skip("takes a minute of waiting: each way on one of both versions")
     then = "until [ -e go ]; do sleep 0.2; done"
@@ -237,7 +237,7 @@ def narrow(request):
 @pytest.mark.slurm
 @pytest.mark.parametrize("link", LINKS)
 def test_limits_lead_to_several_arrays(narrow, link):
-    """Commands tell the largest number; by REST it is found out. The throttle holds over all of them."""
+    """Commands show the largest number; by REST it is found by trial. The throttle holds for all arrays together."""
     run = SlurmRun(narrow, flow("1-25:3%2", "sleep 1"), link=link, strategy="per-stage")
     assert run.result().outcome == "completed"
     check(run, "1-25:3%2")
@@ -252,7 +252,7 @@ def test_limits_lead_to_several_arrays(narrow, link):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_elements_run_once_the_same_elements_of_another_array_have_completed(slurm, link):
-    """As they do by `aftercorr`, whoever drives the run; one whose counterpart failed, once that has been mended."""
+    """As with `aftercorr`, whoever drives the run; an element whose counterpart failed runs after that was mended."""
     theirs = "until [ -e go$ASA_ELEMENT ]; do sleep 0.2; done; [ $ASA_ELEMENT -ne 3 ] || [ -e mended ] || exit 7"
     _, first, _ = flow("1-4", theirs)
     second = stage("c", "b", "echo x$SLURM_ARRAY_TASK_ID >>did", array=parse_array("1-3"), after_matching=("b",))

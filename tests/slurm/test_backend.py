@@ -1,4 +1,4 @@
-"""Slurm as a backend: real daemons behave as the Slurm in memory claims."""
+"""Slurm as a backend: real daemons behave as the stand-in for Slurm does."""
 
 import itertools
 

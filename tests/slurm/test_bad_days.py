@@ -30,7 +30,7 @@ DAYS, PATIENT = {}, set()
 
 
 def at_once(day):
-    """Make a test of a day that disturbs no other: all of them begin at the same time, each is judged by itself."""
+    """Make a test of a run that disturbs no other: all these begin at the same time, each is judged by its own test."""
     DAYS[day.__name__] = day
 
     def test(begun):
@@ -41,14 +41,14 @@ def at_once(day):
 
 
 def patient(day):
-    """Make a test of a day that is not disturbed either, whatever happens to the controller meanwhile."""
+    """Make a test of a run that also tolerates whatever happens to the controller meanwhile."""
     PATIENT.add(day)
     return at_once(day)
 
 
 @pytest.fixture(scope="module")
 def begun(slurm, request):
-    """Begin the days that are to be judged."""
+    """Begin the runs that are to be judged."""
     wanted = {item.originalname for item in request.session.items}
     with ThreadPoolExecutor(len(DAYS)) as threads:
         yield {name: threads.submit(day, slurm) for name, day in DAYS.items() if name in wanted}
@@ -58,7 +58,7 @@ def begun(slurm, request):
 
 @pytest.fixture
 def quiet(begun):
-    """Have all days ended that must not be disturbed."""
+    """Wait until all runs have ended that must not be disturbed."""
     wait([day for name, day in begun.items() if DAYS[name] not in PATIENT])
 
 
@@ -90,7 +90,7 @@ def test_a_stage_that_fails_takes_its_dependents_with_it(slurm):
 
 @at_once
 def test_a_job_that_somebody_cancels_ends_the_run(slurm):
-    """And the others are cancelled."""
+    """Its other jobs are cancelled."""
     runs = [SlurmRun(slurm, diamond("sleep 60"), link=link) for link in LINKS]
     clients = [run.client() for run in runs]
     for run, client in zip(runs, clients, strict=True):
@@ -108,7 +108,7 @@ def test_a_job_that_somebody_cancels_ends_the_run(slurm):
 
 @at_once
 def test_a_job_that_an_administrator_holds_is_waited_for(slurm):
-    """The run goes on when it is released; what the job waited is no more than an upper bound of the queue's wait."""
+    """The run goes on once the job is released; its wait is learned as an upper bound only."""
     run = SlurmRun(slurm, [stage("a", then="sleep 3"), stage("b", "a"), stage("c", "b")])
     client = run.client()
     held = run.job("b")["JobId"]
@@ -126,7 +126,7 @@ def test_a_job_that_an_administrator_holds_is_waited_for(slurm):
 
 @at_once
 def test_what_a_partition_never_gives_is_told_before_anything_is_submitted(slurm):
-    """To who asks first, and to who does not."""
+    """To users who ask for a check before the run, and to those who do not."""
     why = "asks for 1h00m in partition 'debug', which gives at most 30m"
     for link in LINKS:
         run = SlurmRun(slurm, [stage("a"), stage("b", "a", walltime_s=3600, partition="debug")], link=link)
@@ -155,7 +155,7 @@ def test_two_clients_never_drive_one_run(slurm):
 
 @at_once
 def test_a_full_disk_stops_the_client_and_no_job(slurm):
-    """What cannot be written down is not done; once there is room, the run goes on where it was."""
+    """The client does nothing that it cannot write down; once there is space, the run goes on."""
     long_words = f"sleep 1 # {3000 * 'x'}"  # more than what is left of the journal's last block
     stages = [stage("a", then="sleep 2"), stage("b", then="sleep 5; echo b_ended >>ran"), stage("c", "a", long_words)]
     run = SlurmRun(slurm, stages, strategy="per-stage")
@@ -186,7 +186,7 @@ def fill(file):
 
 @at_once
 def test_a_token_that_ends_is_waited_for(slurm):
-    """One that is renewed in time is noticed by nobody."""
+    """If it is renewed in time, the run is not disturbed."""
     if slurm.url is None:
         pytest.skip("this slurmrestd takes no tokens")
     files = [slurm.folder(f"token{i}") / "token" for i in range(2)]
@@ -217,7 +217,7 @@ def test_a_token_that_ends_is_waited_for(slurm):
 
 
 def renew(slurm, file, lifespan_s):
-    """Put a new token in the place of the old one, so that nobody reads half of it."""
+    """Replace the token, so that nobody reads half of one."""
     beside = file.with_suffix(".new")
     beside.write_text(slurm.token(lifespan_s))
     beside.replace(file)
@@ -228,7 +228,7 @@ def renew(slurm, file, lifespan_s):
 
 @pytest.mark.full
 def test_a_controller_that_is_away_for_a_while_is_waited_for(slurm, quiet):
-    """For 20 s here, which is far more than anything in the client waits for; jobs run on meanwhile."""
+    """It is away for 20 s, far longer than any time-out of the client; jobs run on meanwhile."""
     stages = [stage("a", then="sleep 6; echo a_ended >>ran"), stage("b", "a"), stage("c", "a"), stage("d", "bc")]
     ways = [("chained", "rest"), ("per-stage", "commands"), ("asa-naive", "rest")]
     runs = [SlurmRun(slurm, stages, strategy=how, link=link) for how, link in ways]
@@ -263,7 +263,7 @@ def test_a_controller_that_is_restarted_keeps_the_queue(slurm, quiet):
 
 
 def test_accounting_that_is_away_keeps_no_run(slurm, quiet):
-    """Neither who is at it, nor who comes meanwhile."""
+    """Neither a client that runs already, nor one that begins meanwhile."""
     ways = [("chained", "rest"), ("per-stage", "commands"), ("per-stage", "rest")]
     runs = [SlurmRun(slurm, diamond("sleep 2"), strategy=strategy, link=link) for strategy, link in ways]
     clients = [run.client() for run in runs[:2]]
@@ -277,7 +277,7 @@ def test_accounting_that_is_away_keeps_no_run(slurm, quiet):
 
 
 def test_a_node_that_goes_down_has_its_stage_run_again(slurm, quiet):
-    """What a job waited that was put back is not learned: at first it is not known, then it began in the middle."""
+    """The waits of a requeued job are not learned: of the first its end is not known, of the second its beginning."""
     then = '[ -n "$SLURM_RESTART_COUNT" ] || exec sleep 600; echo a_ended >>ran'
     stages = [stage("a", then=then, cores=28, nodes=1), stage("b", "a")]
     here, away = [SlurmRun(slurm, stages, link=link) for link in LINKS]
@@ -308,7 +308,7 @@ def test_a_node_that_goes_down_has_its_stage_run_again(slurm, quiet):
 
 
 def test_a_stage_whose_node_failed_it_is_tried_again_on_another(slurm, quiet):
-    """Where Slurm is not to put jobs back into the queue."""
+    """Where Slurm is configured not to requeue jobs."""
     then = "[ -e was-here ] || { touch was-here; exec sleep 600; }; echo a_ended >>ran"
     runs = [SlurmRun(slurm, [stage("a", then=then, retries=1), stage("b", "a")], link=link) for link in LINKS]
     clients = [run.client() for run in runs]
@@ -336,8 +336,8 @@ def test_a_stage_whose_node_failed_it_is_tried_again_on_another(slurm, quiet):
 def test_what_follows_a_job_that_slurm_forgot_begins_if_it_may_and_once(slurm):
     """22.05 silently drops a dependency on a job that it does not know, and 24.11 refuses it.
 
-    Clients leave when they submit the second stage, before it is sent or once it arrived, and come back when Slurm
-    knows the first no more; or it takes them so long to submit it.
+    The client dies as it submits the second stage, before Slurm gets it or afterwards, and comes back when Slurm has
+    forgotten the first; or the submission takes that long.
     """
     with forgetful(slurm) as cluster:
         ways = list(itertools.product((0, 3), ("chained", "per-stage"), ("before", "after")))
@@ -361,7 +361,7 @@ def test_what_follows_a_job_that_slurm_forgot_begins_if_it_may_and_once(slurm):
 
 
 def begin_to_forget(cluster, code, strategy, **cut):
-    """Begin a run, of which something happens at the second submission; else that lasts until Slurm forgets."""
+    """Begin a run with a fault at the second submission, or one that takes until Slurm has forgotten the first job."""
     stages = [stage("a", then=f"sleep 3; exit {code}"), stage("b", "a"), stage("c", "b")]
     run = SlurmRun(cluster, stages, strategy=strategy)
     cut = cut or {"before": lambda: until(lambda: is_forgotten(run))}
@@ -369,13 +369,13 @@ def begin_to_forget(cluster, code, strategy, **cut):
 
 
 def is_forgotten(run):
-    """Return whether Slurm knows nothing any more of the job in which the first stage ran."""
+    """Return whether Slurm has forgotten the job in which the first stage ran."""
     return bool(run.ran["a"]) and "a" not in run.jobs()
 
 
 @patient
 def test_a_stage_that_reaches_its_limit_ends_the_run(slurm):
-    """After a minute, which is Slurm's least."""
+    """The limit is a minute, Slurm's shortest."""
     run = SlurmRun(slurm, [stage("a"), stage("b", "a", "sleep 300", walltime_s=60), stage("c", "b")])
     result = run.result()
     assert (result.outcome, result.reason) == ("failed", "stage 'b' ended as timeout (TimeLimit)")

@@ -37,7 +37,7 @@ def hidden(slurm, request):
 
 
 def whole(slurm, names=NAMES, then="sleep 1", **more):
-    """Stages that take a node each, so that each node has its turn."""
+    """Make stages that take a node each, so that each node gets one."""
     return [stage(name, then=then, cores=slurm.cores_per_node, **more) for name in names]
 
 
@@ -61,7 +61,7 @@ def check(run, result):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("what", ["work folder", "run folder"])
 def test_a_node_that_lacks_a_folder_costs_no_retry(slurm, link, what, hidden):
-    """Where the run's folder is missing Slurm cannot begin the job; else the script finds no folder to work in."""
+    """Without the run's folder Slurm cannot begin the job; without the work folder the job's script ends."""
     of_plan = {"folder": str(hidden / "work")} if what == "work folder" else None
     run = SlurmRun(slurm, whole(slurm), link=link, of_plan=of_plan)
     with blind(slurm, hidden if what == "work folder" else run.place):
@@ -74,7 +74,7 @@ def test_a_node_that_lacks_a_folder_costs_no_retry(slurm, link, what, hidden):
 
 
 def test_a_node_that_makes_the_runs_folder_on_a_disk_of_its_own_costs_no_retry(slurm, monkeypatch):
-    """Newer versions of Slurm make folders for the output of jobs: nothing is run in what they made."""
+    """Newer versions of Slurm make folders for the output of jobs; nothing is run in such a folder."""
     monkeypatch.setenv("ASA_PATIENCE_S", "2")
     run = SlurmRun(slurm, whole(slurm))
     with blind(slurm, run.place, "777"):
@@ -90,7 +90,7 @@ def test_a_command_that_is_not_found_on_one_node_is_run_on_another(slurm, link, 
 
 
 def test_two_stages_that_fail_soon_on_one_node_make_it_a_bad_one(slurm):
-    """Whatever their exit codes; the first of them costs a retry, for nothing was known of the node."""
+    """Whatever their exit codes; the first failure costs a retry, since nothing was known of the node."""
     then = f'if [ "$SLURMD_NODENAME" = {BAD} ]; then exit 3; fi; sleep 1'
     run = SlurmRun(slurm, whole(slurm, then=then, retries=2))
     result = run.result()
@@ -105,7 +105,7 @@ def test_two_stages_that_fail_soon_on_one_node_make_it_a_bad_one(slurm):
 
 
 def test_elements_of_an_array_are_run_elsewhere(slurm, hidden):
-    """Those alone that did not complete are asked for again, and none of them is tried again as one that failed."""
+    """Only those that did not complete are submitted again, and this counts as no retry of them."""
     [one] = whole(slurm, "a", array=parse_array("1-8"))
     run = SlurmRun(slurm, [one], of_plan={"folder": str(hidden / "work")})
     with blind(slurm, hidden):
@@ -120,7 +120,7 @@ def test_elements_of_an_array_are_run_elsewhere(slurm, hidden):
 
 
 def test_a_stage_that_fails_on_every_node_fails_after_some_of_them(slurm, hidden):
-    """Its work folder is nowhere: then no node is at fault."""
+    """No node has its work folder, so no node is at fault."""
     run = SlurmRun(slurm, whole(slurm, "a"), of_plan={"folder": str(hidden / "work")})
     with blind(slurm, hidden):
         client = run.client(connect=lambda sleep: _without(hidden / "work", run.connect(sleep)))
@@ -140,7 +140,7 @@ def _without(folder, backend):
 def test_a_job_that_avoids_the_only_node_that_is_left_gets_it_once_that_may_be_tried_again(
     slurm, link, hidden, monkeypatch
 ):
-    """The others go down while it is pending: Slurm keeps it off the node for as long as it is asked for so."""
+    """The other nodes go down while it is pending, and its submission excludes the last one."""
     monkeypatch.setattr(nodes, "TRIED_AGAIN_S", 12.0)
     run = SlurmRun(slurm, whole(slurm, "a"), strategy="per-stage", link=link, of_plan={"folder": str(hidden / "work")})
     others = [f"n{n:03}" for n in range(1, slurm.nodes + 1) if f"n{n:03}" != BAD]

@@ -37,7 +37,7 @@ def link(slurm):
 
 @pytest.fixture(params=["through a prefix", "here"])
 def either(slurm, link, request, monkeypatch):
-    """Return a link and its user: through a prefix, or one that runs Slurm's commands with nothing between."""
+    """Return a link and its user: one with a prefix to Slurm's commands, and one that runs them directly."""
     if request.param == "through a prefix":
         return link, slurm.user
     if slurm.release != OLDEST:
@@ -195,7 +195,7 @@ def test_holding_and_releasing(link, job):
 
 
 def test_a_running_job_changes_its_walltime_and_its_nodes(slurm, job, folder):
-    """No scripts are left in the working directory, which scontrol writes inside a job."""
+    """Scripts that scontrol writes inside a job are not left in the working directory."""
     link = CommandLink(prefix=[*slurm.prefix, "env", "-C", str(folder), "SLURM_JOBID=1", "SLURM_JOB_ID=1"])
     job_id = link.submit(replace(job, nodes=3, cores=3))
     running(link, job_id)
@@ -242,7 +242,7 @@ def test_jobs_are_found_by_name_and_in_accounting(slurm, link, job, folder, tmp_
 
 
 def test_what_the_controller_has_forgotten_is_found_by_name(slurm, link, job):
-    """Here squeue is kept from saying what it knows."""
+    """In this test, squeue is prevented from showing the job."""
     job_id = link.submit(replace(job, script="#!/bin/sh\n"))
     ended(link, job_id)
     until(lambda: link.past([job_id]), what="its record")
@@ -320,7 +320,7 @@ def test_the_cluster_is_described(slurm, link):
 
 
 def test_a_silent_controller_leaves_a_submission_in_doubt(slurm, link, job):
-    """And when it speaks again, the job is there."""
+    """Once it answers again, the job is found."""
     controller = int((slurm.root / "run" / "slurmctld.pid").read_text())
     os.kill(controller, signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""Heterogeneous jobs on real daemons: why a stage is none. Slurm makes a job of each component."""
+"""A stage cannot be a heterogeneous job: Slurm makes one job of each component."""
 
 import time
 
@@ -31,7 +31,7 @@ def test_each_component_is_a_job_that_cannot_be_cancelled_alone(slurm):
 
 
 def test_what_sbatch_takes_for_one_is_refused_for_that(slurm, tmp_path):
-    """On a command line a colon; in a script a word, and a colon is refused there."""
+    """On a command line a colon separates components; in a script `hetjob` does, and a colon is refused."""
     folder = slurm.folder(f"forms-{time.time_ns()}")
     files = {name: folder / name for name in ("word.sh", "colon.sh", "plain.sh")}
     files["word.sh"].write_text(SCRIPT)

@@ -78,7 +78,7 @@ def logged(run):
 
 @pytest.mark.parametrize("link", ["commands", "rest"])
 def test_a_stage_runs_in_the_image_where_it_would_have_run(image_of, cluster, link):
-    """With the variables of the job and its own, in the folder of its run, with `$TMPDIR`, and what is bound."""
+    """It has the job's and its own variables, the folder of its run, `$TMPDIR`, and the bound paths."""
     beside = cluster.folder(f"a b {link}")
     (beside / "given").write_text("bound\n")
     then = (

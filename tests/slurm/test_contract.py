@@ -51,7 +51,7 @@ def client(slurm):
 
 
 def test_it_keeps_the_contract(slurm, client):
-    """Through both links at the same time: most of it is waiting for the limit of a minute, which is Slurm's least."""
+    """Both links at the same time: mostly they wait for the end of a walltime of a minute, Slurm's shortest."""
     with ThreadPoolExecutor(len(LINKS)) as threads:
         checks = [
             threads.submit(check_backend, lambda link=link: client(link), run_s=12.0, at_once=True) for link in LINKS

@@ -1,4 +1,4 @@
-"""Findings about real clusters are true."""
+"""What `asa doctor` reports of real clusters is true."""
 
 import json
 import os
@@ -27,7 +27,7 @@ app.command()(learn)
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No sites and no token of whoever runs the tests."""
+    """Hide sites and tokens of the user who runs the tests."""
     monkeypatch.setenv("ASA_SITES", str(tmp_path / "sites"))
     monkeypatch.delenv("SLURM_JWT", raising=False)
 
@@ -163,7 +163,7 @@ def test_connecting_finds_what_the_site_can_do(slurm, tmp_path):
 
 
 def test_what_one_means_has_told_the_other_does_not_teach_again(slurm, tmp_path):
-    """A job's wait is the same job's, whoever tells it."""
+    """Both ways report the wait of the same job, which is learned once."""
     began_s = time.time() - 5.0
     for cores in (1, 2, 3):
         slurm.run("sbatch", "--parsable", "-n", str(cores), "-t", "2", "--wrap", "true")
@@ -173,7 +173,7 @@ def test_what_one_means_has_told_the_other_does_not_teach_again(slurm, tmp_path)
         return asa("learn", *means(slurm), "--bank", tmp_path / "bank", "--since", since)
 
     def learned():
-        """Learn; accounting hears of jobs some seconds later, and until then there is nothing to learn."""
+        """Learn once accounting has the jobs, which takes some seconds."""
         try:
             done = learn(rest)
         except TraceError:

@@ -1,4 +1,4 @@
-"""The environment of a script: under plain `sbatch`, and as a stage, by Slurm's commands and by its REST daemon."""
+"""A script has the same environment under plain `sbatch` and as a stage, submitted by commands or by REST."""
 
 import itertools
 import os
@@ -75,7 +75,7 @@ SHOWN = ("Partition=", "OverSubscribe=", "Exclusive=", "MinMemory", "ReqB:S:C:T"
 
 @pytest.fixture
 def probe(slurm):
-    """Run the script by some means; give what it saw by file, its folder's name taken out."""
+    """Run the script in some way; return what it saw, by file, without its folder's name."""
 
     def probed(means, wishes=None):
         # one that still leaves its nodes would have the next on others, with other names
@@ -116,7 +116,7 @@ def _without(told, folder):
 @pytest.mark.parametrize("wishes", [{}, WISHES], ids=["plain", "wishes"])
 @pytest.mark.parametrize("means", ["commands", "rest"])
 def test_a_script_finds_what_it_finds_under_sbatch(probe, slurm, means, wishes):
-    """But for the numbers of its job and what its shell counts; the job's name has a token behind it."""
+    """Except for the number of its job, what its shell counts, and the token behind the job's name."""
     if (
         slurm.release == NEWEST
     ):  # whose sbatch takes no 0 for the first any more, and has an empty variable of the second

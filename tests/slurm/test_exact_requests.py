@@ -187,7 +187,7 @@ NO_WORDS = {  # options for which an API has no word: such a script is refused, 
 
 
 def fields(line):
-    """Take apart what `scontrol -o show job` says of a job."""
+    """Read the fields that `scontrol -o show job` shows of a job."""
     found = re.findall(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=(.*?)(?=\s[A-Z][A-Za-z_/:]*=|\s*$)", line)
     return {name: value for name, value in found if name not in OF_EVERY_SUBMISSION}
 
@@ -214,7 +214,7 @@ def written(folder, number, partition, form):
 
 
 def by_sbatch(slurm, folder, scripts, variables=None):
-    """Submit scripts on hold; give their numbers, and None for what Slurm refuses."""
+    """Submit scripts on hold; return the jobs' numbers, and None for a script that Slurm refuses."""
     lines = [f"sbatch -H --parsable --chdir={folder} {script} 2>{script}.why || echo" for script in scripts]
     (folder / "all.sh").write_text("\n".join(lines) + "\n")
     given = [f"{name}={value}" for name, value in (variables or {}).items()]
@@ -230,7 +230,7 @@ class ExactRun(SlurmRun):
 
 
 def by_asa(slurm, scripts, link, **settings):
-    """Submit on hold what scripts become; give their numbers, or why one is refused."""
+    """Submit the imported stages of scripts on hold; return the jobs' numbers, or why one is refused."""
     made = list(map(imported, scripts))
     run = ExactRun(slurm, [stage for stage in made if not isinstance(stage, str)])
     state = run.folder.state()[0]
@@ -250,7 +250,7 @@ def by_asa(slurm, scripts, link, **settings):
 
 
 def imported(script):
-    """Make the stage of a script; tell why that cannot be."""
+    """Return the stage of a script, or why there is none."""
     try:
         [stage] = import_scripts([script]).workflow.stages.values()
     except InputError as error:
@@ -272,7 +272,7 @@ class OnHold:
 
 
 def shown(slurm):
-    """Ask for all jobs, by number."""
+    """Return what Slurm shows of all jobs, by number."""
     told = slurm.run("scontrol", "-o", "show", "job").splitlines()
     return {re.match(r"JobId=(\d+)", line)[1]: fields(line) for line in told if line.startswith("JobId=")}
 

@@ -1,4 +1,4 @@
-"""A job that takes the place of a pending one, on real daemons: it is accepted first, and one of the two runs."""
+"""A job that replaces a pending one, on real daemons: it is accepted first, and only one of the two runs."""
 
 import signal
 from functools import partial
@@ -21,7 +21,7 @@ MOMENTS = [*(("journal", at) for at in range(1, 14, 2)), ("change", 1), ("change
 
 @pytest.fixture
 def exchange(monkeypatch):
-    """Have runs in this process exchange their first job."""
+    """Have runs in this process replace their first job."""
     monkeypatch.setattr(plugins, "load", plugins.load)  # so that it is put back
     exchanging(AT_ONCE)
 
@@ -45,7 +45,7 @@ def process(run, *death, **more):
 
 
 def check(slurm, run):
-    """One job ran each stage, and the others never began."""
+    """Raise AssertionError unless one job ran each stage, and the others never began."""
     jobs = until(lambda: None if run.left(jobs := told_jobs(slurm)) else jobs, what="that no job is left")
     run.check(told=jobs)
 
@@ -71,7 +71,7 @@ def test_the_new_one_is_accepted_before_the_pending_one_is_withdrawn(slurm, exch
 
 
 def test_a_pending_job_that_starts_as_the_new_one_is_accepted_is_kept(slurm, exchange):
-    """Its nodes are released while the new one is submitted, whose answer comes once it has begun."""
+    """Its nodes become free while the new job is submitted; the answer to that comes after the old job has begun."""
     with busy_nodes(slurm, slurm.nodes) as other:
         run = made(slurm)
 

@@ -1,4 +1,4 @@
-"""The fake is as the real daemons are, its clock and its faults as they say."""
+"""The stand-in for Slurm answers as real daemons do; its clock and its faults do what they are set to."""
 
 import json
 import math
@@ -57,7 +57,7 @@ def fake(make):
 
 
 class Talker:
-    """Talks to a fake or to real daemons, in the version's spelling."""
+    """A client of the stand-in or of real daemons, with the field names of the version."""
 
     def __init__(self, transport, version, folder):
         self.old = version == "22.05"
@@ -108,7 +108,7 @@ def talker(fake, version, tmp_path):
 
 
 def play(talker, wait):  # noqa: PLR0915 - one story
-    """Ask for all that a client needs; return the answers by name."""
+    """Send all requests that a client needs; return the answers by name."""
     told = {}
 
     def note(name, answer):
@@ -261,7 +261,7 @@ TEXTS_WITH_IDS = {
 
 
 def plain(value, talker, name=""):  # noqa: PLR0911 - one a kind
-    """Leave out of an answer what differs from one cluster, or one moment, to the next."""
+    """Remove from an answer what differs between clusters or moments."""
     if name in TIMES:
         return _is_set(value)
     if name in ELSEWHERE:
@@ -632,7 +632,7 @@ def test_nothing_is_made_up(fake, talker):
 
 
 def test_it_is_quick(make, version, tmp_path):
-    """Four stages in a chain, looked at every few seconds, besides what their scripts take: they are none here."""
+    """A chain of four stages whose scripts do nothing, looked at every few seconds."""
     fake = make(min_job_age_s=1e6)
     talker = Talker(fake, version, tmp_path)
     fake._scripts.start = lambda job, *_: bool(setattr(job, "process", subprocess.CompletedProcess([], 0)) or True)
@@ -677,7 +677,7 @@ def test_other_dependencies_are_refused(text):
 
 @pytest.fixture
 def wrap(fake, version, tmp_path):
-    """Make a talker to the fake over a transport on which things go wrong."""
+    """Make a client of the stand-in over a transport with faults."""
 
     def one(plan):
         transport = FaultyTransport(fake, plan, fake.clock)

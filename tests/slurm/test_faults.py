@@ -31,7 +31,7 @@ def test_a_client_may_die_at_any_touch_of_its_journal(way):
 @pytest.mark.full
 @pytest.mark.parametrize("kind", FAULTS)
 def test_any_exchange_may_go_wrong(way, kind):
-    """One of those that change something, another for each kind; in every other way one that does not as well."""
+    """For each kind of fault another request that changes something; for every other kind also one that does not."""
     _, exchanges = life(*way)
     changing = [one.index for one in exchanges if one.method != "GET"]
     asking = [one.index for one in exchanges if one.method == "GET"]
@@ -43,7 +43,7 @@ def test_any_exchange_may_go_wrong(way, kind):
 
 
 def test_who_comes_while_nobody_answers_waits(way, tmp_path):
-    """And knows afterwards what became of the jobs meanwhile."""
+    """Afterwards it knows what became of the jobs meanwhile."""
     _, exchanges = life(*way)
     late = exchanges[2 * len(exchanges) // 3].index
     one = Trial(tmp_path, *way, {late: "kill-after", **dict.fromkeys(range(late + 1, late + 4), "refuse")})
@@ -54,5 +54,5 @@ def test_who_comes_while_nobody_answers_waits(way, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("rate", RATES)
 def test_any_share_of_all_exchanges_may_go_wrong(way, rate):
-    """Others in each way."""
+    """For each kind of fault other exchanges."""
     try_all([Point(*way, rate, WAYS.index(way))])

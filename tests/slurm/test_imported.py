@@ -1,4 +1,4 @@
-"""A batch script that is imported gets of real Slurm what `sbatch` gives it: cores, nodes, memory, GPUs, time."""
+"""An imported batch script gets from real Slurm what it gets by `sbatch`: cores, nodes, memory, GPUs, time."""
 
 import itertools
 import os
@@ -106,7 +106,7 @@ class ImportedRun(SlurmRun):
 
 
 def written(folder, lines):
-    """Write a batch script that tells what Slurm gave it."""
+    """Write a batch script that prints what Slurm gave it."""
     file = folder / "job.sbatch"
     file.write_text(f"#!/bin/sh\n#SBATCH {lines}\nscontrol show job -d -o $SLURM_JOB_ID >.told && mv .told told\n")
     return file
@@ -126,7 +126,7 @@ def given(folder):
 
 
 def held(slurm, job_id):
-    """Read what Slurm says of a job that it holds, and the variables that it has for it; cancel it."""
+    """Return what Slurm shows of a held job, and its variables; then cancel it."""
     told = slurm.run("env", "SLURM_TIME_FORMAT=%s", "scontrol", "show", "job", "-d", "-o", job_id).splitlines()[0]
     fields = dict(re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(.*?)(?=\s+[A-Za-z][\w:/]*=|\s*$)", told))
     [file] = slurm.root.glob(f"state/hash.*/job.{job_id}/environment")
@@ -165,7 +165,7 @@ def by_sbatch(slurm, lines):
 
 
 def by_asa(slurm, lines, link):
-    """Submit what the script becomes; tell why if it is refused."""
+    """Submit the imported stage; return why if it is refused."""
     source = slurm.folder(f"source{next(NUMBERS)}")
     [stage] = import_scripts([written(source, lines)]).workflow.stages.values()
     run = ImportedRun(slurm, [stage])
@@ -204,7 +204,7 @@ def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
 
 @pytest.mark.parametrize("lines", HELD)
 def test_an_imported_script_is_held_as_sbatch_holds_it(gpus, lines):
-    """Whatever Slurm says of the job, and the variables that it has of sbatch."""
+    """All that Slurm shows of the job, and its variables of sbatch, are the same."""
     if gpus.release == NEWEST and lines.count("--mail-type") > 1:
         pytest.skip("of this release only the last counts, which is told")
     place = gpus.folder(f"held{next(NUMBERS)}")
@@ -235,7 +235,7 @@ ARRAYS = {
 
 @pytest.mark.full
 def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
-    """As many at once as may, over nodes of which each has as many as it has cores for the job."""
+    """As many as the array allows, on each node as many as its cores hold."""
     place = gpus.folder(f"arrays{next(NUMBERS)}")
     for name, (array, command) in ARRAYS.items():
         tell = f"echo begin $(date +%s.%N) $SLURM_ARRAY_JOB_ID >{place}/{name}.$SLURM_ARRAY_TASK_ID"

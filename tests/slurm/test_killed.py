@@ -39,7 +39,7 @@ def check_all(slurm, runs):
 
 
 def test_a_client_may_be_killed_at_any_moment(slurm):
-    """And another goes on where it was."""
+    """Another client continues its run."""
     ways = zip(MOMENTS, itertools.cycle(STRATEGIES), strict=False)
     runs = [(moment, SlurmRun(slurm, diamond("sleep 0.5", cores=14), strategy=how)) for moment, how in ways]
     first = [process(run, *moment) for moment, run in runs]
@@ -57,7 +57,7 @@ def test_a_client_may_be_killed_at_any_moment(slurm):
 
 
 def test_a_submission_may_go_wrong_in_any_way(slurm):
-    """Over the real socket: half of the faults with each version, of any kind with both."""
+    """Over the real socket: half of the faults with each version, some of each kind with both."""
     clients = []
     faults = list(itertools.product(range(4), FAULTS))[slurm.release == NEWEST :: 2]
     for (number, fault), how in zip(faults, itertools.cycle(STRATEGIES), strict=False):
@@ -72,7 +72,7 @@ def test_a_submission_may_go_wrong_in_any_way(slurm):
 
 
 class Unlucky:
-    """Has the n-th submission go wrong."""
+    """A transport on which the n-th submission goes wrong."""
 
     def __init__(self, number, fault):
         self.left, self.fault = number, fault

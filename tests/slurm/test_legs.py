@@ -110,13 +110,13 @@ def uninterrupted(place, count):
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
-    """The result of one uninterrupted run."""
+    """Yield the result of one uninterrupted run."""
     return uninterrupted(tmp_path_factory.mktemp("alone"), STEPS)
 
 
 @pytest.mark.parametrize(("link", "strategy"), [("rest", "asa"), ("commands", "chained")])
 def test_it_goes_on_from_leg_to_leg(slurm, link, strategy, alone):
-    """A leg is warned after 30 s; by `asa` the next one is there by then."""
+    """A leg is signalled after 30 s; with the strategy `asa` the next leg has started by then."""
     run = LegRun(slurm, link=link, strategy=strategy)
     run.client().result(within_s=400.0)
     run.check(2)
@@ -169,7 +169,7 @@ def kill(job):
 
 
 def kill_in_the_writing(run, job):
-    """Kill a leg while its state is being written, if that happens soon."""
+    """Kill a leg while it writes its state, if it does so soon."""
     half = run.place / "ckpt" / "state.part"
     until_s = time.monotonic() + 8.0
     while time.monotonic() < until_s:

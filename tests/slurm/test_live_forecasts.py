@@ -1,4 +1,4 @@
-"""Forecasts on real daemons while a log is replayed there (`tools/live_forecasts.py`), in small."""
+"""Forecasts on real daemons on which a small log is replayed, as `tools/live_forecasts.py` does with large ones."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def test_who_is_twice_too_long_is_corrected():
 
 
 def test_a_word_that_is_right_is_weighed_in_once_that_is_known():
-    """And not before: what it is worth is taken from jobs that had started by then."""
+    """Its weight follows from jobs that had started by then."""
 
     def error(apart_s):
         found = Live("x", [replace(forecast(10.0 * 2 ** (n % 5), 0.0), at_s=apart_s * n) for n in range(60)])
@@ -73,7 +73,7 @@ def test_a_model_takes_the_place_of_a_log():
 
 
 def written(path):
-    """Write a log of short jobs that keep 64 cores just busy: all start in time, whatever else this computer does."""
+    """Write a log of short jobs that just fill 64 cores, so that all start in time even if this computer is slow."""
     rng = np.random.default_rng(2)
     columns = zip(rng.integers(80, 300, 45).tolist(), rng.integers(4, 16, 45).tolist(), strict=True)
     rows = [

@@ -1,4 +1,4 @@
-"""A program in a job that gives nodes back as it is answered, on real daemons of both versions."""
+"""A program that gives nodes of its job back when asa tells it to, on real daemons of both versions."""
 
 from contextlib import closing
 
@@ -13,7 +13,7 @@ from asa.dmr import Action, Session
 
 
 def test_a_program_shrinks_for_a_job_that_waits(slurm, tmp_path):
-    """Four nodes, then two, once its processes have left the others."""
+    """It has four nodes, and then two, once its processes have left the others."""
     slurm.empty()
 
     def submit(cores):

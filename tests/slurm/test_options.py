@@ -73,7 +73,7 @@ def job(slurm):
 
 
 def shown(slurm, job_id):
-    """Show a job as the newest release does, which has a field of its own for `--exclusive`."""
+    """Return what Slurm shows of a job, in the form of the newest release, which has a field for `--exclusive`."""
     told = slurm.run("scontrol", "show", "job", job_id)
     if slurm.release == NEWEST:
         return told
@@ -95,7 +95,7 @@ def test_each_option_arrives_by_each_way(slurm, links, job):
 
 
 def test_options_of_the_newest_release_arrive_or_are_refused(slurm, links, job):
-    """By REST as far as that has words for them."""
+    """By REST, those arrive for which its API has a field."""
     if slurm.release != NEWEST:
         pytest.skip("an older release")
     told = shown(slurm, links["commands"].submit(replace(job, options=tuple(OF_NEWEST))))
@@ -147,7 +147,7 @@ def test_what_asa_says_itself_reaches_no_daemon(slurm, links, job):
 
 
 def test_nodes_of_its_own_with_the_tasks_that_a_stage_asks_for(slurm):
-    """By both links; the REST API of Slurm 22.05 has no word for it, and that is said."""
+    """By both links; the REST API of Slurm 22.05 has no field for it, and the error says so."""
     slurm.empty()
     flow = Workflow("f", [Stage("a", cores=2, walltime_s=300.0, memory_bytes=8 << 20, exclusive=True, command="true")])
     for site in (SlurmCommands(prefix=slurm.prefix), SlurmRest(url=f"unix://{slurm.socket}")):

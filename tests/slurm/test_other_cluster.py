@@ -54,7 +54,7 @@ def other(clusters):
 
 
 def begin_anew(slurm):
-    """Lose the controller's state, and with it all jobs; numbers begin at 1 again."""
+    """Make the controller lose its state and all jobs; job numbers begin at 1 again."""
     slurm.stop_controller()
     for part in (slurm.root / "state").iterdir():
         if not part.name.endswith(".pid"):
@@ -78,7 +78,7 @@ def strangers_job(slurm, *, root):
 
 
 def strangers_jobs(slurm, number, *, root):
-    """Submit as many that the last has this number; gives that."""
+    """Submit jobs until one has this number; return the number."""
     return until(lambda: int(job := strangers_job(slurm, root=root)) >= number and job, what=f"job {number}")
 
 
@@ -93,14 +93,14 @@ def first_of(run):
 
 
 def asa(run, *words):
-    """Run a command of asa on a run; gives its exit code, and what it said."""
+    """Run a command of asa on a run; return its exit code and output."""
     command = [sys.executable, "-m", "asa", *words, str(run.folder.path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=run.place, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def used_up(slurm):
-    """Have the next job get a number that no job here had that started: its node would take it for that one."""
+    """Let the next job get a number that no started job had before, since its node would confuse the two."""
     number = next(_NUMBERS)
     if number > 2:
         strangers_jobs(slurm, number - 1, root=True)
@@ -120,7 +120,7 @@ def left_running(slurm, link):
 
 @pytest.mark.parametrize(("link", "root"), [("rest", False), ("commands", True)], ids=["the same user's", "another's"])
 def test_a_job_that_has_the_number_by_now_is_left_alone(home, link, root):
-    """By `asa cancel`, `asa resume` and `asa tick`, once the controller has lost its state."""
+    """`asa cancel`, `asa resume` and `asa tick` do not touch it after the controller has lost its state."""
     begin_anew(home)
     run = left_running(home, link)
     begin_anew(home)
@@ -139,7 +139,7 @@ def test_a_job_that_has_the_number_by_now_is_left_alone(home, link, root):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_what_changes_a_job_asks_whose_it_is(home, link):
-    """Also where the run knows no cluster, as one that was begun by an earlier version."""
+    """Also in a run of an earlier version, which has not noted its cluster."""
     begin_anew(home)
     run = left_running(home, link)
     (run.folder.path / "cluster.json").unlink()
@@ -198,7 +198,7 @@ def test_on_another_cluster_of_that_name_nothing_is_touched_and_no_stage_runs_ag
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_client_at_work_submits_nothing_where_another_cluster_is_reached_by_now(home, other, link, tmp_path):
-    """As where a configuration changes behind it. The clusters have one name."""
+    """The configuration changes while it runs. The clusters have the same name."""
     for slurm in (home, other):
         begin_anew(slurm)
     theirs = strangers_job(other, root=True)
@@ -238,7 +238,7 @@ def test_a_client_at_work_submits_nothing_where_another_cluster_is_reached_by_no
 
 @pytest.mark.parametrize("link", LINKS)
 def test_who_knows_better_goes_on(home, link):
-    """The run's job is gone, and its stage is run where the user says."""
+    """The job of the run is lost, and its stage runs where the user says."""
     begin_anew(home)
     run = left_running(home, link)
     begin_anew(home)

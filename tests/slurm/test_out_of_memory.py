@@ -74,7 +74,7 @@ esac
 
 
 class Killed(httpx.BaseTransport):
-    """A way to slurmrestd that says of the first jobs of a stage that memory ran out."""
+    """A transport to slurmrestd that reports the first jobs of a stage as out of memory."""
 
     def __init__(self, slurm):
         self._inner = httpx.HTTPTransport(uds=slurm.socket, verify=False)
@@ -96,7 +96,7 @@ class Killed(httpx.BaseTransport):
 
 
 class SeenBySlurmAlone(ListRun):
-    """A run of one list of tasks, in two jobs or one; of the first ones Slurm alone says that memory ran out."""
+    """A run of one list of tasks, in two jobs or one; only Slurm reports that memory ran out in the first ones."""
 
     def __init__(self, slurm, jobs, **options):
         self.jobs_at_once, self.slurm = jobs, slurm
@@ -118,7 +118,7 @@ class SeenBySlurmAlone(ListRun):
 
 
 def test_tasks_of_jobs_of_which_slurm_alone_knows_that_memory_ran_out_are_run_again(slurm):
-    """As nobody saw of which task a process was killed: whether several jobs share the list, or one has it."""
+    """Since it is unknown which task lost a process; whether several jobs share the list, or one has it."""
     runs = [SeenBySlurmAlone(slurm, jobs, link=link) for link in LINKS for jobs in (1, 2)]
     for run, client in [(run, run.begin()) for run in runs]:
         result = client.result()
@@ -131,7 +131,7 @@ def test_tasks_of_jobs_of_which_slurm_alone_knows_that_memory_ran_out_are_run_ag
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_pipe_of_which_a_process_is_killed_has_failed_and_gets_more_memory(strict, link):
-    """Whatever waits for it begins afterwards. So have elements of an array, and a stage among others in a job."""
+    """What waits for it begins afterwards. The same holds for elements of an array, and for one of a job's stages."""
     known = {"memory_bytes": 100 * _MIB, "retries": 1}
     many = stage("a", then=EATS.format("at.$SLURM_ARRAY_TASK_ID"), array=parse_array("1-3"), **known)
     some = stage("a", then="true", **known), stage("b", "a", then=EATS.format("spared"), **known)

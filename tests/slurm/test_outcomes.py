@@ -15,7 +15,7 @@ from asa.records import Ended
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_programs_own_exit_code_is_tried_again_as_any_other(slurm, link):
-    """Among them those with which a job's script says that an input is missing, or that another job runs it."""
+    """Also codes by which a job's script reports that an input is missing, or that another job runs the stage."""
     codes = dict(zip("abcdefgh", (82, 84, 86, 88, 89, 90, 91, 124), strict=True))
     stages = [
         stage(name, then=f"[ -e once.{name} ] || {{ touch once.{name}; exit {code}; }}", retries=1)
@@ -31,7 +31,7 @@ def test_a_programs_own_exit_code_is_tried_again_as_any_other(slurm, link):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_what_comes_late_is_waited_for_and_what_comes_later_is_tried_again(slurm, link):
-    """A disk shows what a stage made two seconds after its end, and something else after eight."""
+    """A file system shows one file two seconds after the end of the stage that wrote it, and another after eight."""
     as_users = {"environment": (("ASA_LATENCY_S", ""),)}
     stages = [
         stage("a", then="rm -rf out"),

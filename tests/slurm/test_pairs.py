@@ -18,9 +18,9 @@ RACING = ("single", "moldable", "moldable tasks", "retried", "in any case")
 
 
 def rows(release=OLDEST):
-    """Make each kind's row, some of kinds with others, and those of what is otherwise on Slurm: arrays, and races.
+    """Make a row of each kind, some of two kinds, and those that differ on Slurm: arrays in a Big Job, and races.
 
-    Of the newest Slurm each kind under another strategy than of the oldest.
+    On the newest Slurm each kind has another strategy than on the oldest.
     """
     others = [row for strategy in STEADY for row in under(strategy, HERE)]
     arrays = [kind for kind in HERE if KINDS[kind].has("array")]
@@ -32,7 +32,7 @@ def rows(release=OLDEST):
 
 @pytest.fixture(scope="module")
 def ended(slurm, request):
-    """Say what is wrong with each row, once all that are asked for have been run; jobs are another user's."""
+    """Run all rows that are asked for, and return what is wrong with each; their jobs are another user's."""
     before = os.umask(0)
     folder = slurm.folder(f"pairs-{time.time_ns()}")
     reach = ("--option", f"prefix={' '.join(slurm.prefix)}", "--option", "poll=0.5s")

@@ -34,7 +34,7 @@ class Client:
         self.write(self.good)
 
     def write(self, text, mode=0o644):
-        """Put a file in the place of another at once, as who installs one does."""
+        """Replace a file at once, as an installation does."""
         new = self.folder / "new"
         new.write_text(text)
         new.chmod(mode)
@@ -85,7 +85,7 @@ def test_a_configuration_that_is_empty_for_two_seconds_fails_no_stage(slurm):
 
 
 def faults(client, slurm):
-    """Yield ways in which a configuration is wrong for a while: what is in the file, and how it may be read."""
+    """Yield ways in which a configuration file is wrong for a while: its text, and its mode."""
     yield EMPTY, 0o644
     yield client.good, 0o000
     yield client.good[:60], 0o644  # cut off
@@ -99,7 +99,7 @@ def faults(client, slurm):
 
 
 def test_each_fault_of_the_configuration_passes(slurm):
-    """Nothing is refused, no job is said to be unknown, and all is well once it is over."""
+    """During it no request counts as refused and no job as unknown; afterwards all works."""
     client = Client(slurm, "faults-conf")
     (client.folder / "plug-ins.conf").write_text("required /nowhere/spank.so\n")
     link = CommandLink(prefix=client.prefix, timeout_s=20.0)
@@ -177,7 +177,7 @@ def test_what_is_wrong_with_a_request_is_a_refusal_at_once(slurm, options):
 
 
 def deferred(run):
-    """Return why stages are put off, by their names."""
+    """Return why stages are deferred, by their names."""
     state, records = run.folder.state()
     standing = stand(run.folder, state, records, time.time())
     return {one.stage: one.put_off for one in standing.stages if one.put_off_s is not None}
@@ -185,7 +185,7 @@ def deferred(run):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_partition_that_is_inactive_holds_up_only_its_own_stages(slurm, link):
-    """What else the run has completes meanwhile; once the partition is up, so does the rest."""
+    """The run's other stages complete meanwhile, and these once the partition is up."""
     stages = [
         stage("first", partition="debug"),
         stage("second", partition="debug"),

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.full  # real programs, over and over
 
 @pytest.fixture(scope="module")
 def settings(slurm):
-    """Reach the cluster; nodes of a newer release are another Debian, to which the programs are brought."""
+    """Return the options that reach the cluster; programs are copied to nodes of a newer release, another Debian."""
     before = os.umask(0)  # jobs are another user's than this test's, and write where it made folders
     settings = {"url": f"unix://{slurm.socket}", "system": "testbed", "poll": "0.4s", "max_poll": "1s"}
     if slurm.tree:

@@ -1,4 +1,4 @@
-"""`asa predict` looks at a real queue, and answers as of now."""
+"""`asa predict` looks at a real queue, and forecasts from now on."""
 
 import json
 import re
@@ -19,7 +19,7 @@ app.command()(predict)
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No sites, no bank and no token of whoever runs the tests."""
+    """Hide sites, bank and tokens of the user who runs the tests."""
     monkeypatch.setenv("ASA_SITES", str(tmp_path / "sites"))
     monkeypatch.setenv("ASA_BANK", str(tmp_path / "bank"))
     monkeypatch.delenv("SLURM_JWT", raising=False)
@@ -46,7 +46,7 @@ BOTH = pytest.mark.parametrize("means", [rest, commands])
 
 @pytest.fixture
 def full(slurm):
-    """All of the cluster is in use for an hour; a job of all of it waits."""
+    """Fill the cluster for an hour, with a job of all of its nodes in the queue."""
     wide = ("-N", "4", "--exclusive", "-p", "normal", "-o", "/dev/null", "--wrap", "sleep 3600")
     for walltime in ("60", "60"):
         slurm.run("sbatch", "-t", walltime, *wide)
@@ -104,7 +104,7 @@ def test_a_controller_that_was_named_and_is_down_is_an_error(slurm):
 
 
 def test_slurm_is_asked_for_its_own_word(full):
-    """Where its commands are; the REST API knows no such question. Nothing is submitted."""
+    """By its commands only, since the REST API has no such request. Nothing is submitted."""
     asked = ("--cores", 112, "--walltime", "30m")
     told = json.loads(asa(*asked, "--output", "json", *commands(full)).stdout)
     assert 3000 < told["site_word"]["wait_s"] <= 2 * 3600

@@ -1,4 +1,4 @@
-"""Impossible jobs are reported before anything is submitted: by a real Slurm that is only asked, and by its limits."""
+"""Impossible jobs are reported before any is submitted, by tests of submission on a real Slurm and by its limits."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PER_NODE = 'options = ["--gres=gpu:8"]'
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def limited(request):
-    """Give a cluster of nodes with two GPUs, whose user may have no job of more than an hour by one of two accounts."""
+    """Yield a cluster of nodes with two GPUs, and two accounts, one of which limits jobs to an hour."""
     if reason := missing(request.param):
         pytest.skip(reason)
     testbed = Testbed(
@@ -56,7 +56,7 @@ def limited(request):
 
 
 class Place:
-    """A folder with a workflow of four good stages, and more."""
+    """A folder with a workflow of four good stages, and those that are added."""
 
     def __init__(self, slurm, *stages):
         self.folder = slurm.folder(f"preflight{time.time_ns()}")
@@ -118,7 +118,7 @@ def test_memory_beyond_a_node_is_told_too(limited, link):
 
 @pytest.fixture
 def open_folders():
-    """Let the folders that a client makes be written to by its jobs, which are another user's."""
+    """Let a client's folders be writable for its jobs, which are another user's."""
     mask = os.umask(0)
     yield
     os.umask(mask)
@@ -135,7 +135,7 @@ def test_a_run_that_slurm_would_take_begins(limited):
 
 @pytest.mark.slurm
 def test_what_passes_is_no_finding(limited):
-    """Nodes that are drained come back: a job that needs all of them, or one of their kind, waits in the queue."""
+    """Drained nodes come back: a job that needs all nodes, or one of the drained kind, waits in the queue."""
     place = Place(limited, ("n", '"d"', "5m", 'options = ["--nodelist=n001"]'), ("x", '"d"', "5m", PER_NODE))
     limited.run_as_root("scontrol", "update", "nodename=n001", "state=drain", "reason=test")
     try:

@@ -105,7 +105,7 @@ def test_open_mpi_starts_its_processes_in_a_job(slurm):
 
 
 def test_what_a_container_is_given_on_a_compute_node(slurm):
-    """No Apptainer is to be had from Debian: a program in its place says how it was called, and runs what follows."""
+    """Debian has no Apptainer: a program in its place writes its arguments, and runs the command among them."""
     program = slurm.folder("runtime") / "apptainer"
     called = program.parent / "called"
     program.write_text(

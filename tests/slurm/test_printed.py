@@ -17,7 +17,7 @@ PATTERNS = (
 
 
 def test_names_are_those_that_slurm_makes(slurm):
-    """Each job has its output where sbatch puts it, and where asa does, in another folder."""
+    """A job's output file has the same name under sbatch and, in another folder, under asa."""
     slurm.empty()
     folder = slurm.folder(f"names-{time.time_ns()}")
     places = {who: folder / who for who in ("slurm", "asa")}
@@ -43,7 +43,7 @@ def test_names_are_those_that_slurm_makes(slurm):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_what_stages_print_is_where_they_say(slurm, link):
-    """Alone, of elements, and after a failure; in a folder that is not there, for which older ones fail a job."""
+    """Single stages, elements, and a retried stage; also in a missing folder, for which older versions fail a job."""
     twice = "echo err $SLURM_JOB_ID >&2; [ -e again ] || { touch again; exit 3; }"
     stages = [
         stage("a", then="echo out; echo err >&2", stdout="new/%x-%j.out"),
@@ -68,7 +68,7 @@ def test_what_stages_print_is_where_they_say(slurm, link):
 
 
 def test_what_slurm_says_of_a_job_is_in_its_file(slurm):
-    """Where output and errors are together."""
+    """If output and errors are in one file."""
     run = SlurmRun(slurm, [stage("a", then="echo begun; sleep 100", stdout="o")], strategy="per-stage")
     client = run.client()
     job = run.job("a", "RUNNING")["JobId"]
@@ -81,7 +81,7 @@ def test_what_slurm_says_of_a_job_is_in_its_file(slurm):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_job_that_is_put_back_into_the_queue_prints_into_its_file_again(slurm, link):
-    """Anew, or with --open-mode=append behind what it had printed."""
+    """It overwrites the file, or with --open-mode=append adds to it."""
     modes = {"a": ("--open-mode=append",), "b": ()}
     waits = "echo begun; [ -e again.{0} ] || {{ touch again.{0}; sleep 100; }}"
     stages = [

@@ -32,7 +32,7 @@ def check_all(slurm, runs):
 
 
 def test_several_that_start_at_once_run_each_stage_once(slurm):
-    """All of a race wait for the same nodes, and start within one look."""
+    """All jobs of a race wait for the same nodes, and start between two looks of the client."""
     for _ in range(3):
         asked = ("-N4", "--exclusive", "-t", "20", "-o", "/dev/null", "--wrap", "sleep 600")
         other = slurm.run("sbatch", "--parsable", *asked).strip()
@@ -47,7 +47,7 @@ def test_several_that_start_at_once_run_each_stage_once(slurm):
 
 
 def test_a_racer_starts_while_the_first_waits_which_is_then_withdrawn(slurm):
-    """Somebody else has all nodes but one: a job of one node may start, and the widest may not."""
+    """Another user has all nodes but one: a job of one node may start, the widest may not."""
     wide = Moldable((112, 28), scaling=Scaling("tasks"))
     ways = ("a", ""), ("b", "a")
     stages = [stage(name, after, "sleep 0.5", cores=112, walltime_s=60, moldable=wide) for name, after in ways]
@@ -95,7 +95,7 @@ def test_a_submission_of_a_race_may_go_wrong(slurm, fault):
 
 
 def _unlucky(number, fault):
-    """Have the submission of a number go wrong."""
+    """Make a certain submission go wrong."""
     left = iter([*[None] * number, fault])
 
     def of(exchange):

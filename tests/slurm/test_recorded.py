@@ -1,4 +1,4 @@
-"""A driver submits when it is recorded what it really submits: random drivers, held on real Slurm, and recorded."""
+"""A recorded driver submits what it really submits: random drivers run on real Slurm, on hold, and are recorded."""
 
 import itertools
 import os
@@ -54,7 +54,7 @@ def driver(seed, folder):
 
 
 def waited(draw, number, arrays):
-    """Write what a job waits for."""
+    """Write the dependency of a job."""
     some = draw.sample(range(number), min(number, draw.randint(1, 3)))
     form = draw.randint(0, 4)
     if form <= 1 and arrays and arrays[-1] < number:
@@ -69,14 +69,14 @@ def waited(draw, number, arrays):
 
 
 def told(slurm, number):
-    """Ask Slurm what it has of a job."""
+    """Return what Slurm shows of a job."""
     lines = slurm.run("scontrol", "show", "job", "-o", number).splitlines()
     found = re.findall(r"\b(JobName|TimeLimit|Dependency|ArrayTaskId|WorkDir|Nice|NumTasks)=(\S+)", lines[0])
     return dict(found) | ({"is_split": True} if len(lines) > 1 else {})
 
 
 def dependencies(text, places):
-    """Read the dependencies that Slurm shows, or that a call had: kind, and the how-manieth job."""
+    """Read the dependencies that Slurm shows, or that a call had: each has a kind and the position of a job."""
     if text in {"(null)", ""}:
         return set()
     found, _ = waits_for(re.sub(r"\(\w+\)", "", text).replace("_*", ""))
@@ -124,7 +124,7 @@ def test_what_is_recorded_is_what_slurm_gets(slurm, seed):
 
 
 def check_edges(stage, stages, text, places, failures):
-    """Check that a stage waits for what its job waits for; `failures`: stages that stand for others' failures."""
+    """Check that a stage waits for what its job waits for; `failures`: stages that run after others' failures."""
     asked = dependencies(text, places)
     if not asked or len({place for _, place, _ in asked}) < len(asked):
         return  # nothing, or several things of one job, of which the strictest is kept

@@ -29,7 +29,7 @@ def folder(slurm):
 
 @pytest.fixture
 def asking(slurm):
-    """The link as a user makes it, over the socket."""
+    """Yield a link over the socket, as a user makes it."""
     link = RestLink(f"unix://{slurm.socket}")
     yield link
     link.close()
@@ -38,7 +38,7 @@ def asking(slurm):
 
 @pytest.fixture
 def every_api(slurm):
-    """A link for each version that is served."""
+    """Yield a link for each version of the API that is served."""
     links = [RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.release]]
     yield links
     for link in links:
@@ -65,7 +65,7 @@ def sleeping(job, **more):
 
 
 def ended(link, job_id):
-    """Wait until a job has ended for good, and give its record."""
+    """Wait until a job has finally ended, and return its record."""
 
     def look():
         record = link.jobs([job_id])[job_id]
@@ -75,7 +75,7 @@ def ended(link, job_id):
 
 
 def running(link, job_id):
-    """Wait until a job runs, and give its record."""
+    """Wait until a job runs, and return its record."""
 
     def look():
         record = link.jobs([job_id])[job_id]

@@ -1,6 +1,6 @@
-"""Stages of several shapes on real Slurm: which is chosen beside another's jobs, what of it is told, and that it stays.
+"""Stages of several shapes on real Slurm, next to another user's jobs: the choice, its explanation, and that it holds.
 
-The cluster's cores are made up, and real programs run on them: BLAST+ on a database that was made.
+Real programs run on the cluster's simulated cores: BLAST+ on a generated database.
 """
 
 import itertools
@@ -39,7 +39,7 @@ LATE = 18  # moments of a journal: then some stages of a chain have run
 
 
 class Place:
-    """A folder that jobs see, a cluster with another user on it, and `asa` as its user has it."""
+    """A folder that jobs see, a cluster with a second user, and the command `asa`."""
 
     def __init__(self, slurm, folder, link):
         self.slurm, self.folder, self.others = slurm, folder, []
@@ -60,7 +60,7 @@ class Place:
             return subprocess.Popen([ASA, *words], cwd=self.folder, env=self.env, umask=0, stdout=out, stderr=out)
 
     def learn(self, wait_s=20):
-        """Teach the bank of past jobs, which ran for about as long as they had asked for: so that strategies reckon."""
+        """Teach the bank past jobs that ran for about their whole walltime, which strategies then expect."""
         lines = ["Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS"]
         since = int(time.time()) - 40 * 600
         for number in range(40):
@@ -73,15 +73,15 @@ class Place:
         self.asa("learn", "--from", "past", "--system", "testbed")
 
     def occupy(self, *size):
-        """Have the other user's job run, or wait if the machine is full."""
+        """Submit a job of the other user, and wait until it runs, or is pending if the machine is full."""
         words = ("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", *size, "--wrap", "sleep 900")
         self.others.append(self.slurm.run_as_root(*words).strip())
         return self.others[-1]
 
     def release(self, *jobs):
-        """End jobs of the other user, as ones that took about as long as they had asked for.
+        """End jobs of the other user, with a walltime that they have about used up.
 
-        Else forecasts of later tests learn that this user's jobs end long before.
+        Otherwise forecasts of later tests learn that this user's jobs end early.
         """
         for job in jobs:
             self.slurm.run_as_root("scontrol", "update", f"jobid={job}", "timelimit=1", check=False)
@@ -99,7 +99,7 @@ class Place:
         return run.parent
 
     def entries(self):
-        """Read the journal of the one run, as far as it is whole."""
+        """Read the complete entries of the only run's journal."""
         lines = []
         for journal in (self.folder / "runs").glob("*/journal.jsonl"):
             for line in journal.read_text().splitlines():
@@ -176,7 +176,7 @@ def blast(place):
 
 
 def spoil(place):
-    """Begin anew: without what the programs and asa made, but with what the bank learned."""
+    """Remove what the programs and asa wrote, but for the bank."""
     results = {name: (place.folder / name).read_bytes() for name in ("best.tsv", "hits.tsv")}
     for name in ("best.tsv", "hits.tsv", "marks", "search.tasks", "hits.sorted"):
         (place.folder / name).unlink(missing_ok=True)
@@ -186,7 +186,7 @@ def spoil(place):
 
 
 def killed(place, client, *, at):
-    """Kill a client once something is so."""
+    """Kill a client once a condition holds."""
     try:
         until(lambda: at() or client.poll() is not None, what="the moment of the kill")
         assert client.poll() is None, "it ended before"
@@ -197,7 +197,7 @@ def killed(place, client, *, at):
 
 @pytest.mark.parametrize("place", LINKS, indirect=True)
 def test_a_search_takes_the_width_that_fits_now_and_keeps_it_however_often_its_client_is_killed(place):
-    """Three of four nodes are taken for half a day, and all but a core of the last for a minute or two."""
+    """Three of four nodes are in use for half a day, and all cores but one of the last for a minute or two."""
     slurm, pipeline = place.slurm, blast(place)
     place.asa("run", "flow.toml", *place.on, "--width", OWN, "--quiet", "--bank", "none")
     assert {name: cores for name, cores, _ in place.marks()} == {"format": "1", "search": f"{OWN}", "merge": "1"}
@@ -231,7 +231,7 @@ def test_a_search_takes_the_width_that_fits_now_and_keeps_it_however_often_its_c
 
 
 def check_job(place, job, cores):
-    """Raise AssertionError unless a job had so many cores, by Slurm's own word, and by accounting's."""
+    """Raise AssertionError unless a job had so many cores, by Slurm's controller and by its accounting."""
     [told] = [one for one in told_jobs(place.slurm) if one["JobId"] == job]
     assert (told["NumCPUs"], told["NumTasks"]) == (cores, cores)
     asked = ("sacct", "-n", "-X", "-P", "-j", job, "-o", "AllocCPUS,State")
@@ -270,7 +270,7 @@ walltime = { 2 = "1h", 4 = "30min", 8 = "15min" }
 
 
 def chain(place, *stages):
-    """Write stages one after the other, each with what it has of its own."""
+    """Write a chain of stages, each with keys of its own."""
     text = CHAIN
     for name, before, own in zip("abcdef", ["", *"abcde"], stages, strict=False):
         after = f'after = ["{before}"]\n' if before else ""
@@ -280,7 +280,7 @@ def chain(place, *stages):
 
 @FULL
 def test_a_client_may_be_killed_at_any_moment_and_each_stage_keeps_the_shape_that_was_submitted(slurm):
-    """Beside another's job that leaves six cores, for which these runs compete with each other, too."""
+    """Another user's job leaves six cores, for which these runs compete."""
     before = os.umask(0)
     slurm.empty()
     other = Place(slurm, slurm.folder(f"other-{time.time_ns()}"), "commands")
@@ -311,7 +311,7 @@ def test_a_client_may_be_killed_at_any_moment_and_each_stage_keeps_the_shape_tha
 
 
 def began(slurm, link):
-    """Begin a run whose strategy chooses shapes, that nobody drives yet."""
+    """Create a run whose strategy chooses shapes; no client drives it yet."""
     place = Place(slurm, slurm.folder(f"shapes-{time.time_ns()}"), link)
     place.learn()
     chain(place, *["retries = 1\n"] * 3)  # so that each has a job of its own
@@ -347,7 +347,7 @@ def began(slurm, link):
     ids=["nodes", "exclusive"],
 )
 def test_whole_nodes_are_weighed_as_such(place, own, cores, nodes):
-    """One of four is idle, and the others are taken for half a day."""
+    """One of four nodes is idle, and the others are in use for half a day."""
     place.learn()
     place.running(place.occupy("--nodes=3", "--exclusive", "--time=12:00:00"))
     (place.folder / "flow.toml").write_text(f"name = 'whole'\n[[stage]]\nname = 'a'\ncommand = '''{mark()}'''\n{own}")
@@ -360,7 +360,7 @@ def test_whole_nodes_are_weighed_as_such(place, own, cores, nodes):
 
 
 def test_stages_that_share_a_job_run_each_as_wide_as_fits_into_it(place):
-    """Where jobs wait long, and stages are short; each is told its own cores, of those that the job has."""
+    """Jobs wait long and stages are short, so they share a job; each stage gets its own number of the job's cores."""
     place.learn(wait_s=1800)
     short = 'expected = {{ 4 = "2min", {0} = "1min" }}\nwalltime = "5min"\ncores = [{0}, 4]\n'
     chain(place, short.format(8), short.format(16), short.format(8))
@@ -408,7 +408,7 @@ BAD_TASKS = {
 
 @contextmanager
 def partitions(slurm, **more):
-    """Have further partitions for a while, each with what it says."""
+    """Add partitions for a while, each with given settings."""
     for name, says in more.items():
         slurm.run_as_root("scontrol", "create", f"partitionname={name}", "nodes=ALL", "state=up", says)
     try:

@@ -1,4 +1,4 @@
-"""Stages whose tasks several jobs share, on real daemons: each task once to its end, whoever is killed or requeued."""
+"""Stages whose tasks several jobs share, on real daemons: each task completes once, whatever is killed or requeued."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ class BagRun(SlurmRun):
         return [job for job in self.jobs().get("a", ()) if job["JobState"] == "RUNNING"]
 
     def check_bag(self, interrupted=0):
-        """Each task ended once; again was run only what had been given back, as it ran or had ended just then."""
+        """Check that each task completed once; only tasks that were given back, running or just ended, began again."""
         state, _ = self.folder.state()
         assert state.outcome == "completed", state.reason
         every = {str(number) for number in range(1, self.count + 1)}
@@ -106,7 +106,7 @@ def test_jobs_that_are_cancelled_requeued_and_killed_give_back(slurm, link):
 
 
 def test_what_completed_just_before_a_scancel_is_not_run_again(slurm):
-    """One of two jobs is cancelled in the tenths of a second after the end of its task."""
+    """One of two jobs is cancelled within 0.3 s after the end of its task."""
     run = BagRun(slurm, 8, seconds=1, cores=2, jobs=2, link="commands", strategy="per-stage")
     client = run.client()
     until(lambda: len(run.running()) == 2, what="two jobs")
@@ -122,7 +122,7 @@ def test_what_completed_just_before_a_scancel_is_not_run_again(slurm):
 
 
 def just_after_a_task(names):
-    """Name one of some jobs that waits after the end of a task, in case a signal comes."""
+    """Return which of some jobs is in the pause after the end of a task; empty if none is."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if path.read_bytes().endswith(b"sleep\x000.3\0"):
@@ -151,7 +151,7 @@ def test_a_node_that_is_lost_gives_back(slurm):
 
 
 def kill(job):
-    """Kill all that runs of a job, as a lack of memory may, or somebody; other clusters have the same numbers."""
+    """Kill all processes of a job; other clusters have jobs of the same number."""
     ours = {f"SLURM_JOB_ID={job['JobId']}".encode(), f"SLURM_JOB_NAME={job['JobName']}".encode()}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -160,7 +160,7 @@ def kill(job):
 
 
 def test_who_runs_out_of_walltime_gives_back(slurm):
-    """Four jobs with a minute each, which is what Slurm counts in, of which tasks of 25 s are half."""
+    """Four jobs have a minute each, Slurm's shortest walltime, and tasks take 25 s."""
     run = BagRun(slurm, 24, seconds=25, walltime_s=60, link="commands", strategy="per-stage")
     began_s = time.monotonic()
     run.client().result(within_s=400.0)

@@ -26,7 +26,7 @@ STAGES = [
 
 @pytest.mark.parametrize("link", ["rest", "commands"])
 def test_stages_in_one_job_give_back_the_nodes_that_the_rest_does_not_need(slurm, link):
-    """Four nodes, then two, then one; what the last stage starts runs on that one."""
+    """The job has four nodes, then two, then one, on which the processes of the last stage run."""
     slurm.empty()
     run = SlurmRun(slurm, STAGES, strategy="asa-plan", link=link)
     spec = _together(run, slurm)
@@ -95,7 +95,7 @@ def _errors(run):
 
 
 def test_a_planned_run_pays_for_what_its_stages_need(slurm):
-    """Its waits are known, and long: all in one job, which gives nodes back."""
+    """Waits are known to be long, so all stages are in one job, which gives nodes back."""
     slurm.empty()
     run = SlurmRun(slurm, STAGES, strategy="asa-plan", estimator="median", max_poll="1s")
     records = [

@@ -1,4 +1,4 @@
-"""A warning for the batch script alone, as `--signal=B:USR1@120` gives it before the time limit, by real Slurm."""
+"""Real Slurm signals only the batch script before its time limit, as `--signal=B:USR1@120` asks."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def folder(slurm):
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_script_may_save_its_state_when_it_is_warned(slurm, folder, code):
-    """By `scancel`, for before the limit Slurm warns up to a minute early."""
+    """The signal comes by `scancel`, since Slurm sends it up to a minute early."""
     defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
     link = CommandLink(prefix=slurm.prefix)
     backend = SlurmBackend(link, folder, SITE, defaults=defaults, poll_s=0.5, max_poll_s=1.0)
@@ -50,7 +50,7 @@ def test_a_script_may_save_its_state_when_it_is_warned(slurm, folder, code):
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_each_element_of_an_imported_array_may_save_its_state(slurm, folder, nodes):
-    """As `--signal=B:USR1@120` warns each of them under Slurm: not only what runs them here, on one node or several."""
+    """As under Slurm, the signal reaches each element, not only the job that runs them, on one node or several."""
     (folder / "element.sh").write_text(
         "#!/bin/bash\n#SBATCH --array=1-4\n"
         "trap 'echo saved >saved.$SLURM_ARRAY_TASK_ID; exit' USR1\ntouch up.$SLURM_ARRAY_TASK_ID\n"

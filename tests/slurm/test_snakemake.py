@@ -1,4 +1,4 @@
-"""Snakemake's workflows through asa on real Slurm, by commands and by REST: as its local executor runs them."""
+"""Snakemake's workflows through asa on real Slurm, by commands and by REST, end as with its local executor."""
 
 import re
 import shutil
@@ -111,7 +111,7 @@ def projects(slurm, tmp_path):
 @pytest.mark.slurm
 @pytest.mark.parametrize("link", ["commands", pytest.param("rest", marks=pytest.mark.full)])
 def test_jobs_get_the_gpus_that_they_ask_for(project_on_gpus, link):
-    """By `gpu`, by `gpu` of a model, or by `gres`; others get none."""
+    """They ask by `gpu`, by `gpu` with a model, or by `gres`; other jobs get none."""
     told = """resources: {}
     shell: "(scontrol show job -d -o $SLURM_JOB_ID; echo CUDA=${{{{CUDA_VISIBLE_DEVICES-none}}}}) >{{output}}"
 """
@@ -142,7 +142,7 @@ def test_jobs_get_the_gpus_that_they_ask_for(project_on_gpus, link):
 
 @pytest.mark.parametrize(("link", "strategy"), [("commands", "asa-plan"), ("rest", "chained")])
 def test_results_are_those_of_the_local_executor(slurm, project, link, strategy):
-    """A fan-out with a checkpoint in its middle: byte for byte, and nothing is left in the queue."""
+    """The results of a fan-out with a checkpoint are equal byte for byte, and no job is left in the queue."""
     ours, theirs = project(GENOMES, link, "--asa-strategy", strategy), project(GENOMES, link)
     ours.run()
     theirs.run(executor="local")
@@ -155,7 +155,7 @@ def test_results_are_those_of_the_local_executor(slurm, project, link, strategy)
 
 
 def test_killed_and_run_again_no_job_runs_twice_and_none_is_left(slurm, project):
-    """What the former Snakemake has left is cancelled, and waited for."""
+    """Jobs that the killed Snakemake has left are cancelled, and their end is waited for."""
     ours = project(STEPS, "commands")
     first = ours.begin()
     until((ours.folder / "began").exists, what=lambda: f"a job:\n{first.said}", within_s=240)
@@ -173,7 +173,7 @@ def test_killed_and_run_again_no_job_runs_twice_and_none_is_left(slurm, project)
 
 @pytest.mark.full
 def test_a_job_whose_node_fails_is_tried_again_by_snakemake(slurm, project):
-    """With --retries; what follows it waits for that."""
+    """With --retries; jobs that follow wait for the second attempt."""
     if slurm.release != NEWEST:
         pytest.skip("takes two minutes of waiting: on one of both versions")
     ours = project(STEPS, "commands", "--retries", "1")
@@ -188,7 +188,7 @@ def test_a_job_whose_node_fails_is_tried_again_by_snakemake(slurm, project):
 
 
 def test_a_node_that_does_not_see_the_projects_folder_costs_no_retry(slurm, project):
-    """Snakemake hears nothing of it: each job runs once, on another node."""
+    """Snakemake does not notice: each job runs once, on another node."""
     ours = project(
         f"""
 rule all:

@@ -1,4 +1,4 @@
-"""The clusters that other tests use are as described."""
+"""The clusters of other tests have the described nodes, partitions and accounts."""
 
 
 def test_it_runs_jobs(slurm):

@@ -1,4 +1,4 @@
-"""Runs on real daemons that are looked at once in a while, by clients that do not stay, and may die at any moment."""
+"""Runs on real daemons without a permanent client: short ones look at them now and then, and may die at any moment."""
 
 import itertools
 import random
@@ -21,7 +21,7 @@ def chain(count, then="sleep 0.5"):
 
 
 def to_its_end(run, moments, within_s=400.0):
-    """Look again and again; some of those who look are killed. Gives how long each of the others computed and slept."""
+    """Look until the run has ended; some looks are killed. Return how long each of the others computed and slept."""
     took_s, until_s = [], time.monotonic() + within_s
     while run.folder.state()[0].outcome is None:
         assert time.monotonic() < until_s, run.folder.state()[0]
@@ -88,7 +88,7 @@ def test_what_was_cancelled_and_forgotten_between_two_looks_has_ended(forgets, l
 
 
 def to_the_last(run):
-    """Look until nothing of a run that has ended is left; gives how often."""
+    """Look until nothing of an ended run is left; return how often."""
     for count in itertools.count(1):
         one = glancing(run)
         one.join(60.0)

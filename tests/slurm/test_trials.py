@@ -1,4 +1,4 @@
-"""A sample of the random trials (`tools/trials.py`): what asa promises holds, whatever goes wrong."""
+"""A sample of the random trials (`tools/trials.py`): promises hold under random faults."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The part of the tutorial, and of the README, that needs a cluster, on real daemons, as their reader types it."""
+"""The part of the tutorial and of the README that needs a cluster, typed as a reader does, on real daemons."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def _of_the_readme():
 
 
 def _has_a_past(slurm, folder):
-    """Let the user have run a job, of which accounting tells."""
+    """Let the user have a past job in the accounting."""
     slurm.run("sbatch", "-n1", "-t1", f"--chdir={folder}", "--output=/dev/null", "--wrap", "true")
     until(lambda: "COMPLETED" in slurm.run("sacct", "-n", "-X", "-o", "State"), what="a completed job in accounting")
 

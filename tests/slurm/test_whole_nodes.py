@@ -1,4 +1,4 @@
-"""Small stages side by side on nodes that Slurm gives whole: by commands and by REST."""
+"""Small stages side by side on nodes that Slurm allocates whole, by commands and by REST."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""States that a client does not know, or seldom sees, stop no run."""
+"""Unknown or rare states of jobs stop no run."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ esac
 
 
 class Strange(httpx.BaseTransport):
-    """A way to slurmrestd that has one word for all states."""
+    """A transport to slurmrestd that reports one state for all jobs."""
 
     def __init__(self, slurm):
         self._inner = httpx.HTTPTransport(uds=slurm.socket, verify=False)
@@ -48,7 +48,7 @@ class Strange(httpx.BaseTransport):
 
 
 def test_a_run_whose_jobs_are_in_states_that_nobody_knows_completes(slurm):
-    """And a stage that fails there has failed."""
+    """A stage that fails in such a state counts as failed."""
     begun = []
     for link in LINKS:
         for then in ("sleep 2", "sleep 2; exit 3"):
@@ -106,7 +106,7 @@ def test_a_job_that_slurm_holds_by_its_exit_code_goes_on_once_it_is_released(str
 @pytest.mark.full
 @pytest.mark.slurm
 def test_an_element_that_slurm_holds_by_its_exit_code_is_told_and_goes_on_once_it_is_released(strict):
-    """While the others have ended, and so much is said of it as of a job."""
+    """The other elements have ended, and it is shown like a held job."""
     then = "[ $SLURM_ARRAY_TASK_ID != 2 ] || [ -e was ] || { touch was; exit 7; }"
     stages = [stage("a", then=then, array=parse_array("1-3"))]
     runs = [SlurmRun(strict, stages, link=link) for link in LINKS]

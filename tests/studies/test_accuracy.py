@@ -91,7 +91,7 @@ class Quiet:
 
 
 class Diary(Quiet):
-    """Records its calls in order."""
+    """An estimator that records its calls in order."""
 
     sees_queue = True
 
@@ -131,7 +131,7 @@ some_jobs = st.lists(st.tuples(small, small, st.booleans(), st.integers(-1, 6)),
 
 @given(some_jobs)
 def test_a_wait_is_told_after_it_is_over_and_before_the_next_prediction(rows):
-    """All that was over before this second is known at a prediction, and nothing that was not; ends come first."""
+    """A prediction knows exactly the waits that ended before its second; ends come before submissions."""
     told, ended, seen = set(), set(), 0
     for what, *rest in diary_of(history_of(rows)).lines:
         if what == "predict":
@@ -180,20 +180,20 @@ def test_a_job_is_announced_with_the_forecast_that_was_made_for_it():
 
 
 def test_only_who_sees_the_queue_is_told_of_ends():
-    """`Quiet` would raise."""
+    """`Quiet` sees no queue, and would raise an error."""
     prequential(random_history(50), Quiet)
     assert any(line[0] == "ended" for line in diary_of(random_history(50)).lines)
 
 
 def test_an_estimator_is_made_for_its_seed_and_machine():
-    """And for nothing else."""
+    """It gets nothing else."""
     made = []
     prequential(random_history(3, machine_cores=77), lambda told: made.append(told) or Quiet(), seed=5)
     assert made == [Surroundings(seed=5, machine_cores=77)]
 
 
 def numbers_within(thing, seen, depth=6):
-    """Every number that can be reached from an object through its attributes and items."""
+    """Yield every number that can be reached from an object through its attributes and items."""
     if id(thing) in seen or depth == 0:
         return set()
     seen[id(thing)] = thing
@@ -220,7 +220,7 @@ def numbers_within(thing, seen, depth=6):
 
 
 class Cheater(Quiet):
-    """Searches all objects that it gets for waits that it must not know yet."""
+    """An estimator that searches all objects that it gets for waits that it must not know yet."""
 
     def __init__(self, surroundings):
         super().__init__()
@@ -245,7 +245,7 @@ class Cheater(Quiet):
 
 
 def test_a_cheater_finds_no_wait_that_is_not_over():
-    """Each wait is a number that occurs nowhere else, so that finding it is knowing it."""
+    """Each wait is a number that occurs nowhere else, so that it cannot be found by accident."""
     rng = np.random.default_rng(4)
     base = random_history(150)
     waits = rng.random(150) * 5000
@@ -261,7 +261,7 @@ def test_a_cheater_finds_no_wait_that_is_not_over():
 
 
 def test_the_cheater_would_find_a_leak():
-    """The search is worth something: it sees what a job would carry within."""
+    """The search works: it finds a wait that is hidden in a job."""
 
     class Leaky:
         geometry = ((1, 2), {"deep": [123.25]})
@@ -288,7 +288,7 @@ def test_a_forecast_cannot_be_rewritten_when_the_wait_is_known():
 
 
 def with_another_future(history, now, seed=9):
-    """Change all that happens after a moment, and nothing that could be known at it."""
+    """Change all that happens after a moment, but nothing that is known by then."""
     rng = np.random.default_rng(seed)
     later = history.submit_s > now
     known_s = history.submit_s + history.wait_s
@@ -332,7 +332,7 @@ def test_forecasts_do_not_depend_on_what_comes_later(name):
 
 
 class Recaller(Quiet):
-    """Predicts the sum of all that it was ever told, so that any difference in that shows."""
+    """An estimator that predicts the sum of all numbers that it got, so that any difference shows."""
 
     def __init__(self, surroundings):
         super().__init__()
@@ -346,7 +346,7 @@ class Recaller(Quiet):
 
 
 def test_another_past_is_another_forecast():
-    """The comparison above can fail."""
+    """The test before this one can fail."""
     history = random_history(240)
     other = with_another_future(history, history.submit_s[60])
     assert not np.array_equal(prequential(history, Recaller).wait_s, prequential(other, Recaller).wait_s)
@@ -367,7 +367,7 @@ def test_another_past_is_another_forecast():
     ],
 )
 def test_a_forecast_that_makes_no_sense_is_refused(forecast, words):
-    """And who made it is named."""
+    """The error names the estimator."""
 
     class Broken(Quiet):
         def predict(self, job):
@@ -389,7 +389,7 @@ def test_a_forecast_that_makes_no_sense_is_refused(forecast, words):
     ],
 )
 def test_a_history_that_makes_no_sense_is_refused(row, words):
-    """With the job that is at fault."""
+    """The error names the job."""
     with pytest.raises(InputError, match=words):
         prequential(history_of([(0, 1, True, 1, 1, 60), row]), Quiet)
 
@@ -401,7 +401,7 @@ waits = st.floats(0, 2e5) | st.sampled_from([*PAPER_ALTERNATIVES_S, 0.0, 12.5, 1
 
 @given(st.lists(waits, min_size=1, max_size=30))
 def test_the_closest_alternatives_are_those_of_algorithm_1(some):
-    """Ties, too."""
+    """Also where two are equally close."""
     alternatives = np.array(PAPER_ALTERNATIVES_S)
     assert closest(some).tolist() == [nearest(alternatives, wait) for wait in some]
     assert closest(some, [5.0, 7.0]).tolist() == [nearest(np.array([5.0, 7.0]), wait) for wait in some]
@@ -409,7 +409,7 @@ def test_the_closest_alternatives_are_those_of_algorithm_1(some):
 
 @given(st.lists(st.tuples(waits, waits), min_size=1, max_size=20))
 def test_errors_and_factors_are_those_of_each_pair(pairs):
-    """Against one at a time."""
+    """Compared with a computation of one pair at a time."""
     predicted, real = map(list, zip(*pairs, strict=True))
     floored = [(max(p, 10.0), max(w, 10.0)) for p, w in pairs]
     assert log10_errors(predicted, real) == pytest.approx([abs(math.log10(p / w)) for p, w in floored], abs=1e-12)
@@ -418,7 +418,7 @@ def test_errors_and_factors_are_those_of_each_pair(pairs):
 
 @given(st.lists(st.tuples(st.lists(waits, min_size=9, max_size=9).map(sorted), waits), min_size=1, max_size=8))
 def test_pinball_is_the_mean_of_its_levels(forecasts):
-    """Each level's: what is missing times the level, what is too much times the rest."""
+    """At each level, too low a forecast costs its error times the level, too high a one its error times the rest."""
     quantiles, outcomes = map(list, zip(*forecasts, strict=True))
     slow = []
     for stated, wait in forecasts:
@@ -431,7 +431,7 @@ def test_pinball_is_the_mean_of_its_levels(forecasts):
 
 
 def test_the_true_quantiles_have_the_least_pinball_loss():
-    """Any shift costs."""
+    """If they are shifted, the loss is greater."""
     rng = np.random.default_rng(0)
     outcomes = rng.exponential(100.0, 20_000)
     true = -100.0 * np.log(1 - np.array(LEVELS))
@@ -447,7 +447,7 @@ def test_the_true_quantiles_have_the_least_pinball_loss():
     )
 )
 def test_rounds_are_those_that_algorithm_1_ends(rounds):
-    """The default policy, handed the same predictions, counts the same."""
+    """The default policy counts the same rounds for the same predictions."""
     learners = [Asa("default") for _ in range(3)]
     alternatives = np.array(PAPER_ALTERNATIVES_S)
     for whose, chosen, wait in rounds:
@@ -458,7 +458,7 @@ def test_rounds_are_those_that_algorithm_1_ends(rounds):
 
 
 def test_the_bound_is_theorem_1s():
-    """With its numbers for 53 alternatives at 95 %."""
+    """Compared with its values for 53 alternatives at 95 %."""
     assert regret_bound([3], [100])[0] == pytest.approx(4 * 3 + math.log(53) + math.sqrt(200 * math.log(53 / 0.05)))
 
 
@@ -565,7 +565,7 @@ def test_scores_equal_a_slow_and_direct_computation(seed):
 
 @given(some_jobs.filter(lambda rows: any(row[2] for row in rows)))
 def test_the_oracle_is_right(rows):
-    """Whatever the waits."""
+    """Its forecasts are right for any waits."""
     history = history_of(rows)
     [score] = judge(history, oracle(history))
     assert (score.log10_error, score.hit_ratio, score.within_2x, score.pinball_s, score.pinball_log10) == (
@@ -581,7 +581,7 @@ def test_the_oracle_is_right(rows):
 
 
 def test_jobs_that_never_started_are_learned_from_and_not_scored():
-    """A wait of at least so long says nothing of how right a forecast was."""
+    """A censored wait cannot say how right a forecast was."""
     rows = [(0, 60, True, 5), (10, 999, False, -1), (20, 60, True, 5)]
     [score] = judge(history_of(rows), Forecasts(np.full((3, 9), 60.0), np.full(3, 60.0)))
     assert (score.jobs, score.log10_error) == (2, 0.0)
@@ -595,7 +595,7 @@ def test_rounds_end_in_the_order_in_which_waits_became_known():
 
 
 def test_the_course_has_blocks_of_equally_many_jobs():
-    """And days from the first submission on."""
+    """It has days since the first submission, too."""
     history = history_of([(86400 * day, 100 if day < 100 else 1000, True, 5) for day in range(200)])
     [score] = judge(history, Forecasts(np.full((200, 9), 100.0), np.full(200, 100.0)))
     course = score.course
@@ -629,7 +629,7 @@ def test_every_trace_meets_every_estimator_and_the_oracle():
 
 
 def test_scores_are_json():
-    """Nothing in them is nan, and what is unknown is null."""
+    """Unknown figures are null, and none is nan."""
     [score, truth] = evaluate({"t": random_history(50)}, {"quiet": Quiet})
     record = json.loads(json.dumps(score.as_dict(), allow_nan=False))
     assert record["coverage_p90_min"] is None  # too few jobs for blocks
@@ -650,7 +650,7 @@ def test_a_history_without_waits_is_refused(rows):
 
 
 def test_nothing_to_evaluate_is_refused():
-    """Neither no trace nor no estimator."""
+    """There must be a trace and an estimator."""
     with pytest.raises(InputError, match="nothing to evaluate"):
         evaluate({}, {"quiet": Quiet})
     with pytest.raises(InputError, match="nothing to evaluate"):
@@ -684,7 +684,7 @@ def group(monkeypatch):
 
 
 def test_estimators_that_see_the_queue_are_evaluated_on_demand(group):
-    """They take long."""
+    """Only then, since they take long."""
     group(quiet=Quiet, diary=Diary)
     assert list(installed()) == ["quiet"]
     assert list(installed(queue=True)) == ["quiet", "diary"]
@@ -692,7 +692,7 @@ def test_estimators_that_see_the_queue_are_evaluated_on_demand(group):
 
 
 def test_an_estimator_that_is_not_there_is_named_with_the_closest(group):
-    """Or said to be broken."""
+    """A broken one is reported as broken."""
     group(median=Quiet, broken=ImportError("no module named fastwaits"))
     with pytest.raises(UnknownNameError, match="no estimator 'medain'\nDid you mean 'median'"):
         installed(["medain"])
@@ -706,7 +706,7 @@ def test_an_estimator_that_is_not_there_is_named_with_the_closest(group):
 
 
 class Clumsy(Quiet):
-    """Fails at its third job."""
+    """An estimator that fails at its third job."""
 
     def submitted(self, job, forecast=None):
         if job.submit_s > 1000:
@@ -717,7 +717,7 @@ class Clumsy(Quiet):
 @pytest.mark.full
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_one_that_fails_does_not_take_the_others_along(jobs):
-    """And is told by its name."""
+    """It is named."""
     told = []
     makers = {"clumsy": Clumsy, "quiet": Quiet}
     scores = evaluate({"made up": random_history(60)}, makers, jobs=jobs, on_failure=told.append)
@@ -741,7 +741,7 @@ def lines_of(text, name):
 
 
 def test_the_best_of_each_column_is_marked():
-    """What looks equal is equally good; the oracle is no rival; coverage is best at its level."""
+    """Figures that are printed alike are equally good; the oracle does not compete; coverage is best at its level."""
     near, far = {"coverage": (0.5,) * 8 + (0.91,)}, {"coverage": (0.5,) * 8 + (0.97,)}
     scores = [
         Score("a.swf", "good", jobs=9, log10_error=0.50001, hit_ratio=0.2, late_s=5.0, **near),
@@ -775,7 +775,7 @@ def test_the_twenty_geometries_of_most_jobs_are_shown():
 
 
 def test_traces_of_one_name_are_told_apart():
-    """By their folders."""
+    """Their folders are part of their names."""
     text = shown([Score("a/log.swf", "e", jobs=1, log10_error=1.0), Score("b/log.swf", "e", jobs=1, log10_error=1.0)])
     assert "a/log.swf" in text
     assert "b/log.swf" in text
@@ -855,7 +855,7 @@ def test_titles_may_be_quoted_and_spaced_and_the_difference_left_out(tmp_path):
 
 
 def test_other_files_are_left_to_others(tmp_path):
-    """Only what has one of the columns is taken for such a file; then it must have both, and a row."""
+    """A file with one of the columns is taken for such a file, and must have both, and a row."""
     assert read_start_estimates(starts(tmp_path, "1 0 30 60", titles="; MaxProcs: 4")) is None
     (tmp_path / "binary").write_bytes(bytes(range(256)) * 300)
     assert read_start_estimates(tmp_path / "binary") is None
@@ -874,7 +874,7 @@ def test_other_files_are_left_to_others(tmp_path):
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "jobs", "late"), [("cedar", 53, 25), ("narval", 58, 52)])
 def test_real_estimates_of_slurm(data, name, jobs, late):
-    """Their column of differences holds amounts."""
+    """Their column of differences has absolute values."""
     told = read_start_estimates(data / "slurm-jobs" / f"{name}_true_start_time_vs_slurm_estimate.csv")
     score = score_start_estimates(told)
     assert (score.jobs, round(score.late_share * jobs), told.oddities) == (jobs, late, {})

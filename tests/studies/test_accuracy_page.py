@@ -54,7 +54,7 @@ def test_the_summary_follows_from_the_figures():
 
 
 def test_other_figures_are_other_words():
-    """One log, one estimator that holds what it states."""
+    """One log, and one estimator whose quantiles cover what they state."""
     page = accuracy_page([score("only", 0.3), score("oracle", 0.0)])
     told = words(page)
     assert "1,000 waits of one log, each predicted by one estimator" in told
@@ -79,7 +79,7 @@ def test_whether_what_is_stated_holds_is_what_the_figures_say(shares, said):
 
 
 def test_who_failed_on_a_log_comes_after_who_did_not():
-    """Its mean is over less, and its figure on that log is missing."""
+    """Its mean is over fewer logs, and its figure on that log is missing."""
     page = accuracy_page([*TWO, score("brief", 0.1)])
     assert "`near` is closest" in words(page)
     table = next(part for part in page.sections[0].parts if isinstance(part, PageTable))

@@ -16,7 +16,7 @@ from asa.studies.bags.study import BagQuestion, BagRun, compare_ways
 
 @pytest.fixture
 def log(tmp_path):
-    """Half a year of a machine of 64 cores, three quarters of which are in use."""
+    """Yield a log: half a year of a machine of 64 cores, of which three quarters are in use."""
     rng = np.random.default_rng(1)
     lines, now = ["; MaxProcs: 64"], 0
     for number in range(1, 3001):

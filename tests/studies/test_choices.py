@@ -16,7 +16,7 @@ from asa.waits import WaitForecast
 
 
 def a_log(jobs=400, seed=1):
-    """A machine of 100 cores that is nearly full."""
+    """Make a log of a machine of 100 cores that is nearly full."""
     rng = np.random.default_rng(seed)
     submit = np.cumsum(rng.exponential(260.0, jobs)).round()
     cores = rng.choice([1, 4, 16, 60], jobs)
@@ -26,7 +26,7 @@ def a_log(jobs=400, seed=1):
 
 
 class Free:
-    """Believes that nobody ever waits."""
+    """An estimator that predicts no waits."""
 
     def __init__(self, surroundings):
         self.tickets = 0
@@ -55,7 +55,7 @@ def test_who_expects_no_wait_takes_the_quickest_run(found):
 
 
 def test_the_truth_is_what_the_engine_does(found):
-    """Built by hand: the log's jobs, and at each time one job more."""
+    """Compared with engines made by hand: the log's jobs, and one more at each moment."""
     log, one = a_log(), next(one for one in found if one.program == "Amdahl 99%, 2 h")
     columns = (log.submit_s, log.run_s, log.walltime_s, log.cores)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(3)))
@@ -90,7 +90,7 @@ def chosen(trace, places, took=((10.0, 40.0), (90.0, 10.0))):
 
 
 def test_the_share_of_the_gap():
-    """Fixed: the second width, of 20 in the geometric mean; the best of each time has 10; the first width 30."""
+    """The best fixed width has a geometric mean of 20, the first 30; the best of each moment has 10."""
     best, worst, half = ([chosen("a", places)] for places in ([0, 1], [1, 0], [1, 1]))
     assert judged(best)[0].closed.mean == pytest.approx(1)
     assert judged(half)[0].closed.mean == pytest.approx(0)

@@ -33,7 +33,7 @@ def comparison(**changes):
 
 @pytest.mark.full
 def test_the_result_does_not_depend_on_the_processes():
-    """One or two, all runs are equal, in the order asked for."""
+    """With one process or two all runs are equal, and in the requested order."""
     alone = compare(comparison(), jobs=1)
     together = compare(comparison(), jobs=2)
     assert alone == together
@@ -47,7 +47,7 @@ def test_the_result_does_not_depend_on_the_processes():
 @pytest.mark.parametrize("is_to_keep", [True, False])
 @pytest.mark.parametrize("count", [1, 6])
 def test_replications_run_in_plain_python_while_code_is_compiled(monkeypatch, is_to_keep, count):
-    """They are the same; nothing of it is done where all is compiled."""
+    """They give the same; where all is compiled, none runs in plain Python."""
     alone, said = compare(comparison(history=50, seeds=tuple(range(count))), jobs=1), []
     monkeypatch.setattr(readiness, "is_to_keep", lambda _: is_to_keep)
     monkeypatch.setattr(readiness, "compile_later", lambda: True)
@@ -62,7 +62,7 @@ def test_replications_run_in_plain_python_while_code_is_compiled(monkeypatch, is
 
 
 def test_every_strategy_meets_the_same_queue():
-    """The first stage waits equally long under all that ask for it alone, and what one did is nothing to the next."""
+    """The first stage waits equally long under all strategies that submit it alone; none affects the next."""
     runs = compare(comparison(strategies=("per-stage", "asa", "chained", "per-stage"), seeds=(1, 2, 3, 4)), jobs=1)
     first = {}
     for run in runs:
@@ -72,7 +72,7 @@ def test_every_strategy_meets_the_same_queue():
 
 
 def test_an_estimator_is_shared_by_the_runs_in_order():
-    """What the first run taught changes the second: alone, the second predicts otherwise."""
+    """The second run predicts otherwise than it does alone, since the first taught the estimator."""
     options = {"strategies": ("asa",), "cores": (64,), "history": 0}
     both = compare(comparison(seeds=tuple(range(12)), **options), jobs=1)
     alone = [compare(comparison(seeds=(seed,), **options), jobs=1)[0] for seed in range(12)]
@@ -80,7 +80,7 @@ def test_an_estimator_is_shared_by_the_runs_in_order():
 
 
 def test_progress_is_told():
-    """From nothing to all, for each phase."""
+    """For each phase, from none to all."""
     told = []
     compare(comparison(seeds=(1,), cores=(32,)), jobs=1, on_progress=lambda *what: told.append(what))
     assert told[0] == ("warming up the queue", 0, 1)
@@ -91,7 +91,7 @@ def test_progress_is_told():
 
 
 def test_real_run_times_may_stray():
-    """The same for every strategy of a seed, different between seeds."""
+    """They are the same for all strategies of a seed, and differ between seeds."""
     runs = compare(comparison(strategies=("big-job", "per-stage"), cores=(32,), spread=0.2), jobs=1)
     lasted = {(run.strategy, run.seed): [s.run_s for s in run.metrics.stages] for run in runs}
     assert lasted["big-job", 1] == pytest.approx(lasted["per-stage", 1], abs=1.01)
@@ -109,13 +109,13 @@ def test_real_run_times_may_stray():
     ],
 )
 def test_senseless_comparisons_are_refused(change, message):
-    """Before anything is simulated."""
+    """They are refused before anything is simulated."""
     with pytest.raises(InputError, match=message):
         compare(comparison(**change))
 
 
 def test_unknown_names_are_refused():
-    """Strategies and workflows."""
+    """Of strategies and of workflows."""
     with pytest.raises(UnknownNameError, match="no strategy 'bigjob'"):
         compare(comparison(strategies=("bigjob",)))
     with pytest.raises(UnknownNameError, match="no workflow 'montaje'"):
@@ -124,7 +124,7 @@ def test_unknown_names_are_refused():
 
 
 def test_a_run_that_fails_is_recorded_and_the_others_go_on():
-    """All in one job the workflow has no time to spare; some runs are longer and are killed."""
+    """In one job the workflow has just enough walltime; longer runs are killed."""
 
     def tight(cores):
         stages = [
@@ -180,7 +180,7 @@ def run_of(strategy, cores=28, seed=0, twt=0.0, makespan=100.0, hours=1.0, hits=
     ],
 )
 def test_normalised_averages_are_table_1s(workflow, expected):
-    """From the table's own cells, as near as their rounding allows: the paper averaged unrounded core-hours."""
+    """Computed from the table's cells, as near as their rounding allows: the paper averaged unrounded core-hours."""
     runs = [
         run_of(strategy, cores, twt=row.twt_s, makespan=row.makespan_s, hours=row.core_hours)
         for cores, rows in TABLE_1[workflow].items()
@@ -193,7 +193,7 @@ def test_normalised_averages_are_table_1s(workflow, expected):
 
 
 def test_an_average_to_which_nothing_compares_is_nan():
-    """A best of no wait at all."""
+    """Where the best has no wait at all."""
     averages = normalised_averages(cells_of([run_of("a"), run_of("b", twt=5.0)]))
     assert math.isnan(averages["b"]["twt_s"])
     assert averages["b"]["makespan_s"] == 0
@@ -204,7 +204,7 @@ def several(strategy, makespans, hours):
 
 
 def test_the_sentence_says_what_the_table_means():
-    """Sooner, later, the same, and what is only noise."""
+    """It says sooner, later or the same, and does not claim noise."""
     runs = [
         *several("asa", [100, 110, 90, 100], 20),
         *several("per-stage", [200, 210, 190, 205], 20),
@@ -232,7 +232,7 @@ def test_a_sentence_claims_together_what_is_beyond_chance_together():
 
 
 def test_core_hours_that_differ_by_chance_alone_are_not_called_fewer():
-    """One of several pairs is far off; of all but one rival the same is said, once."""
+    """One of several replications is far off; the same is said of all rivals but one, in one sentence."""
     hours = [(20, 30), (30, 29), (10, 31), (45, 30)]
     runs = [run_of("asa-plan", seed=i, makespan=100 + i, hours=mine) for i, (mine, _) in enumerate(hours)]
     runs += [run_of("big-job", seed=i, makespan=200 + i, hours=his) for i, (_, his) in enumerate(hours)]
@@ -264,7 +264,7 @@ def test_shapes_are_chosen_in_a_row_of_their_own_and_all_others_take_the_first()
 
 
 def test_a_replication_is_the_same_whatever_others_there_are():
-    """What is known at its beginning is learned there, not in those before it."""
+    """It learns what is known at its beginning, and nothing from other replications."""
     options = {"strategies": ("asa", "asa-plan"), "cores": (64,), "history": 300}
     both = compare(comparison(seeds=(1, 2), **options), jobs=1)
     alone = compare(comparison(seeds=(2,), **options), jobs=1)
@@ -292,7 +292,7 @@ def test_what_a_simulated_machine_does_not_look_at_is_said():
 
 
 def test_run_times_that_nobody_knows_are_said_first():
-    """Whole walltimes make all strategies much alike."""
+    """If stages run for their whole walltimes, all strategies are much alike."""
 
     def flow(_cores):
         return Workflow("flow", [Stage(name, cores=2, memory_bytes=10**9) for name in "abcdef"])

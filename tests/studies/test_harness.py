@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trial:
-    """Its outcome."""
+    """The outcome of a cell."""
 
     seconds: float
     words: str
@@ -63,7 +63,7 @@ def kept(place):
 
 
 def read(place, data):
-    """Go on from a file twice, unless it is refused with its line and a remedy."""
+    """Continue from a file twice; if it is refused, the error has its line and a remedy."""
     path = place / "damaged.jsonl"
     path.write_bytes(data)
     try:
@@ -92,7 +92,7 @@ def test_what_was_changed_is_refused_or_run_again(place, kept, data):
 
 @given(st.data())
 def test_what_was_cut_out_or_moved_is_refused_or_run_again(place, kept, data):
-    """Pieces of any length: the end, as by a kill; a line's outcome put to another cell; a line twice."""
+    """Pieces of any length: the end, as after a kill; the outcome of another cell; a line twice."""
     begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(kept))] * 2)))
     piece, rest = kept[begin:end], kept[:begin] + kept[end:]
     at = data.draw(st.integers(0, len(rest)))
@@ -144,7 +144,7 @@ def test_another_experiment_s_file_is_refused(place, kept):
 
 
 def test_what_cannot_be_written_is_no_fault_of_the_input(tmp_path):
-    """Somebody takes its place while a cell runs."""
+    """A folder takes the file's path while a cell runs."""
     path = tmp_path / "kept.jsonl"
 
     def run(cell):
@@ -170,7 +170,7 @@ def test_a_folder_that_is_not_there_is_told_before_anything_runs(tmp_path):
 
 @pytest.fixture
 def fresh():
-    """Digests are worked out anew, as in another process."""
+    """Have digests computed anew, as in another process."""
 
     def forget():
         cells._own_digest.cache_clear()
@@ -183,7 +183,7 @@ def fresh():
 
 @pytest.fixture
 def plug_in(tmp_path, monkeypatch):
-    """Another distribution, which brings a strategy."""
+    """Install another distribution, which has a strategy."""
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "__init__.py").write_text("from theirs.made import Made\n")
     (tmp_path / "theirs" / "made.py").write_text("class Made: pass\n")
@@ -239,7 +239,7 @@ def test_files_that_settings_name_count(tmp_path):
 
 
 def test_a_campaign_s_cells_hang_on_the_files_that_their_schedulers_name(tmp_path):
-    """And no others do."""
+    """Other cells do not depend on these files."""
     agent = tmp_path / "agent.npz"
     shipped = next(path for path in cells._files_in(map(cells.Path, asa.backends.__path__)) if path.name == "agent.npz")
     agent.write_bytes(shipped.read_bytes())

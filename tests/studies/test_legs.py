@@ -84,7 +84,7 @@ def test_hand_overs_at_given_times(tmp_path):
 
 
 def test_as_recorded_every_job_waits_as_the_log_says():
-    """Others as theirs did; the user's as the one that was most like it, at any load of his own."""
+    """Others' jobs wait as they did; the user's as the most similar one did, however many jobs the user has."""
     site = RecordedSite(trace=LOG, age_accrues=False)
     trace = site.trace
     world = site.open(0)

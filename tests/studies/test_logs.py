@@ -19,7 +19,7 @@ from asa.studies.standings import Standing
 
 @pytest.fixture
 def log(tmp_path):
-    """Half a year of a machine of 128 cores."""
+    """Yield a log: half a year of a machine of 128 cores."""
     rng = np.random.default_rng(1)
     lines, now = ["; MaxProcs: 128"], 0
     for number in range(1, 3001):
@@ -147,7 +147,7 @@ def test_figures_are_geometric_means_of_pairs():
 
 
 def test_waits_are_held_against_each_other_in_total():
-    """A cell in which Per-Stage waits for a second, and big-job for hundreds, does not count for a hundred others."""
+    """A cell in which Per-Stage waits 1 s and Big Job hundreds does not outweigh a hundred other cells."""
     ways = ((1, 1.0, 300.0), (2, 1000.0, 0.0), (3, 0.0, 100.0))
     trials = [
         replace(trial(name, 0, 100.0, 1.0, wait_s=wait_s), cores=cores)
@@ -160,7 +160,7 @@ def test_waits_are_held_against_each_other_in_total():
 
 
 def test_trifles_dominate_nobody():
-    """However certain they are: a third of a percent more core-hours, at the same makespan."""
+    """A third of a percent more core-hours at the same makespan does not count, however certain it is."""
     hours = {"big-job": 200.0, "per-stage": 93.5, "x": 93.8, "y": 96.0}
     trials = [
         trial(name, start, 100.0 if name != "big-job" else 90.0, cost)
@@ -184,7 +184,7 @@ def test_cells_count_alike_and_rules_apart():
 
 
 def test_only_cells_in_which_all_ran_are_averaged():
-    """Otherwise who ran only where it goes well would be ahead."""
+    """Otherwise a strategy that ran only in easy cells would be ahead."""
     trials = [
         replace(trial(name, start, span, 1.0), cores=cores)
         for cores, spans in ((1, {"big-job": 100.0, "per-stage": 120.0, "x": 110.0}),
@@ -198,7 +198,7 @@ def test_only_cells_in_which_all_ran_are_averaged():
 
 
 def test_replications_of_a_log_are_shared_by_its_cells_and_logs_stand_for_themselves():
-    """Ten cells of the same replications say no more than one; a log on which all takes thrice as long is no spread."""
+    """Ten cells of the same replications count as one; that all takes longer on one log adds no spread."""
     one = [
         trial(name, start, span * (3.0 if name == "x" else 1.0), 1.0)
         for start, span in enumerate((100.0, 130.0, 90.0))
@@ -214,7 +214,7 @@ def test_replications_of_a_log_are_shared_by_its_cells_and_logs_stand_for_themse
 
 
 def test_who_is_slower_at_no_fewer_core_hours_is_dominated():
-    """Only where that is certain: y is slower half of the time only."""
+    """Only if that is certain: y is slower in only half of the replications."""
     rng = np.random.default_rng(0)
     trials = []
     for i in range(40):
@@ -241,7 +241,7 @@ def test_of_many_cells_hardly_one_is_dominated_by_chance():
 
 
 def test_who_cannot_be_told_apart_from_the_quickest_is_called_so():
-    """Of all, and of those that cost hardly more than the least."""
+    """Among all strategies, and among those that cost hardly more than the cheapest."""
     rng = np.random.default_rng(2)
     ways = {"big-job": (100.0, 2.0), "per-stage": (150.0, 1.0), "x": (101.0, 3.0), "y": (151.0, 1.01)}
     trials = [
@@ -273,7 +273,7 @@ def test_the_command_prints_its_runs(log, tmp_path):
 
 
 def test_an_interval_of_equal_values_can_be_drawn(tmp_path):
-    """Its bounds are a rounding error beside the mean; of a single replication there are none."""
+    """Its bounds differ from the mean by rounding only; a single replication has none."""
     for bounds in ((1.0 + 2e-16, 1.0 - 2e-16), (math.nan, math.nan)):
         beside = Interval(1.0, *bounds)
         frontier(

@@ -27,7 +27,7 @@ GEOMETRIES = [(system, workflow, cores) for system, sizes in SIZES.items() for w
 
 @pytest.fixture(scope="module", autouse=True)
 def same_code():
-    """The sources count as the same throughout, also where somebody works on them meanwhile."""
+    """Have the source files count as unchanged, even if they are edited during the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_cells, "code_digest", lambda *_: "this")
         yield
@@ -40,13 +40,13 @@ def kept(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outcomes(kept):
-    """A whole campaign, of two replications."""
+    """Run a whole campaign of two replications."""
     return run_campaign(SMALL, kept, jobs=1)
 
 
 @pytest.mark.full
 def test_all_that_the_paper_ran_is_run(outcomes):
-    """54 runs and ASA Naive a mode, and 60 submissions of each geometry; in each replication."""
+    """In each replication: 54 runs and those of ASA Naive in each mode, and 60 submissions of each geometry."""
     runs = [(r.mode, r.system, r.workflow, r.cores, r.strategy, r.seed) for r in outcomes if isinstance(r, PaperRun)]
     assert sorted(runs) == sorted(
         [
@@ -77,7 +77,7 @@ def test_a_run_takes_what_its_stages_take(outcomes):
 
 
 def test_all_strategies_meet_the_same_queue(outcomes):
-    """In a copy of it each, Per-Stage and ASA ask for the same first job at the same moment."""
+    """Each has a copy of it; Per-Stage and ASA submit the same first job at the same moment."""
     runs = [run for run in outcomes if isinstance(run, PaperRun) and run.mode == "sequential"]
     first = {(r.workflow, r.cores, r.strategy, r.seed): r.stages[0].perceived_wait_s for r in runs}
     for (workflow, cores, strategy, seed), wait_s in first.items():
@@ -149,7 +149,7 @@ def test_every_figure_stands_beside_the_papers(outcomes):
 
 
 def test_our_core_hours_are_the_papers(outcomes):
-    """The workflows are fitted to them, and neither strategy holds what it does not use; so they are counted apart."""
+    """Workflows are fitted to them, and neither strategy idles, so that they are counted apart."""
     results = conclude(SMALL, outcomes)
     assert all(row.core_hours.verdict == "as the paper" for row in (*results.usages, *results.normalised))
     table_1, averages, saved = 2 * 54, 2 * 9, 2
@@ -160,7 +160,7 @@ def test_our_core_hours_are_the_papers(outcomes):
 
 
 def test_strategies_that_are_alike_score_no_better_than_is_said_beside(outcomes):
-    """If all runs of a size took as long, ours would be what is printed for a world without differences."""
+    """If all runs of a size took equally long, the score is that printed for 'if all were alike'."""
     alike = [replace(one, makespan_s=1000.0, twt_s=500.0) if isinstance(one, PaperRun) else one for one in outcomes]
     counts = conclude(SMALL, alike).verdicts()
     told = conclude(SMALL, outcomes).verdicts()
@@ -171,7 +171,7 @@ def test_strategies_that_are_alike_score_no_better_than_is_said_beside(outcomes)
 
 
 def test_the_averages_are_those_of_each_size(outcomes):
-    """With a spread, as every replication has one of its own."""
+    """With their spread over replications."""
     results = conclude(SMALL, outcomes)
     for line in results.normalised:
         rows = [{one.strategy: one.makespan_s.ours.mean for one in results.usages
@@ -208,7 +208,7 @@ def test_the_page_says_how_and_what_the_paper_claims(outcomes):
 
 
 def test_submissions_begin_when_the_queue_is_as_full_as_the_papers(outcomes):
-    """Which it is on HPC2n at some hour of a fortnight, whatever the replication; and seldom is at others."""
+    """On HPC2n it is that full at some hour of a fortnight in every replication, and seldom at other hours."""
     for workflow, rows in TABLE_2.items():
         for cores in (56, 112):
             hours = [np.mean(one.real_s) / 3600 for one in outcomes if isinstance(one, Probes)
@@ -217,7 +217,7 @@ def test_submissions_begin_when_the_queue_is_as_full_as_the_papers(outcomes):
 
 
 def test_predictions_are_judged_by_hand(outcomes):
-    """Half of them 100 s too long, half 100 s too short, of a wait of 500 s."""
+    """For a wait of 500 s, half of them are 100 s too long and half 100 s too short."""
     ours = [
         replace(one, real_s=(500.0,) * PROBES, predicted_s=(600.0, 400.0) * (PROBES // 2))
         if isinstance(one, Probes)
@@ -233,7 +233,7 @@ def test_predictions_are_judged_by_hand(outcomes):
 
 
 def test_what_the_text_claims_is_worked_out_by_hand(outcomes):
-    """If ASA takes a tenth longer than all others, and Naive half as long again."""
+    """ASA takes a tenth longer than all others, and ASA Naive half as long again."""
     spans = {"big-job": 1000.0, "per-stage": 1000.0, "asa": 1100.0, "asa-naive": 1650.0}
     hours = {"big-job": 100.0, "per-stage": 50.0, "asa": 60.0, "asa-naive": 60.0}
     ours = [

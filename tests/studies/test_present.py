@@ -52,13 +52,13 @@ def test_what_is_not_known_is_a_hyphen():
 
 
 def test_shares_are_of_the_best():
-    """Of losses the least is best; a column of equal ones has nothing but best."""
+    """The smallest loss is best; in a column of equal ones all are best."""
     shares = shares_of_best([[1.0, 10.0, 7.0], [3.0, 20.0, 7.0], [2.0, 40.0, 7.0]], [False, True, False])
     assert shares.tolist() == [[0.0, 1.0, 1.0], [1.0, pytest.approx(1 / 3), 1.0], [0.5, 0.0, 1.0]]
 
 
 def test_a_figure_names_each_series_once(monkeypatch, tmp_path):
-    """But for what begins with an underscore; panels that are not there leave their places free."""
+    """Except series whose names begin with an underscore; missing panels leave their positions empty."""
     panel = Panel(
         [PlottedSeries("a", [1, 2]), PlottedSeries("b", [2, 3], kind="step"), PlottedSeries("_c", [1, 1], kind="area")]
     )
@@ -77,7 +77,7 @@ def test_panels_that_share_an_axis_show_all(monkeypatch, tmp_path):
 
 
 def test_bars_stand_beside_or_on_each_other(monkeypatch, tmp_path):
-    """Those that consist of parts have their heights above them; one without parts is none."""
+    """Bars of parts have their heights above them; a bar without parts is not drawn."""
     side = side_by_side({"a": [1, 2], "b": [3, 4]}, {"b": ["x", "y"]})
     assert side[0].xs[0] + side[0].width == pytest.approx(side[1].xs[0])
     pile = stacked(

@@ -21,7 +21,7 @@ from asa.timeline import Timeline
 
 @pytest.fixture(scope="module", autouse=True)
 def same_code():
-    """The sources count as the same throughout, also where somebody works on them meanwhile."""
+    """Have the source files count as unchanged, even if they are edited during the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedulers, "code_digest", lambda *_: "this")
         yield
@@ -29,7 +29,7 @@ def same_code():
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """Two months of a busy machine of 64 cores."""
+    """Yield a log: two months of a busy machine of 64 cores."""
     rng = np.random.default_rng(1)
     lines, now = ["; MaxProcs: 64"], 0
     for number in range(1, 2001):
@@ -80,7 +80,7 @@ class Told:
 
 
 def test_who_counts_and_for_how_long_is_worked_out_by_hand():
-    """A client came at 1000; others up to 1100 count and are followed to 1200."""
+    """The client begins at 1000; others' jobs until 1100 count, and are followed until 1200."""
     world = Told(
         1000.0,
         #        ran, waited, came and ran, came and waits, starts too late, came later
@@ -96,7 +96,7 @@ def test_who_counts_and_for_how_long_is_worked_out_by_hand():
 
 
 def test_the_same_jobs_count_with_a_client_as_without():
-    """Also one that would have started the moment the client came, and then had to wait."""
+    """Also a job that would have started as the client began, and then had to wait."""
     without = lot_of(
         Told(1000.0, submit=[900, 950], start=[1000, 1010], end=[1100, 1110], run=[100, 100]), 1000.0, 50.0
     )
@@ -141,7 +141,7 @@ def test_a_simulated_world_tells_what_became_of_its_jobs(log, scheduler):
 
 
 def test_a_client_that_takes_the_machine_makes_others_wait(log):
-    """And one that asks for nothing does nothing."""
+    """A client without jobs changes nothing."""
     site = SimulatedSite(trace=log)
     alone, again, taken = (site.open(2) for _ in range(3))
     began = alone.now()
@@ -220,7 +220,7 @@ def test_figures_are_worked_out_by_hand():
 
 
 def test_cells_of_a_seed_share_its_luck():
-    """Ten workflows of one replication tell no more of the others than one: the interval is over replications."""
+    """The interval is over replications: ten workflows of one replication count as one."""
     trials = [
         trial(name, seed, 100.0, 8.0, 10.0 * seed, workflow=f"w{number}")
         for number in range(10)
@@ -234,7 +234,7 @@ def test_cells_of_a_seed_share_its_luck():
 
 
 def test_what_jobs_did_is_shown_of_one_replication_for_all(outcome):
-    """Of the one in the middle: otherwise one strategy's good luck would stand beside another's bad."""
+    """It is the median replication: otherwise one strategy's good luck would be compared with another's bad luck."""
     trials = [
         trial(name, seed, span, 8.0, 0.0)
         for name, spans in (("big-job", (100.0, 900.0, 200.0)), ("per-stage", (300.0, 800.0, 100.0)))
@@ -264,7 +264,7 @@ def test_what_cannot_be_run_is_refused(log, options, told):
 
 
 def test_both_age_rules_are_tried_where_they_matter(log):
-    """Not to who waits for no other job of his own; but jobs that are chained then queue at their turn only."""
+    """Not for strategies without dependencies; chained jobs gain no priority until their turn comes."""
     both = tuple(name for name in schedulers.SCHEDULERS if name.startswith("multifactor"))
     trials, _ = run_campaign(small(log, schedulers=both, strategies=("chained",), window_s=0.0), jobs=1)
     took = {

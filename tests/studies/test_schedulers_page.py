@@ -1,4 +1,4 @@
-"""The pages of every way of asking under every scheduler: their words follow from the figures."""
+"""The pages of all strategies under all schedulers: their sentences follow from the figures."""
 
 import io
 import math
@@ -32,7 +32,7 @@ def results(ways=WAYS, workflows=("w",), longer=1.0, left_out=(), luck=0.0):
 
 
 def trials(ways=WAYS, workflows=("w",), longer=1.0, luck=0.0):
-    """Three replications; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
+    """Make three replications; `luck`: each strategy has its good and its bad one at another time."""
     return [
         SchedulerRun("log", scheduler, workflow, 8, name, seed,
               100.0 * span * (1 + place) * math.exp(luck * ((seed + number) % 3 - 1) * (1 + number / 10)), 10.0 * cost,
@@ -46,7 +46,7 @@ def trials(ways=WAYS, workflows=("w",), longer=1.0, luck=0.0):
 
 
 def numbers(page):
-    """What a page says in numbers, below its summary."""
+    """Return the numbers of a page below its summary."""
     [section] = [section for section in page.sections if section.key == "numbers"]
     [part] = section.parts
     return list(part.paragraphs)
@@ -96,7 +96,7 @@ def printed(told):
 
 
 def test_no_zero_has_a_sign():
-    """On the page, and in the tables; others hardly wait less."""
+    """Neither on the page nor in the tables, where others wait a little less."""
     near = {name: {way: (span, cost, -0.001) for way, (span, cost, _) in ways.items()} for name, ways in WAYS.items()}
     for luck in (0.0, 1e-5):
         told = results(near, luck=luck)
@@ -158,7 +158,7 @@ def test_the_numbers_follow_from_the_figures():
 
 
 def test_what_chance_may_have_done_is_not_claimed():
-    """Three replications of much luck: nobody is significantly the first, and nobody is said to harm."""
+    """In three replications with much luck no strategy is called first, or harmful."""
     near = {name: {way: (1 + span / 100, cost, harm) for way, (span, cost, harm) in ways.items()}
             for name, ways in WAYS.items()}  # fmt: skip
     page = schedulers_page(results(near, luck=0.5))
@@ -179,14 +179,14 @@ def test_what_chance_may_have_done_is_not_claimed():
 
 
 def test_who_is_not_significantly_slower_is_named():
-    """The rest are: `x` has its good replications where Big Job has its bad ones, and `y` shares Big Job's."""
+    """Others are slower: the good replications of `x` are Big Job's bad ones, and those of `y` are the same."""
     said = numbers(schedulers_page(results({"first": WAYS["first"], "other": WAYS["first"]}, luck=0.1)))
     assert "Under `other` quickest: big-job (not significantly quicker than x), at 2.00 of" in said[-1]
     assert "of those that cost least x, y (none of the others is significantly slower), at 1.50 (0.93 to" in said[-1]
 
 
 def test_averages_are_over_what_all_ran_under():
-    """Whoever ran only where it goes well would be ahead; it is said of how many they are."""
+    """Otherwise a strategy that ran only in easy cells would be ahead; the page says how many cells count."""
     only = {**WAYS, "third": {name: way for name, way in WAYS["first"].items() if name != "x"}}
     told = numbers(schedulers_page(results(only)))
     assert told[0].startswith(
@@ -204,7 +204,7 @@ def test_averages_are_over_what_all_ran_under():
 
 
 def test_big_job_is_not_held_against_itself():
-    """Where it costs no more than others."""
+    """If it costs no more than others."""
     cheap = {name: {**ways, "big-job": (1.0, 1.0, 0.0)} for name, ways in WAYS.items()}
     told = numbers(schedulers_page(results({**cheap, "second": cheap["first"]}, workflows=("w", "v"))))
     assert told[1] == "Over the 2 schedulers quickest: big-job, at 1.00 of Per-Stage's core-hours."

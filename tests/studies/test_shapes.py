@@ -23,7 +23,7 @@ from asa.studies.shapes.study import CHOSEN, ShapeQuestion, ShapeRun, compare_wa
 
 @pytest.fixture
 def log(tmp_path):
-    """Half a year of a machine of 64 cores."""
+    """Yield a log: half a year of a machine of 64 cores."""
     rng = np.random.default_rng(1)
     lines, now = ["; MaxProcs: 64"], 0
     for number in range(1, 3001):
@@ -71,7 +71,7 @@ def test_it_goes_on_where_it_was(log, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("estimator", ["median", "asa-queue"])
 def test_what_competes_begins_as_if_it_were_alone(log, estimator):
-    """With a bank that has learned the past for all it does what it does with one that learns it for itself."""
+    """With a bank that learned the past for all competitors, each does what it does with a bank of its own."""
     site = SimulatedSite(trace=log, age_accrues=False)
     site.prepare([0, 1])
     flow = statistics(28, [7, 14, 28])
@@ -95,7 +95,7 @@ def run(width, start, makespan_s, hours=10.0, strategy="asa-plan", **other):
 
 
 def two_starts(**other):
-    """Widths 1 and 2 are best once each, 2 over both; what is chosen takes the better one, and a tenth longer."""
+    """Widths 1 and 2 are best once each, 2 on average; the choice has the better one, and takes a tenth longer."""
     times = {1: (100.0, 400.0), 2: (200.0, 100.0), CHOSEN: (110.0, 110.0)}
     runs = [run(w, start, s, 4.0 * (w or 1.5), **other) for w, of in times.items() for start, s in enumerate(of)]
     return [*runs, *(run(4, start, 1000.0, 40.0, "big-job", **other) for start in range(2))]

@@ -24,7 +24,7 @@ def row(*values):
 
 
 def replicated(figures):
-    """The same in each of four replications."""
+    """Return the same figure for each of four replications."""
     return {name: (value,) * 4 for name, value in figures.items()}
 
 
@@ -115,7 +115,7 @@ def test_deviations_are_relative_and_none_where_the_paper_has_nothing():
 
 
 def test_the_averages_below_table_1_follow_from_it():
-    """As nearly as its whole numbers tell, so that neither was mistyped."""
+    """As nearly as its whole numbers allow, so that neither has a typing error."""
     for workflow, lines in NORMALISED.items():
         for place, metric in enumerate(METRICS):
             above = [

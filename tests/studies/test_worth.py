@@ -1,4 +1,4 @@
-"""Verdicts on whether it is worth it: by hand, and as the command tells them."""
+"""Verdicts of `asa worth`, computed by hand and as the command prints them."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ LOG = DATA / "small.swf.gz"
 
 
 def runs(makespans_h, hours=None, *, wait_h=1.0, moments=40, age_accrues=False, seed=1):
-    """Make runs of each way: its mean makespan, beside what all have in common of a moment, and its core-hours."""
+    """Make runs of each way with its mean makespan and core-hours; all ways share the effect of a moment."""
     rng = np.random.default_rng(seed)
     common, found = rng.normal(0.0, 0.3, moments), []
     for way, mean_h in makespans_h.items():
@@ -64,7 +64,7 @@ def test_what_is_better_is_called_so():
 
 
 def test_core_hours_count():
-    """Half an hour of three is not worth twice the core-hours."""
+    """Half an hour less of three hours is not worth twice the core-hours."""
     hours = {"per-stage": 10.0, "big-job": 20.0, "asa": 10.0}
     verdict = judged(FLOW, runs({"per-stage": 4.0, "big-job": 2.5, "asa": 3.0}, hours))
     assert (verdict.answer, verdict.best_simple) == ("yes", "per-stage")
@@ -89,7 +89,7 @@ def test_what_may_be_a_gain_or_not_is_not_decided():
 
 
 def test_what_one_way_cannot_decide_another_may():
-    """Asa is chained to the second; the plan may be better, or not: that is no No."""
+    """`asa` takes as long as `chained`; whether the plan is better is uncertain, so the verdict is not No."""
     some = runs({"per-stage": 4.0, "chained": 3.0})
     same = [replace(run, strategy="asa") for run in some if run.strategy == "chained"]
     rng = np.random.default_rng(3)
@@ -120,7 +120,7 @@ def test_a_way_that_completes_at_easy_moments_alone_is_left_out():
 
 
 def test_moments_that_meet_the_same_queue_are_not_many():
-    """Of a difference that lasts for weeks at a time, moments within a week tell the same."""
+    """If a difference lasts for weeks, moments within a week count as one."""
     rng = np.random.default_rng(2)
     weeks = np.repeat(rng.normal(0.0, 0.6, 10), 10)
     told = []
@@ -139,7 +139,7 @@ def test_a_twin_that_is_far_off_is_said_first():
 
 
 def test_no_difference_is_seldom_called_one():
-    """Of 60 worlds without any, at most a few are said to be worth it."""
+    """Of 60 comparisons without a difference, at most a few are called worth it."""
     told = [judged(FLOW, runs({"per-stage": 3.0, "chained": 3.0, "asa": 3.0}, seed=seed)).answer for seed in range(60)]
     assert told.count("yes") <= 3
 
@@ -158,7 +158,7 @@ WIDE = Workflow("flow", [Stage("a", cores=112, walltime_s=3600), Stage("b", core
 
 
 def what_if(law, mean_h, single_h, *, hours=10.0):
-    """Make what several widths came to: the plan among them, and chained in a single one."""
+    """Make the results of several widths: of the plan that chooses among them, and of `chained` in one of them."""
     came = runs({"asa-plan": mean_h, "chained --width 14": single_h}, {"asa-plan": hours}, seed=2)
     return assumed_widths(WIDE, law), came
 
@@ -245,7 +245,7 @@ def test_where_several_widths_change_nothing_that_is_said_with_figures():
 
 
 def test_of_single_widths_the_best_is_a_rival_of_a_choice_among_several():
-    """To ask for 4 cores in place of 8 needs no asa: what a choice of widths gains beyond that is its own."""
+    """Nobody needs asa to ask for 4 cores in place of 8: a choice counts only for what it gains beyond that."""
     stages = [
         replace(stage, moldable=Moldable((4, 8), scaling=Scaling("amdahl", parallel=1.0)))
         if stage.cores == 8
