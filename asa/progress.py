@@ -22,7 +22,7 @@ __all__ = ["Follower", "RunProgress", "follower"]
 
 _BAR = 24  # characters
 _MAX_ROWS = 40
-# a contrast of more than 4 to white pages and to dark ones
+# in notebooks, with a contrast of more than 4 to white pages and to dark ones; and in terminals
 _COLOURS = {
     "done": "#2f8843",
     "running": "#1f7cc4",
@@ -30,6 +30,7 @@ _COLOURS = {
     "queued": "#a17000",
     "failed": "#e03535",
 }
+_STYLES = {"done": "green", "running": "cyan", "waiting in its job": "cyan", "queued": "yellow", "failed": "red"}
 _COLUMNS = ("Stage", "State", "Cores", "Job", "Waited", "Ran")
 _TEXTS = 2  # the first columns are text, and aligned as such
 _LIVE_S, _LONGEST_LIVE_S = 1.0, 10.0  # between drawings, at first and in a long run
@@ -150,8 +151,7 @@ class RunProgress:
         shown, left = self._shown(max(options.size.height - 6, 1))
         for stage in shown:
             name, state, *others = self._cells(stage)
-            colour = _COLOURS.get(stage.state)
-            table.add_row(Text(name), Text(state, style=colour or ""), *map(Text, others))
+            table.add_row(Text(name), Text(state, style=_STYLES.get(stage.state, "")), *map(Text, others))
         yield table
         if left:
             yield Text(_more(left))

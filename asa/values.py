@@ -88,7 +88,7 @@ def forget(folder: Path, stage: str) -> None:
 def keep(folder: Path, stage: str, value: object) -> None:
     """Keep a function's return value; if that is impossible, keep the reason: the stage has not failed."""
     try:
-        _put(folder, stage, _VALUE, pickle.dumps(value, pickle.HIGHEST_PROTOCOL), "")
+        _put(folder, stage, _VALUE, _pickled(value), "")
     except Exception as error:  # noqa: BLE001 - whatever a user's value makes of it
         _put(folder, stage, _NONE, b"", f"{type(error).__name__}: {error}")
 
@@ -98,10 +98,21 @@ def fail(folder: Path, stage: str, error: BaseException) -> None:
     here = error.__traceback__
     text = "".join(traceback.format_exception(type(error), error, here and (here.tb_next or here)))
     try:
-        data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)  # without its traceback
+        data = _pickled(error)  # without its traceback
     except Exception:  # noqa: BLE001 - likewise
         data = b""
     _put(folder, stage, _ERROR, data, text)
+
+
+def _pickled(value: object) -> bytes:
+    """Pickle a value; one whose class was typed in, or is in the program itself, with that class."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 - whatever a user's value makes of it
+        import cloudpickle  # noqa: PLC0415 - rarely needed
+
+        data: bytes = cloudpickle.dumps(value)
+        return data
 
 
 def _put(folder: Path, stage: str, kind: str, data: bytes, text: str) -> None:

@@ -1,8 +1,8 @@
 """The README's picture: the same Montage run asked for in four ways, and what each of its jobs did when.
 
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
-replication, of the hundred of `make demo SEEDS=100`, in which all four makespans are nearest to their medians. In the fourth way
-the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
+replication, of the hundred of `make demo SEEDS=100`, in which all four makespans are nearest to their medians. In the
+fourth way the parallel stages may be asked for in any of the widths at which the ASA paper ran them.
 
     python docs/picture.py [FILE.svg [REPLICATIONS]]
 """

@@ -173,7 +173,9 @@ def test_an_exception_that_pickle_cannot_hold_is_told_by_its_last_line(tmp_path)
     class OwnError(Exception):
         pass
 
-    values.fail(tmp_path, "a", OwnError("in words"))
+    error = OwnError("in words")
+    error.data = (x for x in "ab")
+    values.fail(tmp_path, "a", error)
     with pytest.raises(RunError, match="OwnError: in words") as caught:
         values.load(tmp_path, "a")
     assert isinstance(caught.value.__cause__, RemoteTraceback)
@@ -218,6 +220,50 @@ if __name__ == "__main__":
         [sys.executable, "-"], input=text, capture_output=True, text=True, check=False, cwd=queue.root
     )
     assert done.stdout == "9 762\n", done.stderr
+
+
+CLASSES = """
+import dataclasses, sys
+from asa import Flow, stage
+
+@dataclasses.dataclass
+class Fit:
+    slope: float
+
+class PoorFitError(Exception):
+    pass
+
+@stage(walltime="1min")
+def fit():
+    return Fit(2.0)
+
+@stage(walltime="1min")
+def judged(found):
+    raise PoorFitError(f"only {found.slope}")
+
+if __name__ == "__main__":
+    flow = Flow("fits")
+    one = flow.call(fit.bind())
+    two = flow.call(judged.bind(one))
+    where = {"cores": 2, "spool": sys.argv[1]}
+    result = flow.run(backend="local", strategy="per-stage", bank=None, settings=where, check=False)
+    print(result.result(one).slope, isinstance(result.result(one), Fit))
+    try:
+        result.result(two)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(("given", "is_same"), [("-", True), ("fits.py", False)], ids=["typed", "program"])
+def test_values_and_exceptions_may_be_of_classes_that_no_module_has(queue, given, is_same):
+    """What was typed in comes back as of the class itself, but stages read a program's classes anew."""
+    (queue.root / "fits.py").write_text(CLASSES)
+    done = subprocess.run(
+        [sys.executable, given, str(queue.root / "spool")],
+        input=CLASSES, capture_output=True, text=True, check=False, cwd=queue.root, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == f"2.0 {is_same}\nPoorFitError only 2.0\n", done.stderr
 
 
 def test_a_typed_function_that_is_too_large_is_refused_in_words(queue):
