@@ -109,6 +109,22 @@ def test_the_tutorial_s_scripts_run_unchanged_with_stand_ins_for_slurm_s_command
     assert re.search(r"^reads kept: \d+ of 400$", (home.root / "report.txt").read_text(), re.MULTILINE)
 
 
+def test_who_lacks_a_command_of_slurm_is_told_of_its_stand_in(home):
+    """By the import, and once it is missing, with a command that goes on from there."""
+    (home.root / "a.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -n 2 -t 5\nmodule load x\nsrun uname -n >hosts\nscontrol show hostnames >>hosts\n"
+    )
+    (home.root / "submit.sh").write_text("sbatch a.sbatch\n")
+    told = home.asa("import", "scripts", "submit.sh", "--out", "flow.toml").stderr
+    assert "with stand-ins for srun, module, scontrol:\n  asa run flow.toml --backend local" in told
+    told = home.asa("run", "flow.toml", *home.on, code=1).stderr
+    explained = home.asa("explain").stdout
+    assert "module is a command of clusters" in explained
+    [way] = {line.partition("asa ")[2] for line in (told + explained).splitlines() if "slurm=commands" in line}
+    home.asa(*way.split())
+    assert (home.root / "hosts").read_text().split() == [os.uname().nodename.partition(".")[0]] * 3
+
+
 STAGES = """
 [parameters]
 word = "hello"

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from contextlib import suppress
 
 import pytest
 from forked import ASA
@@ -115,3 +116,34 @@ def test_a_mistake_in_what_is_installed_is_told_in_words(place):
     assert b"broken.py:3" in done.stderr
     assert b"Traceback" not in done.stderr
     assert b"Traceback" in shell(place, "$ASA burst", PYTHONPATH=str(place), ASA_TRACEBACK="1").stderr
+
+
+OF_RUN = ("run", "long.toml", "--dry-run", "--backend", "local", "--option", "spool=spool")
+
+
+def on_a_terminal(place, *arguments, columns=60):
+    """Run a command whose output is a terminal; return its lines."""
+    terminal, end = os.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb", "ASA_RUNS": str(place / "runs")}
+    try:
+        subprocess.run([ASA, *arguments], stdin=end, stdout=end, stderr=end, cwd=place, env=environment, check=False)
+        os.close(end)
+        shown = b""
+        with suppress(OSError):  # all has been read
+            while part := os.read(terminal, 1 << 16):
+                shown += part
+    finally:
+        os.close(terminal)
+    return shown.decode().splitlines()
+
+
+@pytest.mark.parametrize("arguments", [("check", "long.toml"), OF_RUN])
+def test_notes_and_errors_on_a_terminal_have_no_line_that_is_wider(place, arguments):
+    """On a pipe each is one line."""
+    text = FLOW.replace("echo hi", "no-such-program-anywhere").replace("cores = 1", "cores = 9999")
+    (place / "long.toml").write_text(text)
+    shown = on_a_terminal(place, *arguments)
+    assert "no-such-program-anywhere" in " ".join(shown)
+    assert max(map(len, shown)) <= 60
+    piped = subprocess.run([ASA, *arguments], cwd=place, capture_output=True, text=True, check=False)
+    assert max(map(len, (piped.stdout + piped.stderr).splitlines())) > 60

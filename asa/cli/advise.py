@@ -26,7 +26,7 @@ from asa.cli.one_command import (
     ScalingOption,
 )
 from asa.cli.runs import print_document
-from asa.cli.terminal import counted
+from asa.cli.terminal import counted, write_notice
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, StateError
 
@@ -126,7 +126,7 @@ def advise(
             as_json=output is Output.JSON,
         )
     if runs.damaged:
-        sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged and were skipped.\n")
+        write_notice(f"Note: {runs.damaged} lines in {runs.folder} are damaged and were skipped.")
 
 
 def _no_backend(options: Mapping[str, str]) -> None:
@@ -158,7 +158,7 @@ def _forget(runs: RunTimes, what: str) -> None:
     if not flow:
         raise InputError(f"{what!r} names no workflow", where="--forget", hint="Write WORKFLOW or WORKFLOW/STAGE.")
     count = runs.forget(flow, stage)
-    sys.stderr.write(f"{counted(count, 'run time')} of {what} deleted.\n")
+    write_notice(f"{counted(count, 'run time')} of {what} deleted.")
 
 
 # ---------------------------------------------------------------------- one workflow
@@ -434,4 +434,4 @@ def tell_advice(folder: RunFolder) -> None:
             more = f", and of {counted(len(to_change) - 1, 'other stage')}" if len(to_change) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""
             about = f" More on this{more}: asa walltimes {Path(plan.source).name if plan.source else ''}".rstrip()
-            sys.stderr.write(f"{_one_line(first)}{sooner}.{about}\n")
+            write_notice(f"{_one_line(first)}{sooner}.{about}")

@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from asa.cli.compiling import say_what_takes_long
-from asa.cli.terminal import make_usable, silence_output
+from asa.cli.terminal import make_usable, silence_output, write_notice
 from asa.core import owned, plainly, plugins
 from asa.errors import AsaError, InputError
 
@@ -293,7 +293,7 @@ def run_command() -> None:
             _say_whose()
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
-        sys.stderr.write(f"asa: {kind}: {error}\n")
+        write_notice(f"asa: {kind}: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _leave_interrupted()
@@ -329,13 +329,13 @@ def _say_whose() -> None:
     """Name the owners of files that were read, if they are other users."""
     with suppress(OSError):
         for path, owner in owned.others.items():
-            sys.stderr.write(f"Note: {path} belongs to {owner}.\n")
+            write_notice(f"Note: {path} belongs to {owner}.")
     owned.others.clear()
 
 
 def _leave_interrupted() -> NoReturn:
     """Exit at once after an interrupt, or after a few seconds if a pool of processes cannot be wound up."""
-    sys.stderr.write("asa: interrupted\n")
+    write_notice("asa: interrupted")
     sys.stderr.flush()
     silence_output(2)  # a pool that was torn down prints useless errors when the interpreter ends
     watchdog = threading.Timer(3.0, os._exit, args=(_INTERRUPTED,))

@@ -148,9 +148,9 @@ class AskedRun:
         if site.partition or len(site.partitions) < 2 or all(stage.partition or stage.local for stage in stages):
             return
         names = " or ".join(f"partition={name}" for name in list(site.partitions)[:3])
-        sys.stderr.write(
+        write_notice(
             "Note: the site does not tell which partition is the default, so predictions cannot tell which visible "
-            f"jobs compete with yours. Name it: --option {names}.\n"
+            f"jobs compete with yours. Name it: --option {names}."
         )
 
     def planned(self, world: Backend, strategy: str, estimator: Chosen, *, name: str = "") -> RunPlan:
@@ -213,7 +213,7 @@ def read_asked(
         write_notice(f"Using {opened.file.stem if opened.file else opened.backend}: {opened.why}.")
     bank = bank_folder(forecasting.bank)
     if forecasting.bank is None and (refusal := bank_refusal(bank)):  # as for a resumed run
-        sys.stderr.write(f"Note: the bank {bank} {refusal}\n")
+        write_notice(f"Note: the bank {bank} {refusal}")
         bank = None
     if not only_look:
         check_bank(bank)
@@ -239,10 +239,10 @@ def in_one_width(flow: Workflow, width: int, *, quiet: bool = False) -> Workflow
         taken, unit = fixed.stages[stage.name], "node" if stage.cores is None else "core"
         size = f"{taken.width} {unit}{'s' * (taken.width > 1)}"
         if taken.width > width:
-            sys.stderr.write(f"Note: {stage.name} asks for {size}, the fewest that it allows.\n")
+            write_notice(f"Note: {stage.name} asks for {size}, the fewest that it allows.")
         if all(shape.width != taken.width for shape in stage.shapes):
             walltime = format_duration(taken.walltime_s)
-            sys.stderr.write(f"Note: the run time of {stage.name} on {size} is not known; it asks for {walltime}.\n")
+            write_notice(f"Note: the run time of {stage.name} on {size} is not known; it asks for {walltime}.")
     return fixed
 
 
@@ -269,7 +269,7 @@ def _check_file(workflow: str, parameters: dict[str, str], *, only_look: bool, q
         raise InputError(wrong.message, where=wrong.where, hint=f"{wrong.hint} Nothing was submitted.")
     shown = [problem for problem in problems if problem.severity != "note"] if not quiet else []
     for problem in shown:
-        sys.stderr.write(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}\n")
+        write_notice(f"{problem.severity.capitalize()}: {problem.where}: {problem.message}")
     if shown:
         words = ["asa", "check", workflow, *(f"--param={key}={value}" for key, value in parameters.items())]
         sys.stderr.write(f"What to do about {'it' if len(shown) == 1 else 'them'}: {shlex.join(words)}\n")

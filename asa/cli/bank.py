@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.terminal import counted
+from asa.cli.terminal import counted, write_notice
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -88,7 +88,7 @@ def export_(
     Pseudonyms are made with a secret in the bank's folder: a list of users does not reveal whose jobs are whose.
     """
     count = _needed(bank).export(file)
-    sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
+    write_notice(f"{counted(count, 'observation')} written to {file}")
 
 
 @app.command("import")
@@ -101,7 +101,7 @@ def import_(
 
     folder = _folder(bank)
     added = WaitStore(folder).import_(file)
-    sys.stderr.write(f"{counted(added, 'new observation')} added to {folder}\n")
+    write_notice(f"{counted(added, 'new observation')} added to {folder}")
 
 
 @app.command()
@@ -124,7 +124,7 @@ def forget(
     store = _needed(bank)
     count, total = store.count(matching)
     if not count:
-        sys.stderr.write(f"None of {counted(total, 'observation')} matches; nothing was deleted.\n")
+        write_notice(f"None of {counted(total, 'observation')} matches; nothing was deleted.")
         return
     if not yes:
         if not sys.stdin.isatty():
@@ -134,11 +134,11 @@ def forget(
                 hint="Give --yes: there is no terminal to ask on.",
             )
         if not typer.confirm(f"Delete {count} of {counted(total, 'observation')}?", err=True):
-            sys.stderr.write("Nothing was deleted.\n")
+            write_notice("Nothing was deleted.")
             return
     gone = store.forget(matching)
     drop(store.folder)  # the estimators learned from them
-    sys.stderr.write(f"{counted(gone, 'observation')} deleted.\n")
+    write_notice(f"{counted(gone, 'observation')} deleted.")
 
 
 def _folder(bank: Path | None) -> Path:

@@ -11,6 +11,7 @@ import typer
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.progress import working
 from asa.cli.runs import RunArgument, RunsOption, command, open_run, print_document, read_state, stage_of, want
+from asa.cli.terminal import write_notice
 from asa.core.options import Output, OutputOption
 from asa.errors import BackendError, LeaseError, OtherClusterError
 
@@ -84,7 +85,7 @@ def cancel(
 def _tell(folder: RunFolder, stage: str, text: str, output: Output) -> None:
     """Report the cancellation."""
     if output is Output.TABLE:
-        sys.stderr.write(f"{text}\n")
+        write_notice(text)
         return
     state, _ = read_state(folder)
     fields = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": text}
@@ -138,9 +139,9 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
         now_s, accepts_late = backend.now(), backend.capabilities.accepts_late
     if accepts_late and (intent := read_state(folder)[0].jobs.open_intent) is not None:
         stages = ", ".join(intent.planned.stages)
-        sys.stderr.write(
+        write_notice(
             f"A job for {stages} was being submitted when the client ended. This command looks for it for up to six "
-            f"minutes, to cancel it, too.\n"
+            f"minutes, to cancel it, too."
         )
     try:
         with folder.driven() as journal:

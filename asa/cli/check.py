@@ -13,10 +13,13 @@ import typer
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.runs import print_document
+from asa.cli.terminal import write_notice
 from asa.core.options import Output, OutputOption
 
 if TYPE_CHECKING:
     from asa.spec import Problem
+
+_INDENT = 4
 
 
 def check(
@@ -68,19 +71,21 @@ def _changed(workflow: str) -> list[Problem]:
 
 
 def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     from asa.core.console import Console
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
     styles = {"error": "bold red", "warning": "yellow", "note": "cyan"}
     for problem in problems:
-        line = Text(f"{problem.where}: ")
-        line.append(problem.severity, style=styles[problem.severity])
-        console.print(line.append(f": {problem.message}"))
-        console.print(Text(f"    {problem.hint}", style="dim"))
+        line = Text.assemble(f"{problem.where}: ", (problem.severity, styles[problem.severity]), f": {problem.message}")
+        if console.is_terminal:  # in lines of whole words
+            console.print(line, Padding(Text(problem.hint, style="dim"), (0, 0, 0, _INDENT), expand=False), sep="\n")
+        else:
+            console.print(line, Text(f"{'':{_INDENT}}{problem.hint}"), sep="\n", soft_wrap=True)
     sys.stdout.flush()
-    sys.stderr.write(f"{workflow}: {_summary(problems)}\n")
+    write_notice(f"{workflow}: {_summary(problems)}")
 
 
 def _summary(problems: Sequence[Problem]) -> str:

@@ -35,6 +35,7 @@ from asa.cli.given import (
 )
 from asa.cli.own_centre import own_centre
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_POLL_S, MAX_PROCESSES, MAX_RUNS, MAX_SEED
@@ -480,7 +481,7 @@ def _write_files(
         from asa.studies.compare.figures import makespan_bars
 
         makespan_bars(runs, plot)
-        sys.stderr.write(f"Figure written to {plot}\n")
+        write_notice(f"Figure written to {plot}")
     if page is not None:
         write_page(page, kept.name, kept.page(), of=kept.of)
 

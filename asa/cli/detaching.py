@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.runs import command, read_state
+from asa.cli.terminal import write_notice
 from asa.core.variables import KEEPS, left_out
 from asa.errors import AsaError, InputError, LeaseError, UnavailableError
 from asa.keepers import Way
@@ -132,13 +133,13 @@ def say_what_is_not_kept(stages: Iterable[Stage], folder: str) -> None:
             used.setdefault(use.name, []).append(stage.name)
     for name, users in used.items():
         whose = f"stage {users[0]} uses" if len(users) == 1 else f"stages {', '.join(users)} use"
-        sys.stderr.write(f"Warning: {whose} {dollars([name])}, which is not kept: later jobs will not have it.\n")
+        write_notice(f"Warning: {whose} {dollars([name])}, which is not kept: later jobs will not have it.")
     if left:
         add = shlex.quote(",".join([*used, *(name for name in left if name not in used)]))
-        sys.stderr.write(
+        write_notice(
             f"Note: not kept for later jobs, as neither on the list of what is nor plainly ordinary settings: "
             f"{', '.join(left)}. Say what a stage needs in its `environment`, or have them kept, before you "
-            f"detach; for all of them: export {KEEPS}={add}\n"
+            f"detach; for all of them: export {KEEPS}={add}"
         )
 
 

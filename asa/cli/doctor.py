@@ -100,11 +100,11 @@ def doctor(
     if save is not None:
         _save(save, opened, examination, given_settings(settings))
     elif output is Output.TABLE and examination.settings:
-        sys.stderr.write("Save this with --save NAME; then use --site NAME.\n")
+        write_notice("Save this with --save NAME; then use --site NAME.")
     if not examination.is_usable:
         raise typer.Exit(1)
     if opened.backend != "local" and compile_later() and output is Output.TABLE:
-        sys.stderr.write(f"What predicts waits there {BEING_COMPILED}.\n")
+        write_notice(f"What predicts waits there {BEING_COMPILED}.")
 
 
 def _of_owners() -> Iterator[Finding]:
@@ -269,11 +269,11 @@ def _save(name: str, opened: OpenedSite, examination: Examination, given: Mappin
         observed={"when": when, **examination.observed},
         found={**(file.found if file else {}), **examination.settings},
     )
-    sys.stderr.write(f"Saved in {path}\n")
+    write_notice(f"Saved in {path}")
     if not examination.is_usable:
-        sys.stderr.write("It could not be used now: examine it again, with --site, before you rely on the file.\n")
+        write_notice("It could not be used now: examine it again, with --site, before you rely on the file.")
     is_only = path.parent == sites_folder() and site_names() == [path.stem]
     if is_only or path == sites_folder() / "default.toml":
-        sys.stderr.write("It is taken from now on where neither --site nor --backend is given.\n")
+        write_notice("It is taken from now on where neither --site nor --backend is given.")
     else:
         sys.stderr.write(f"Use it with: --site {shlex.quote(name)}\n")

@@ -445,6 +445,7 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
 def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     from asa.cli.logs import last_words, logs_command
     from asa.cli.runs import command, read_state, retry_command
+    from asa.cli.stand_ins import remedy_for
     from asa.cli.standing import failed_stages
 
     state, _ = read_state(folder)
@@ -457,7 +458,9 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
         named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
         lines.append(f"  why it failed:      {command(named, folder)}")
     for stage in failed[:_MAX_LISTED]:
-        lines.append(f"  its whole output:   {logs_command(folder, stage, last_words(folder, state, stage, 1)[0])}")
+        file, last = last_words(folder, state, stage, _LAST_LINES)
+        lines.append(f"  its whole output:   {logs_command(folder, stage, file)}")
+        lines += [f"  {f'stand-in for {name}:':<20}{way}" for name, way in [remedy_for(folder, last)] if name]
     lines.append(f"  once it is fixed:   {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 

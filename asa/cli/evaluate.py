@@ -12,6 +12,7 @@ import typer
 
 from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.core.files import in_words
 from asa.core.options import Output, OutputOption
@@ -140,12 +141,12 @@ def evaluate(
     scores.sort(key=lambda score: order[score.trace])
     _print(scores, histories, estimates, limit, as_json=output is Output.JSON)
     for failure in failures:
-        sys.stderr.write(f"asa: failed: {failure}\n")
+        write_notice(f"asa: failed: {failure}")
     if plot is not None:
         from asa.studies.accuracy.table import draw
 
         draw(scores, plot)
-        sys.stderr.write(f"Figure written to {plot}\n")
+        write_notice(f"Figure written to {plot}")
     if csv_file is not None:
         _write_csv(scores, csv_file)
     if page is not None:
@@ -201,7 +202,7 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
     if csv_file is not None and not csv_file.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--csv {csv_file}", hint="Make the folder first.")
     if find_spec("numba") is None:
-        sys.stderr.write("asa: numba is not installed: the estimators asa* take 40 times as long (pip install numba)\n")
+        write_notice("asa: numba is not installed: the estimators asa* take 40 times as long (pip install numba)")
 
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:
@@ -283,4 +284,4 @@ def _write_csv(scores: Sequence[Score], path: Path) -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    sys.stderr.write(f"Scores written to {path}\n")
+    write_notice(f"Scores written to {path}")

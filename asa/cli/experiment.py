@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 from asa.cli.asked import ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.campaign import PastJobsOption, ResultsOption, WorkflowsOption
 from asa.cli.progress import print_found, run_study
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.units import MAX_RUNS
@@ -115,7 +115,7 @@ def strategies(
         from asa.studies.logs.figure import frontier
 
         frontier(by_age, plot)
-        sys.stderr.write(f"Figure written to {plot}\n")
+        write_notice(f"Figure written to {plot}")
 
 
 @app.command("shapes")

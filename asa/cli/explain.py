@@ -362,6 +362,7 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
 
 
 def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterator[str]:
+    from asa.cli.stand_ins import remedy_for
     from asa.outcome import meaning
 
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
@@ -378,6 +379,10 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
         yield from map(_Verbatim, last.splitlines())
         yield "All of it:"
         yield _Verbatim(logs_command(folder, stage.stage, file))
+        name, way = remedy_for(folder, last)
+        if name:
+            yield f"{name} is a command of clusters. To go on with a stand-in for it on this computer:"
+            yield _Verbatim(way)
     yield from _withheld(folder, state.workflow.stages[stage.stage])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.imported import write_text
 from asa.cli.imports import ForceOption, OutOption
 from asa.cli.runs import RunsOption, open_run, read_state
-from asa.cli.terminal import write_document
+from asa.cli.terminal import write_document, write_notice
 from asa.errors import InputError
 from asa.printable import printable_json
 
@@ -76,7 +75,7 @@ def wfformat(
     if measured is None:
         notes.add("run times are the expected ones; --run RUN takes those of a run.")
     for note in notes.sentences():
-        sys.stderr.write(f"note: {note}\n")
+        write_notice(f"note: {note}")
 
 
 def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:

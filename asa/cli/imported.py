@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.cli.terminal import write_document
+from asa.cli.stand_ins import SWITCH, called_by
+from asa.cli.terminal import write_document, write_notice
 from asa.core.safe import writing_text
 from asa.errors import InputError
 
@@ -32,12 +33,15 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
 def tell(made: Imported, out: Path | None) -> None:
     """Print notes on an imported workflow, and what to do next."""
     for note in made.notes:
-        sys.stderr.write(f"note: {note}\n")
+        write_notice(f"note: {note}")
     file = shlex.quote(str(out or "flow.toml"))
     saved = "" if out is not None else " (saved as flow.toml, or with --out)"
     runs = not any(stage.is_idle for stage in made.workflow.stages.values())
     then = f"asa run {file}" if runs else f"asa compare {file}"
     sys.stderr.write(f"Next{saved}:  asa check {file}  and then  {then}\n")
+    if runs and (names := called_by(made.workflow.stages.values())):
+        write_notice(f"On this computer, with stand-ins for {', '.join(names)}:")
+        sys.stderr.write(f"  asa run {file} --backend local {SWITCH}\n")
 
 
 def write_text(out: Path, text: str, *, force: bool) -> None:
@@ -49,4 +53,4 @@ def write_text(out: Path, text: str, *, force: bool) -> None:
         raise InputError("exists already", where=str(out), hint="Give another name, or --force.") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError("its folder does not exist", where=str(out), hint="Make it first.") from error
-    sys.stderr.write(f"Written to {out}.\n")
+    write_notice(f"Written to {out}.")

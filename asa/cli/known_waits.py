@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import platform
 import shlex
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.cli.terminal import write_notice
 from asa.core import temporary
 from asa.errors import InputError
 
@@ -98,8 +98,8 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     digest = learned.digests[learned.system]
     chosen = _partitions(partitions, sorted(digest.widest))
     if max_records() < digest.count and find_spec("numba") is None:
-        sys.stderr.write(
-            f"asa: numba is not installed: only the latest {max_records():,} waits are learned (pip install numba)\n"
+        write_notice(
+            f"asa: numba is not installed: only the latest {max_records():,} waits are learned (pip install numba)"
         )
     known = WaitBank()
     known.adopt(learned.system, learned.estimator, learned.count)
@@ -155,7 +155,7 @@ def from_queue(
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
     known_partitions = {event.job.partition for event in events if event.job is not None} | digest.widest.keys()
     for name in set(partitions) - {*known_partitions, capabilities.partition}:
-        sys.stderr.write(f"Note: no job in partition {name!r} was seen: is that its name?\n")
+        write_notice(f"Note: no job in partition {name!r} was seen: is that its name?")
     known = WaitBank(chosen.name, machine_cores=capabilities.max_cores, user=own)
     if learned is not None:
         known.adopt(capabilities.system, learned.estimator, learned.count)
@@ -263,7 +263,7 @@ def _in_bank(event: QueueEvent) -> QueueEvent:
 
 def _say_oddities(store: WaitStore) -> None:
     for words, count in store.oddities.items():
-        sys.stderr.write(f"Note: in the bank {store.folder}: {count} x {words}\n")
+        write_notice(f"Note: in the bank {store.folder}: {count} x {words}")
 
 
 def how_to_begin(bank: Path | None) -> str:

@@ -94,9 +94,9 @@ def learn(
         _print_json(name, len(learned), added, median_s, partitions, folder, history)
         return
     for words, count in history.oddities.items():
-        sys.stderr.write(f"Note: {count:,} x {words}\n")
+        write_notice(f"Note: {count:,} x {words}")
     typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
-    sys.stderr.write(f"{len(learned):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
+    write_notice(f"{len(learned):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}")
     busiest = next((name for name, _ in partitions.most_common() if name), min(widest, default=""))
     where = f" --partition {shlex.quote(busiest)}" if len(widest) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""

@@ -26,7 +26,7 @@ from asa.cli.runs import (
     print_document,
     read_state,
 )
-from asa.cli.terminal import write_bytes
+from asa.cli.terminal import write_bytes, write_notice
 from asa.core.files import in_words, open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import JournalError, RunError
@@ -104,7 +104,7 @@ def logs(
     if not (errors or is_together or follow) and (others := _instead(folder, state, stage, files, unit)):
         files, kind = others, "err"
         if output is Output.TABLE:
-            sys.stderr.write(f"Stage {stage!r} wrote nothing to its standard output; this is its standard error.\n")
+            write_notice(f"Stage {stage!r} wrote nothing to its standard output; this is its standard error.")
     if not files and not follow:
         _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
@@ -115,8 +115,8 @@ def logs(
     if output is Output.TABLE:
         if not _print(parts, _headings(folder, stage) if stage in state.workflow.shared else None) and not follow:
             way_to_see = "without --err: its standard output" if errors else "--err shows its standard error"
-            sys.stderr.write(
-                f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {way_to_see}.\n"
+            write_notice(
+                f"Stage {stage!r} wrote nothing to its standard {'error' if errors else 'output'}; {way_to_see}."
             )
         return
     head = {"run": folder.path.name, "stage": stage, "stream": "err" if errors else "out" if is_together else kind}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from asa.cli.terminal import write_notice
 from asa.errors import AsaError
 from asa.units import format_duration
 
@@ -35,7 +35,7 @@ def own_centre() -> OwnCentre | None:
         site = read_site(name) if name else None
         return None if site is None else _like(name, site)
     except AsaError as error:  # the comparison does without it
-        sys.stderr.write(f"Note: the saved site is not simulated: {error}\n")
+        write_notice(f"Note: the saved site is not simulated: {error}")
         return None
 
 

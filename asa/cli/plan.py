@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption, price_given
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import clock, probability
+from asa.cli.terminal import write_notice
 from asa.core import plugins, temporary
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
@@ -711,8 +711,8 @@ def _draw(shown: _Shown, path: Path) -> None:
     from asa.report.frontier import frontier_figure
 
     if not shown.is_informed:
-        sys.stderr.write("No picture was drawn: waits are not known here yet.\n")
+        write_notice("No picture was drawn: waits are not known here yet.")
         return
     title = f"{shown.made.workflow} on {shown.made.capabilities.system}: what can be planned"
     frontier_figure(shown.candidates, path, title)
-    sys.stderr.write(f"Picture written to {path}\n")
+    write_notice(f"Picture written to {path}")

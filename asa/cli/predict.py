@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from textwrap import shorten
@@ -14,6 +13,7 @@ from asa.cli.answers import ComparedRequests, PredictionAnswer
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import AsaError, InputError
@@ -166,9 +166,9 @@ def find_known(
         if not opened.why:  # the user named the batch system
             raise
         why = shorten(error.message, _MAX_WORDS, placeholder=" ...")
-        sys.stderr.write(
+        write_notice(
             f"asa: the queue cannot be looked at ({opened.backend}: {why}), so only the bank is used, as with "
-            f"--bank-only\n"
+            f"--bank-only"
         )
     return from_bank(bank, system, partitions, user)
 
@@ -190,7 +190,7 @@ def _requests(known: KnownWaits, widths: Sequence[int], walltimes: Sequence[floa
     if not jobs or (refused and len(known.partitions) == 1):
         raise refused[-1]
     for refusal in refused:
-        sys.stderr.write(f"Note: {refusal.where} is left out: {refusal.message}\n")
+        write_notice(f"Note: {refusal.where} is left out: {refusal.message}")
     if len(jobs) > _MAX_REQUESTS:
         raise InputError(
             f"makes {len(jobs)} combinations with the others", where="--cores", hint=f"Ask for at most {_MAX_REQUESTS}."
@@ -208,7 +208,7 @@ def _in_time(jobs: Sequence[QueuedJob], run_s: dict[int, float]) -> list[QueuedJ
     for job in jobs:
         if job not in fitting:
             walltime, took = format_duration(job.walltime_s), format_duration(run_s[job.cores])
-            sys.stderr.write(f"Note: {job.cores} cores for {walltime} are left out: the job runs for {took}\n")
+            write_notice(f"Note: {job.cores} cores for {walltime} are left out: the job runs for {took}")
     return fitting
 
 

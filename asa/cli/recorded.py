@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.terminal import write_notice
 from asa.errors import InputError
 from asa.printable import printable
 
@@ -101,7 +102,7 @@ def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: flo
             "and what calls Slurm's programs by their full paths really submits.\n"
         )
         if not typer.confirm("Run it as it is?", err=True):
-            sys.stderr.write("Nothing was run.\n")
+            write_notice("Nothing was run.")
             raise typer.Exit(1) from None
     return record(*commands, is_private=False, **same)
 
@@ -109,7 +110,7 @@ def _recorded(commands: Sequence[Sequence[str]], how: RecordingWay, limit_s: flo
 def _tell_of(recording: Recording, kept: Path) -> None:
     count = len(recording.jobs)
     jobs = f"{count} job{'s' if count != 1 else ''}"
-    sys.stderr.write(f"Recorded {jobs} of {recording.words}; nothing was submitted. Kept in {kept}.\n")
+    write_notice(f"Recorded {jobs} of {recording.words}; nothing was submitted. Kept in {kept}.")
 
 
 def session(
@@ -135,7 +136,7 @@ def session(
     words = command or [os.environ.get("SHELL", "/bin/sh")]
     if command is None:
         files = "what is done to files stays done" if in_place else "files are as before afterwards"
-        sys.stderr.write(f"Recording: sbatch submits nothing here, and {files}. Leave with exit.\n")
+        write_notice(f"Recording: sbatch submits nothing here, and {files}. Leave with exit.")
     how = RecordingWay(limit="", is_private=not in_place, has_network=has_network, is_session=True)
     record_into(out, words, how, force=force)
 

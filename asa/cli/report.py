@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from asa.cli.runs import RunsOption, open_run, read_state
+from asa.cli.terminal import write_notice
 from asa.core.files import in_words
 from asa.core.safe import writing_text
 from asa.errors import InputError
@@ -237,7 +238,7 @@ def write_page(
         file = target / page_file(free_name(target, name, of))
         replaces = _replaces(file)
         first, *_ = write_folder(target, name, page, parts(), of=of)
-    sys.stderr.write(f"Written to {first} and, next to it, {file.name}{replaces}\n")
+    write_notice(f"Written to {first} and, next to it, {file.name}{replaces}")
 
 
 def made(**more: str) -> dict[str, str]:
@@ -276,7 +277,7 @@ def write_to(path: Path, option: str, write: Callable[[TextIO], object]) -> None
     replaces = _replaces(path)
     with _writing(path, option), writing_text(path, newline="") as file:
         write(file)
-    sys.stderr.write(f"Written to {path}{replaces}\n")
+    write_notice(f"Written to {path}{replaces}")
 
 
 def _replaces(file: Path) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asa.cli.terminal import write_notice
 from asa.core import plugins
 from asa.errors import InputError
 from asa.workflow import Workflow
@@ -42,9 +42,9 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
         with folder.driven():
             folder.revise(bank=str(bank) if bank is not None else "")
     elif folder.plan.bank and (trouble := bank_trouble(Path(folder.plan.bank))):
-        sys.stderr.write(
+        write_notice(
             f"Note: the bank {folder.plan.bank} {trouble}. The run goes on without learning its waits; --bank DIR "
-            f"names another bank.\n"
+            f"names another bank."
         )
 
 
@@ -85,19 +85,19 @@ def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, 
     try:
         flow = workflow_for(folder.plan.strategy, load_workflow(source, dict(folder.plan.parameters)))
     except InputError as error:
-        sys.stderr.write(f"Note: the run goes on as it was begun, for its file cannot be used as it is now: {error}\n")
+        write_notice(f"Note: the run goes on as it was begun, for its file cannot be used as it is now: {error}")
         return None
     if set(flow.stages) != set(state.workflow.stages):
-        sys.stderr.write(f"Note: the run goes on as it was begun, for {source} has other stages now.\n")
+        write_notice(f"Note: the run goes on as it was begun, for {source} has other stages now.")
         return None
     changed = [name for name in left if _is_changed(flow.stages[name], state.workflow.stages[name], folder.plan.width)]
     if not changed:
         return None
     begin = f"Note: {'stage' if len(changed) == 1 else 'stages'} {', '.join(changed)} changed since the run began"
     if goes_again:
-        sys.stderr.write(f"{begin}: {source} and its scripts are taken as they are now.\n")
+        write_notice(f"{begin}: {source} and its scripts are taken as they are now.")
         return Path(source)
-    sys.stderr.write(f"{begin}. A run that has not ended goes on as it was begun.\n")
+    write_notice(f"{begin}. A run that has not ended goes on as it was begun.")
     return None
 
 
@@ -141,7 +141,7 @@ def revise(
     stages = state.workflow.stages
     if kept := [stage for stage in sorted(done) if _is_changed(flow.stages[stage], stages[stage], width)]:
         whose = "stage" if len(kept) == 1 else "stages"
-        sys.stderr.write(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.\n")
+        write_notice(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
     revised = workflow_for(folder.plan.strategy, learned(revised, bank, folder.plan.capabilities))
     if width is not None:

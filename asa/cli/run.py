@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -183,7 +182,7 @@ def run(
     facility = facility_for(chosen, asked.opened, asked.workflow.fixed(width))
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     for note in facility.notes if offline and not quiet else ():
-        sys.stderr.write(f"Note: {note}.\n")
+        write_notice(f"Note: {note}.")
     with (
         temporary.folder("asa-") as scratch,
         asked.connected(Path(scratch)) as world,
@@ -252,9 +251,9 @@ def _create(runs: Path, plan: RunPlan, *, is_usual: bool, quiet: bool) -> RunFol
     own = runs.with_name(folder.path.parent.name)
     theirs, whose = runs_of_another(own)
     if whose and is_usual and not quiet:
-        sys.stderr.write(f"Note: {theirs} belongs to {whose}; yours are kept in {own}.\n")
+        write_notice(f"Note: {theirs} belongs to {whose}; yours are kept in {own}.")
     if not quiet and (words := folder.not_shared()):
-        sys.stderr.write(f"Warning: {words}\n")
+        write_notice(f"Warning: {words}")
     return folder
 
 
@@ -356,7 +355,7 @@ def resume(
         hint = "Only stages that run again can change, once the run has failed or was cancelled."
         raise InputError(why, where="--workflow", hint=hint)
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
-        sys.stderr.write(f"{folder.path.name} has ended already.\n")
+        write_notice(f"{folder.path.name} has ended already.")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
     kept_in = Path(folder.plan.bank) if bank is None and folder.plan.bank else bank_folder(bank)
     readiness.prefer(estimator or folder.plan.estimator, kept_in)
@@ -391,9 +390,9 @@ def resume(
 def _accept_for_host(folder: RunFolder) -> None:
     """Let a run that another program hosts accept the cluster that is reached next, and say how to continue."""
     folder.forget_cluster()
-    sys.stderr.write(
+    write_notice(
         f"{folder.path.name} takes the cluster that is reached next for its own. Run {folder.plan.host} again: it "
-        "first ends what this run has left there, then goes on from the files that are there.\n"
+        "first ends what this run has left there, then goes on from the files that are there."
     )
 
 
@@ -464,9 +463,9 @@ def _say_what_it_may_use() -> None:
 
     limit_s, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit_s != resource.RLIM_INFINITY:
-        sys.stderr.write(
+        write_notice(
             f"Processes on this node are killed after {format_duration(float(limit_s))} of CPU time. The client "
-            f"uses some seconds of it a day; with --detach none stays.\n"
+            f"uses some seconds of it a day; with --detach none stays."
         )
 
 
@@ -478,7 +477,7 @@ def _say_what_stays(stages: Collection[Stage], folder: str, *, is_detached: bool
     from asa.runner.begin import notes_before
 
     for line in notes_before(stages, folder):
-        sys.stderr.write(f"{line}\n")
+        write_notice(line)
     if is_detached:
         say_what_is_not_kept(stages, folder)
 

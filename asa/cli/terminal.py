@@ -27,10 +27,29 @@ _LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
 
 
 def write_notice(words: str) -> None:
-    """Write a sentence to standard error, in lines of whole words where that is a terminal."""
+    """Write sentences to standard error, in lines of whole words where that is a terminal."""
     if sys.stderr.isatty():
-        words = fill(words, get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+        words = wrapped(words, get_terminal_size().columns)
     sys.stderr.write(f"{words}\n")
+
+
+def wrapped(text: str, width: int) -> str:
+    r"""Break lines between words; what follows is indented as its line is.
+
+    Examples
+    --------
+    >>> print(wrapped("One, and\n  two three four", 9))
+    One, and
+      two
+      three
+      four
+    """
+    lines = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        filled = fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        lines.append(filled)
+    return "\n".join(lines)
 
 
 def make_usable() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from asa import keepers
 from asa.cli.detaching import connecting, end_keeper, has_ended, keep
 from asa.cli.runs import RunArgument, RunsOption, check_not_hosted, command, open_run, read_state
+from asa.cli.terminal import write_notice
 from asa.core import plainly
 from asa.core.files import append_to
 from asa.errors import InputError, LeaseError, OwnerError
@@ -137,4 +137,4 @@ def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, ke
 
 def _tell(text: str, *, quiet: bool) -> None:
     if not quiet:
-        sys.stderr.write(f"{text}\n")
+        write_notice(text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.terminal import write_notice
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
@@ -84,7 +85,7 @@ def twin(
         print_json(asdict(made.twin.about) | {"left_out": made.left_out}, allow_nan=False)
         return
     _tell(made)
-    sys.stderr.write(f"Twin written to {out}\n")
+    write_notice(f"Twin written to {out}")
 
 
 def _check_out(out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from asa.cli.compare import workflow_of
 from asa.cli.completing import complete_workflows
 from asa.cli.given import ParamsOption, given_parameters
 from asa.cli.report import PageOption, asked, check_page, made, write_page
+from asa.cli.terminal import write_notice
 from asa.cli.twin import AgeOption, YouOption, agreement_table, is_rough, new_twin, trust
 from asa.core.documents import print_json
 from asa.core.options import Output, OutputOption
@@ -283,4 +283,4 @@ def _write(page: Path, verdict: WorthVerdict, runs: Sequence[CompareRun], site: 
         summary=[*verdict.sentences, *([verdict.widths.sentence] if verdict.widths else []), *whole.summary[1:]],
     )
     write_page(page, f"worth-{runs[0].workflow}-{runs[0].system}", whole, of=asked())
-    sys.stderr.write(f"Page written to {page}\n")
+    write_notice(f"Page written to {page}")

@@ -45,7 +45,7 @@ _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
-_STAND_INS = ("srun", "module")  # the same as in `asa.backends.local`
+STAND_INS = ("srun", "module", "scontrol")  # the same as in `asa.backends.local`
 _LAUNCH_S = 20.0
 _MAX_TASKS = 20_000  # of a stage whose tasks are examined: a kilobyte is kept for each
 _TO_BASH = "It is bash syntax: make it a script that begins with #!/bin/bash, or write it in POSIX shell."
@@ -274,13 +274,13 @@ class _Checks:
                 hint = "Name a program." if path.is_dir() else f"chmod +x {name}"
             else:
                 return
-        elif shutil.which(name) is not None or (is_hidden and not (name in _STAND_INS and self._is_without_cluster)):
+        elif shutil.which(name) is not None or (is_hidden and not (name in STAND_INS and self._is_without_cluster)):
             return
         else:
             message = f"{name}: not found in PATH here"
             guess = near(name, self._in_path, likeness=_LIKENESS)
             hint = f"{guess}Jobs may have another PATH: if it is there on the compute nodes, ignore this."
-            if name in _STAND_INS:
+            if name in STAND_INS:
                 hint = f"On a cluster it is there; here, run with --option slurm=commands, for a stand-in of {name}."
         stage = text.stage.name
         self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))

@@ -52,6 +52,7 @@ def stand_ins_in(folder: Path) -> str:
         "srun.py": (_HERE / "srun.py").read_bytes(),  # a copy: jobs may outlast an update of asa
         "srun": f'#!/bin/sh\nexec {start} "$@"\n'.encode(),
         "module": (_HERE / "module.sh").read_bytes(),
+        "scontrol": (_HERE / "scontrol.sh").read_bytes(),
     }
     for name, text in texts.items():
         there = folder / name

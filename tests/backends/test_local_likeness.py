@@ -158,6 +158,19 @@ def srun(*words, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, **options)
 
 
+def test_scontrol_names_the_job_s_host_and_refuses_all_else():
+    path = SRUN.with_name("scontrol.sh")
+
+    def scontrol(*words):
+        env = {"PATH": os.environ["PATH"], "SLURM_JOB_NODELIST": "here"}
+        return subprocess.run(["sh", path, *words], capture_output=True, text=True, check=False, env=env)
+
+    assert scontrol("show", "hostnames").stdout == "here\n"
+    assert scontrol("show", "hostname", "a,b").stdout == "a\nb\n"
+    for words in (("show", "job", "7"), ("show", "hostnames", "n[1-3]"), ()):
+        assert (scontrol(*words).returncode, "knows only" in scontrol(*words).stderr) == (1, True)
+
+
 def test_tasks_are_labelled_and_the_highest_exit_code_is_told():
     done = srun("--label", "sh", "-c", "echo a; echo b; echo c >&2; exit $((SLURM_PROCID * 3))")
     assert sorted(done.stdout.splitlines()) == ["0: a", "0: b", "1: a", "1: b"]
