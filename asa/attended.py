@@ -133,6 +133,7 @@ def attend(
 
         def connect(folder: RunFolder) -> Backend:
             nonlocal backend
+            folder.log_begin()
             backend = opened.enter_context(closing_it(facility.connect(folder.path, sleep=sleep)))
             return backend
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import os
-import pickle
 import runpy
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,7 @@ def main(module: str, file: str, name: str, given: str, code: str = "") -> None:
     sys.path[:0] = dict.fromkeys([*folders, *python.folder_here()])
     stage, folder = os.environ.get("ASA_STAGE", ""), values.folder_here()
     if folder is None or not stage:
-        args, kwargs = read_json(given)
+        args, kwargs = values.resolved(read_json(given), Path())
         _function(module, file, name, code)(*args, **kwargs)
         return
     values.forget(folder, stage)
@@ -47,8 +44,8 @@ def main(module: str, file: str, name: str, given: str, code: str = "") -> None:
 
 
 def _function(module: str, file: str, name: str, code: str) -> Any:
-    if code:  # in the job's own command, which is this user's
-        return pickle.loads(zlib.decompress(base64.b85decode(code)))  # noqa: S301
+    if code:
+        return values.of_text(code)
     return _names(module, file)[name]
 
 

@@ -9,12 +9,10 @@ Three lines turn an existing command into a workflow::
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 import shlex
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ from asa.spec.problems import meant
 from asa.spec.stages import fields_of, in_order
 from asa.strategies.planned import at_price
 from asa.units import parse_duration
-from asa.values import as_reference, referred
+from asa.values import as_json, as_text, referred
 from asa.workflow import GivenStageKeys, Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
@@ -196,23 +194,26 @@ class StageFunction(Generic[P, R]):
     def bind(self, *args: Any, **kwargs: Any) -> Call: ...
 
     def bind(self, *args: Any, **kwargs: Any) -> Call:
-        """Return the call for a stage; arguments must be values of JSON, or stages that call functions.
+        """Return the call for a stage, with arguments as they are now.
 
-        A stage as an argument, or in a list or table that is one, becomes what its function returned.
+        Arguments are written as JSON, and pickled where JSON has no such value. A stage as an argument, or in a list or
+        table that is one, becomes what its function returned.
 
         Raises
         ------
         InputError
-            The function cannot be found by its name, or sent along, or an argument is no value of JSON.
+            The function cannot be found by its name, or sent along, or its arguments cannot be, or are too large.
         """
         name = self._function.__name__
         where = f"function {name!r}"
         path = self._path(where)
         try:
             inspect.signature(self._function).bind(*args, **kwargs)
-            given = json.dumps([args, kwargs], default=as_reference)
-        except TypeError as error:
-            raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
+            given = json.dumps([args, kwargs], default=as_json)
+        except (TypeError, ValueError) as error:
+            hint = "Give numbers, text, lists and tables, what pickle can hold, or stages that return it."
+            raise InputError(f"cannot be called so: {error}", where=where, hint=hint) from None
+        _check_size(given, "is given", where)
         sent = [] if path is not None else [_sent_along(self._function, where)]
         words = python.command("-m", python.CALL, self._function.__module__, path or "", name, given, *sent)
         return Call(name, shlex.join(words), self._resources, tuple(referred([args, kwargs])))
@@ -235,18 +236,20 @@ class StageFunction(Generic[P, R]):
 
 def _sent_along(function: Callable[..., object], where: str) -> str:
     """Write a function that is in no file as one word of a command."""
-    import cloudpickle  # noqa: PLC0415 - only notebooks need it
-
     try:
-        code = base64.b85encode(zlib.compress(cloudpickle.dumps(function))).decode("ascii")
+        code = as_text(function)
     except Exception as error:
         hint = "Let it make what it uses, or get it as an argument."
         raise InputError(f"uses what cannot be sent along: {error}", where=where, hint=hint) from error
-    if len(code) > _MAX_SENT_BYTES:
-        hint = "Let a stage return large data, and take that as an argument; or read a file."
-        much = f"{len(code) // 1000} kB of the notebook, where {_MAX_SENT_BYTES // 1000} can be sent along"
-        raise InputError(f"uses {much}", where=where, hint=hint)
+    _check_size(code, "uses of the notebook", where)
     return code
+
+
+def _check_size(sent: str, what: str, where: str) -> None:
+    if len(sent) > _MAX_SENT_BYTES:
+        hint = "Let a stage return large data, and take that as an argument; or read a file."
+        much = f"{len(sent) // 1000} kB, where {_MAX_SENT_BYTES // 1000} can be sent along"
+        raise InputError(f"{what} {much}", where=where, hint=hint)
 
 
 def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, R]], StageFunction[P, R]]:

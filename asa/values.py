@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import pickle
 import traceback
+import zlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import numpy as np
 
 from asa.core import safe
 from asa.core.files import put
@@ -15,10 +19,11 @@ from asa.errors import RunError
 from asa.payload import VALUES
 from asa.workflow import Stage
 
-__all__ = ["RemoteTraceback", "as_reference", "fail", "forget", "keep", "load", "referred", "resolved"]
+__all__ = ["RemoteTraceback", "as_json", "as_text", "fail", "forget", "keep", "load", "of_text", "referred", "resolved"]
 
 _MAX_BYTES = 1 << 30
 _REFERENCE = "asa: value of stage"
+_PICKLED = "asa: pickled"
 _VALUE, _NONE, _ERROR = "value", "none", "error"
 
 
@@ -37,14 +42,33 @@ class RemoteTraceback(Exception):  # noqa: N818 - as in `concurrent.futures`: th
 # ---------------------------------------------------------------------- arguments
 
 
-def as_reference(value: object) -> dict[str, str]:
-    """Write a stage among arguments in JSON: its value is meant.
+def as_json(value: object) -> Any:
+    """Write what JSON does not have among arguments: a stage means its value, a number of numpy is one of Python.
 
-    Raises `TypeError`: it is no stage.
+    Raises `TypeError`: it cannot be pickled, or is a set, in which stages would not be found.
     """
     if isinstance(value, Stage):
         return {_REFERENCE: value.name}
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, set | frozenset):
+        raise TypeError("a set has no order: give a list")
+    try:
+        return {_PICKLED: as_text(value)}
+    except Exception as error:
+        raise TypeError(f"{type(value).__name__} cannot be sent along: {error}") from error
+
+
+def as_text(value: object) -> str:
+    """Pickle a value, also one that was typed in, as text for a command; `of_text` reads it."""
+    import cloudpickle  # noqa: PLC0415 - rarely needed
+
+    return base64.b85encode(zlib.compress(cloudpickle.dumps(value))).decode("ascii")
+
+
+def of_text(text: str) -> Any:
+    """Read what `as_text` wrote, in a job's own command, which is this user's."""
+    return pickle.loads(zlib.decompress(base64.b85decode(text)))  # noqa: S301
 
 
 def referred(arguments: Any) -> list[str]:
@@ -63,13 +87,15 @@ def referred(arguments: Any) -> list[str]:
 
 
 def resolved(arguments: Any, folder: Path) -> Any:
-    """Replace stages among the arguments by the values of their functions."""
+    """Replace stages among the arguments by the values of their functions, and read what was pickled."""
     if isinstance(arguments, list):
         return [resolved(argument, folder) for argument in arguments]
     if not isinstance(arguments, dict):
         return arguments
     if arguments.keys() == {_REFERENCE}:
         return load(folder, arguments[_REFERENCE])
+    if arguments.keys() == {_PICKLED}:
+        return of_text(arguments[_PICKLED])
     return {key: resolved(value, folder) for key, value in arguments.items()}
 
 

@@ -1,12 +1,16 @@
 """Values that functions return and raise in stages: as arguments of other stages, and in the client."""
 
+import datetime as dt
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from local_queue import Queue
 
@@ -156,8 +160,25 @@ def test_a_command_is_no_source_of_a_value():
     command = flow.stage("list", "ls", walltime="1min")
     with pytest.raises(InputError, match="is a command, and has no value"):
         flow.call(total.bind(command))
-    with pytest.raises(InputError, match="not JSON serializable"):
+
+
+def test_arguments_that_cannot_be_sent_along_are_refused():
+    with pytest.raises(InputError, match="a set has no order"):
         total.bind({1, 2})
+    with pytest.raises(InputError, match="generator cannot be sent along"):
+        total.bind(x for x in "ab")
+    with pytest.raises(InputError, match=r"is given 3[0-9]+ kB, where 90 can be sent along"):
+        total.bind(list(range(50_000)))
+
+
+def test_arguments_may_be_what_json_does_not_have(tmp_path):
+    number, array, day = np.int64(3), np.arange(6).reshape(2, 3), dt.date(2026, 1, 2)
+    command = shlex.split(total.bind([number], [[array]], {"day": day}).command)
+    [one], [[two]], other = values.resolved(json.loads(command[-1]), tmp_path)[0]
+    assert type(one) is int
+    assert one == 3
+    assert (two == array).all()
+    assert other == {"day": day}
 
 
 def test_values_are_found_in_lists_and_tables(tmp_path):
@@ -165,7 +186,7 @@ def test_values_are_found_in_lists_and_tables(tmp_path):
     given = [[[one, 1], {"k": one}], {"n": 3}]
     assert values.referred(given) == ["a"]
     values.keep(tmp_path, "a", [7])
-    written = [[[values.as_reference(one), 1], {"k": values.as_reference(one)}], {"n": 3}]
+    written = [[[values.as_json(one), 1], {"k": values.as_json(one)}], {"n": 3}]
     assert values.resolved(written, tmp_path) == [[[[7], 1], {"k": [7]}], {"n": 3}]
 
 
@@ -281,4 +302,4 @@ f.bind()
     done = subprocess.run(
         [sys.executable, "-"], input=text, capture_output=True, text=True, check=False, cwd=queue.root
     )
-    assert "where 90 can be sent along" in done.stderr
+    assert "kB, where 90 can be sent along" in done.stderr
