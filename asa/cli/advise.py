@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -405,7 +404,8 @@ def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, qu
             known = None if expected.trouble else expected.forecasts.get(name)
             how = "its run time is not known yet" if known is None else known.how
             lines.append(f"{name}: expected {format_duration(expected.workflow.stages[name].expected_s)}, {how}")
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        for line in lines:
+            write_notice(line)
     return expected.workflow
 
 

@@ -80,8 +80,9 @@ def find_destination(
     `is_command`: whether the job is a single command, known only by its options.
     """
     from asa.backend import Capabilities
-    from asa.cli.known_waits import how_to_begin, is_here
+    from asa.cli.known_waits import how_to_begin
     from asa.cli.predict import find_known
+    from asa.core.computer import is_here
 
     known, why, system = None, "", where.system
     opened = find() if system is None else None

@@ -360,7 +360,7 @@ def _give_up(error: OSError) -> NoReturn:
     where = f"{error.filename}: " if error.filename else ""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
     hint = "Free disk space, or write elsewhere." if is_full else "Check the path, its owner, and its permissions."
-    sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
+    write_notice(f"asa: failed: {where}{error.strerror or error}\n{hint}")
     silence_output()  # otherwise the interpreter flushes again, and fails again
     sys.exit(1)
 

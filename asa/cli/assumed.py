@@ -9,13 +9,10 @@ from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from asa.cli.known_waits import is_here
 from asa.cli.terminal import write_notice
 from asa.errors import AsaError, StateError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from asa.backend import Capabilities, PastRun
     from asa.runtimes import RunTime
     from asa.runtimes.expected import KnowsRunTimes
@@ -55,48 +52,33 @@ def with_known_run_times(flow: Workflow, site: Capabilities) -> Workflow:
     They are from earlier runs in the bank, else from the user's past jobs of these names in Slurm's accounting.
     """
     from asa.estimators.store import default_folder
+    from asa.runtimes import RunTimes
 
-    runs = _EarlierRuns(default_folder(), site)
     try:
-        flow, names = _expecting(flow, runs, site)
+        flow, names, left_out = _expecting(flow, RunTimes(default_folder()), site)
     except StateError as error:
         write_notice(f"Note: run times in the bank are not used: {error}")
     else:
         if names:
             write_notice(f"Note: run times of {_listed(names)} are those of earlier runs: asa walltimes.")
-        if left_out := [name for name in runs.left_out if flow.stages[name].expected_run_s is None]:
-            what = f"run times of {_listed(left_out)} on this computer"
+        if only_here := [name for name in left_out if name not in names]:
+            what = f"run times of {_listed(only_here)} on this computer"
             write_notice(f"Note: {what} are left out: elsewhere they may differ.")
     return _with_past_jobs(flow, site)
 
 
-class _EarlierRuns:
-    """The run times in a bank, without those on this computer, unless it is the site.
+def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tuple[Workflow, list[str], Sequence[str]]:
+    """Set the run times of stages without one.
 
-    `left_out`: the stages of which such run times were left out.
+    Returns: the workflow; the stages for which run times are known; those for which some on this computer are not used.
     """
-
-    def __init__(self, folder: Path, site: Capabilities) -> None:
-        from asa.runtimes import RunTimes
-
-        self._runs, self._takes_all = RunTimes(folder), is_here(site.system)
-        self.left_out: list[str] = []
-
-    def of(self, workflow: str, stage: str = "") -> list[RunTime]:
-        times = self._runs.of(workflow, stage)
-        kept = [run for run in times if self._takes_all or not is_here(run.system)]
-        if len(kept) < len(times):
-            self.left_out.append(stage)
-        return kept
-
-
-def _expecting(flow: Workflow, known: KnowsRunTimes, site: Capabilities) -> tuple[Workflow, list[str]]:
-    """Set the run times of stages without one; return the workflow, and the stages for which run times are known."""
     from asa.runtimes import expect
 
     stages = [replace(stage, learns_run=True) if _says_none(stage) else stage for stage in flow.stages.values()]
     expected = expect(type(flow)(flow.name, stages, walltime_s=flow.walltime_s), known, site)
-    return (expected.workflow, list(expected.forecasts)) if expected.forecasts and not expected.trouble else (flow, [])
+    if not expected.forecasts or expected.trouble:
+        return flow, [], expected.left_out
+    return expected.workflow, list(expected.forecasts), expected.left_out
 
 
 def _says_none(stage: Stage) -> bool:
@@ -151,7 +133,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
         return flow
     past = _PastJobs(flow, ran, site)
     known = {stage.name: past.of(flow.name, stage.name) for stage in unknown}
-    expecting, found = _expecting(flow, past, site)
+    expecting, found, _ = _expecting(flow, past, site)
     if found := [name for name in found if known.get(name)]:
         count = sum(len(known[name]) for name in found)
         write_notice(

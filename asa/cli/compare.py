@@ -290,7 +290,8 @@ def _named(strategies: str | None, workflow: Workflow) -> tuple[str, ...]:
 def _possible(comparison: Comparison) -> Comparison:
     """Leave out the strategies that cannot run the workflow, and say why."""
     refusals = {name: comparison.refusal_of(name) for name in comparison.strategies}
-    sys.stderr.writelines(f"{name} is left out: {why}.\n" for name, why in refusals.items() if why)
+    for name in filter(refusals.get, refusals):
+        write_notice(f"{name} is left out: {refusals[name]}.")
     return replace(comparison, strategies=tuple(name for name, why in refusals.items() if not why))
 
 

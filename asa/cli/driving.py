@@ -460,7 +460,7 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     for stage in failed[:_MAX_LISTED]:
         file, last = last_words(folder, state, stage, _LAST_LINES)
         lines.append(f"  its whole output:   {logs_command(folder, stage, file)}")
-        lines += [f"  {f'stand-in for {name}:':<20}{way}" for name, way in [remedy_for(folder, last)] if name]
+        lines += [f"  {f'stand-in for {name}:':<18}  {way}" for name, way in [remedy_for(folder, last)] if name]
     lines.append(f"  once it is fixed:   {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.cli.stand_ins import SWITCH, called_by
+from asa.cli.stand_ins import SWITCH, needed_by
 from asa.cli.terminal import write_document, write_notice
 from asa.core.safe import writing_text
 from asa.errors import InputError
@@ -39,7 +39,7 @@ def tell(made: Imported, out: Path | None) -> None:
     runs = not any(stage.is_idle for stage in made.workflow.stages.values())
     then = f"asa run {file}" if runs else f"asa compare {file}"
     sys.stderr.write(f"Next{saved}:  asa check {file}  and then  {then}\n")
-    if runs and (names := called_by(made.workflow.stages.values())):
+    if runs and (names := needed_by(made.workflow.stages.values())):
         write_notice(f"On this computer, with stand-ins for {', '.join(names)}:")
         sys.stderr.write(f"  asa run {file} --backend local {SWITCH}\n")
 

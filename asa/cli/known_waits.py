@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import platform
 import shlex
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from asa.cli.terminal import write_notice
 from asa.core import temporary
+from asa.core.computer import is_here
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -273,11 +273,6 @@ def how_to_begin(bank: Path | None) -> str:
         f"Learn from the site's accounting (`asa learn --since 30d{into}` where Slurm's commands are installed), or "
         f"from a log (`asa learn --from FILE{into}`). `asa run` adds what it observes."
     )
-
-
-def is_here(system: str) -> bool:
-    """Whether a system is this computer, whose jobs ran without a batch system."""
-    return system == platform.node().partition(".")[0]
 
 
 def _system(known: Sequence[str], wanted: str | None) -> str:

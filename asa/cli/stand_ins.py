@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 from asa.cli.runs import command
@@ -33,9 +34,11 @@ def remedy_for(folder: RunFolder, last_lines: str) -> tuple[str, str]:
     return found[1] or found[2], command("resume --retry", folder, *SWITCH.split())
 
 
-def called_by(stages: Iterable[Stage]) -> list[str]:
-    """Name the commands with stand-ins that the texts of stages call, or that their modules need."""
+def needed_by(stages: Iterable[Stage]) -> list[str]:
+    """Name the commands with stand-ins that stages need, where no cluster's are here."""
     names: set[str] = set()
+    if shutil.which("sbatch"):
+        return []
     for stage in stages:
         if stage.preparation is not None and stage.preparation.modules:
             names.add("module")

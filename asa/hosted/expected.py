@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from asa.backend import Capabilities
+from asa.core.computer import tells_of
 from asa.errors import AsaError
 from asa.runtimes import RunTime, RunTimes
 from asa.runtimes.advice import advise
@@ -42,6 +43,8 @@ class Expectations:
         if self.bank is not None:
             with suppress(AsaError):
                 for run in RunTimes(self.bank).of(self.workflow):
+                    if not tells_of(run.system, self.site.system):
+                        continue
                     self._times.setdefault(run.stage, []).append(run)
 
     def measured(self, times: Iterable[tuple[str, int, float, float]]) -> None:

@@ -7,6 +7,7 @@ from hashlib import blake2s
 from typing import NamedTuple, Protocol
 
 from asa.backend import Capabilities, JobState, JobStatus
+from asa.core.computer import tells_of
 from asa.errors import WorkflowError
 from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Started, Submitted
 from asa.runtimes.forecast import RunForecast
@@ -26,11 +27,14 @@ class Expected(NamedTuple):
         The forecast of each stage that learns its run time and has known runs.
     trouble
         Why the forecasts are not used; empty if they are.
+    left_out
+        Stages that learn their run times, of which runs on this computer are known: elsewhere these tell nothing.
     """
 
     workflow: Workflow
     forecasts: Mapping[str, RunForecast]
     trouble: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class KnowsRunTimes(Protocol):
@@ -45,6 +49,7 @@ def expect(workflow: Workflow, runs: KnowsRunTimes, capabilities: Capabilities) 
     """Set the expected run times of stages that learn them from earlier runs; the walltime is their upper bound.
 
     A stage of several shapes learns for each width separately: runs at a width replace what the workflow says about it.
+    Runs on this computer, which may have been trials, count only for this computer.
 
     Parameters
     ----------
@@ -61,14 +66,19 @@ def expect(workflow: Workflow, runs: KnowsRunTimes, capabilities: Capabilities) 
         The learned run times cannot be read.
     """
     forecasts: dict[str, RunForecast] = {}
-    stages = []
+    stages, left_out = list[Stage](), list[str]()
     try:
         for stage in workflow.stages.values():
-            seen = as_seen(stage, runs.of(workflow.name, stage.name), capabilities) if stage.learns_run else Seen(stage)
+            times = runs.of(workflow.name, stage.name) if stage.learns_run else []
+            kept = [run for run in times if tells_of(run.system, capabilities.system)]
+            seen = as_seen(stage, kept, capabilities) if kept else Seen(stage)
             stages.append(seen.stage)
             if seen.forecast is not None:
                 forecasts[stage.name] = seen.forecast
-        return Expected(Workflow(workflow.name, stages, walltime_s=workflow.walltime_s), forecasts)
+            if len(kept) < len(times):
+                left_out.append(stage.name)
+        flow = Workflow(workflow.name, stages, walltime_s=workflow.walltime_s)
+        return Expected(flow, forecasts, left_out=tuple(left_out))
     # the workflow's own walltime is too short, which matters only to one job of all stages
     except WorkflowError as error:
         return Expected(workflow, forecasts, error.message)
