@@ -159,7 +159,7 @@ def without_mark(exit_code: int) -> JobOutcome:
 
 
 def outcome_from(word: str) -> JobOutcome | None:
-    """Read a script's word; None if it is unknown.
+    """Return the outcome that a job's script has written; None for an unknown word.
 
     Examples
     --------

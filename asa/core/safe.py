@@ -26,8 +26,9 @@ is_trusted = owned.is_trusted
 
 
 def is_safe(path: Path, about: os.stat_result | None = None) -> bool:
-    """Whether a file or folder may be acted on; without `about`, a folder is examined by its name.
+    """Whether a file or folder may be acted on, since nobody else can change it.
 
+    `about`: its state, if it is open already; otherwise it is looked up by its path.
     Raises `OSError`: it does not exist, or cannot be examined.
     """
     return not owned.trouble(path, about or path.stat())

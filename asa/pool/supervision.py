@@ -43,7 +43,7 @@ class Supervision:
 
     From `begin` to `end` it runs in the loop of dask's scheduler.
 
-    `price`: in cores: how many core-seconds it is worth to be done a second sooner.
+    `price`: how many core-seconds it is worth to be done a second sooner.
     `margin_s`: how many seconds before the end of its walltime an allocation is vacated; None for a tenth of the
     walltime, at most a minute.
     """

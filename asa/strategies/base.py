@@ -583,7 +583,7 @@ class PlannedJob:
 
     @property
     def is_alternative(self) -> bool:
-        """Whether a pending job may run its stages, too, and the first of both to start is kept."""
+        """Whether it is an alternative to a pending job: the first to start runs the stages, the other is cancelled."""
         return self.racer > 1
 
 

@@ -2,13 +2,13 @@
 
 A selection is described by the sums of what its jobs use, its *usage*. A row of `Window.uses` is one job's:
 
-- the nodes that must be of this kind or a better one, for each kind of nodes, from all nodes on,
+- for each kind of nodes, the number of nodes that must be of that kind or a better one; the first kind is any node,
 - each shared resource,
 - each resource of the nodes, over all its nodes,
-- and how much of it is wasted, as a loss, if each of its nodes is of the lowest sufficient kind.
+- and what is wasted of it, as a loss, if each of its nodes is of the lowest sufficient kind.
 
-Jobs waste more than that if they ask for so many nodes of one kind that some are of a better kind. This depends only on
-the number of these nodes, not on their jobs.
+Jobs waste more than that if there are not enough nodes of the lowest sufficient kind, so that some get better ones. How
+much more depends only on the number of such nodes.
 """
 
 from __future__ import annotations

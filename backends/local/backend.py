@@ -661,7 +661,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
 
 
 def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max_s: float) -> tuple[StepTimes, ...]:
-    """Return the beginnings and ends of steps, within the job's own times: markers have whole seconds."""
+    """Return the beginnings and ends of steps, limited to the job's own times, since markers have whole seconds."""
 
     def within(mark: Mark) -> float:
         return min(max(mark.time_s, min_s), max_s)

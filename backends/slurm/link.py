@@ -233,7 +233,7 @@ class SlurmLimits:
     user: str = ""  # user of the association; empty for the account as a whole
     account: str = ""
     partition: str = ""
-    quality: str = ""  # name of the quality of service (QOS), if they are its limits
+    quality: str = ""  # name of the quality of service (QOS) whose limits these are
     qualities: tuple[str, ...] = ()  # qualities that the association may use
 
 

@@ -53,7 +53,7 @@ def table(jobs):
 
 
 def idle(**options):
-    """A machine of 8 cores without other users."""
+    """Make a machine of 8 cores without other users."""
     return Engine(CAPACITY, table([]), **options)
 
 
@@ -209,7 +209,7 @@ def test_a_job_that_needs_exactly_its_limit_completes():
 
 
 def test_backfilling_uses_a_hole_and_never_delays_the_head():
-    """8 cores: 6 run to 100; the head wants 8; 2 cores for 100 s fit beside, 2 for 101 s do not."""
+    """Of 8 cores 6 are in use until 100, and the head needs 8: 2 cores for 100 s fit in before, 2 for 101 s do not."""
     engine = Engine(CAPACITY, table([(0, 100, 100, 6), (1, 10, 10, 8), (2, 101, 101, 2), (3, 97, 97, 2)]))
     until_the_end(engine)
     assert engine.start.tolist() == [0, 100, 110, 3]
@@ -329,7 +329,7 @@ def test_cancelling_frees_the_queue_and_the_cores():
 
 
 def test_a_begin_time_is_kept():
-    """With cores idle all the while."""
+    """Even while cores idle."""
     engine = idle()
     engine.submit(cores=1, request=5, run=5, begin=77)
     until_the_end(engine)
@@ -350,7 +350,7 @@ def test_an_allocation_may_begin_before_its_payload():
 
 
 def test_a_failure_posts_nothing():
-    """Its tokens stay away."""
+    """Its completion markers are not written."""
     engine = idle()
     engine.submit(cores=1, request=100, run=30, exit_code=2, posts=["a"])
     waiting = engine.submit(cores=1, request=60, run=20, awaits=["a"])
@@ -359,7 +359,7 @@ def test_a_failure_posts_nothing():
 
 
 def test_control_returns_for_the_clients_events_only():
-    """A thousand background jobs pass unseen."""
+    """Events of a thousand background jobs are not reported."""
     jobs = [(i, 1, 1, 1) for i in range(1000)]
     engine = Engine(CAPACITY, table(jobs))
     engine.submit(cores=1, request=10, run=10, begin=500)
@@ -380,7 +380,7 @@ def test_a_background_job_that_cannot_be_is_refused():
 
 
 def test_all_cores_tell_the_same_of_a_loaded_machine(plain_cores):
-    """Days of the model, a client's jobs in the middle of them, more of them than a core first has room for."""
+    """Days of the workload model with a client's jobs, more of these than a core first has memory for."""
     table_of = PRESETS["hpc2n"].generate(3 * 86400, 1)
     outcomes = []
     for kind in (plain_cores("fast").FastCore, FastCore, general_core):
@@ -397,7 +397,7 @@ def test_all_cores_tell_the_same_of_a_loaded_machine(plain_cores):
 
 
 def test_more_jobs_than_can_be_numbered_are_refused(monkeypatch):
-    """Not scheduled wrongly."""
+    """They are not scheduled wrongly."""
     monkeypatch.setattr(sys.modules[FastCore.__module__], "_MAX_JOBS", 2)
     with pytest.raises(InputError, match="3 jobs are too many"):
         FastCore(CAPACITY, table([(0, 1, 1, 1)] * 3), backfill=True, now=0)
@@ -462,7 +462,7 @@ def test_a_clients_job_that_cannot_be_is_refused(wrong):
 
 
 def test_a_core_must_be_of_the_same_machine():
-    """And of the same jobs."""
+    """It must also have the same jobs."""
     table_of = table([(0, 1, 1, 1)])
     core = FastCore(CAPACITY, table_of, backfill=True, now=0)
     for capacity, jobs in ((CAPACITY + 1, table_of), (CAPACITY, table([(0, 1, 1, 1)]))):
@@ -471,7 +471,7 @@ def test_a_core_must_be_of_the_same_machine():
 
 
 def test_a_job_that_shrinks_gives_cores_back_at_its_moments():
-    """Counted from the beginning of its payload, and for those that wait."""
+    """These are counted from the beginning of its payload, and waiting jobs get the cores."""
     engine = Engine(CAPACITY, table([(0, 30, 30, 8), (5, 10, 10, 4), (6, 10, 10, 6)]))
     job = engine.submit(cores=8, request=100, run=60, awaits=["go"], widths=[(20, 4, False), (40, 2, False)])
     engine.submit(cores=1, request=50, run=35, posts=["go"], is_local=True)

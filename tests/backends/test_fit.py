@@ -31,7 +31,7 @@ def trace_of(folder, table, cores=256, **columns):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A log of ten weeks, from another model."""
+    """Make a log of ten weeks from another kind of model."""
     return trace_of(tmp_path_factory.mktemp("made"), SMALL.generate(10 * WEEK, 1))
 
 
@@ -45,7 +45,7 @@ def columns(table):
 
 
 def test_a_sample_is_like_the_log(made, model):
-    """In every marginal, and in its load; the other model has shapes that ours was not made for."""
+    """In every marginal distribution, and in its load, though the log's model has distributions that ours lacks."""
     span = int(made.table.submit[-1] - made.table.submit[0])
     values = marginals(made.table, clock_s=made.clock_s)
     assert tuple(values) == MARGINALS
@@ -60,7 +60,7 @@ def test_a_sample_is_like_the_log(made, model):
 
 
 def test_the_same_seed_gives_the_same_jobs(made, model):
-    """And the same log the same model."""
+    """The same log gives the same model."""
     assert fit(made) == model
     one, same, other = (columns(model.generate(WEEK, seed)) for seed in (1, 1, 2))
     assert np.array_equal(one, same)
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_jobs(made, model):
 
 
 def test_jobs_are_possible(model):
-    """In order, within the duration and the machine, never beyond the request."""
+    """They are in order, within the duration and the machine, and never exceed their requests."""
     for duration in (1, 3600, 3 * DAY + 77, 4 * WEEK):
         table = model.generate(duration, 3)
         if len(table):
@@ -82,7 +82,7 @@ def test_jobs_are_possible(model):
 
 @pytest.mark.parametrize("load", [0.2, 0.9, 1.5])
 def test_another_load_is_met(model, load):
-    """In the mean over seeds; the jobs stay as they are."""
+    """On average over seeds; jobs keep their sizes and run times."""
     busy = replace(model, load=load)
     samples = [busy.generate(8 * WEEK, seed) for seed in range(6)]
     assert np.mean([len(sample) for sample in samples]) == pytest.approx(busy.jobs_per_day() * 56, rel=0.03)
@@ -93,7 +93,7 @@ def test_another_load_is_met(model, load):
 
 @pytest.mark.parametrize("load", [0.0, -1.0, 1e9, float("nan")])
 def test_senseless_loads_are_refused(model, load):
-    """With the limits."""
+    """The error has the limits."""
     with pytest.raises(InputError, match="outside 0 to 100"):
         replace(model, load=load)
 
@@ -129,7 +129,7 @@ def test_busy_weeks_come_back(tmp_path):
 
 
 def test_campaigns_come_back(tmp_path):
-    """Jobs in tens, a second apart, by one user: lengths, gaps, and that they run alike."""
+    """Ten jobs of one user, a second apart: the model has their number, their gaps, and their similar run times."""
     rng = np.random.default_rng(3)
     first = np.sort(rng.integers(0, 8 * WEEK, 500))
     first += 1000 * np.arange(500)  # no two at a time
@@ -150,7 +150,7 @@ def test_campaigns_come_back(tmp_path):
 
 
 def test_a_log_without_requests(tmp_path):
-    """Then runs are all that is known, and all run to their limit."""
+    """Then only run times are known, and all jobs run for their whole walltime."""
     table = SMALL.generate(4 * WEEK, 2)
     lines = [f"{i} {s} -1 {r} {c} -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1\n"
              for i, (s, r, _, c) in enumerate(columns(table).T.tolist())]  # fmt: skip
@@ -200,7 +200,7 @@ VALUES = st.lists(st.integers(0, 9), min_size=1, max_size=30).map(lambda xs: np.
 
 @given(VALUES, VALUES)
 def test_distances_are_what_they_are_defined_as(a, b):
-    """The largest difference of shares below, over all values; the same both ways; 0 to oneself."""
+    """The largest difference of the two distribution functions; symmetric, and 0 for equal samples."""
     expected = max(abs(np.mean(a <= x) - np.mean(b <= x)) for x in range(10))
     assert distances({"x": a}, {"x": b})["x"] == pytest.approx(expected)
     assert distances({"x": b}, {"x": a})["x"] == pytest.approx(expected)
@@ -236,7 +236,7 @@ def test_halves_tell_odd_from_even_weeks(tmp_path):
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=200), st.integers(0, 9))
 def test_a_spread_keeps_what_it_is_of(values, seed):
-    """Popular values their shares, the rest its range; its mean is that of what it draws."""
+    """Frequent values keep their shares, others their range; its mean is that of its draws."""
     values = np.array(values + [7] * len(values))
     spread = FittedSpread.of(values)
     drawn = spread.draw(np.random.default_rng(seed), 20_000)
@@ -324,7 +324,7 @@ def put(data, path, value):
     ],
 )
 def test_a_model_that_makes_no_sense_is_refused(model, tmp_path, path, value, message):
-    """By file and field."""
+    """The error names file and field."""
     file = tmp_path / "model.json"
     save_model(model, file)
     data = json.loads(file.read_text())
@@ -377,7 +377,7 @@ def test_fit_and_generate_on_the_command_line(made, tmp_path):
 
 
 def test_presets_are_written_too(tmp_path):
-    """A centre's model by its name."""
+    """The model of a centre is written by its name."""
     path = tmp_path / "centre.swf"
     run("generate", "uppmax", "--days", 2, "--seed", 4, "--load", 0.5, "--out", path)
     trace = read_swf(path)
@@ -410,7 +410,7 @@ def test_bad_input_is_refused(tmp_path, arguments, message):
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["CTC-SP2-1996-3.1-cln", "HPC2N-2002-2.2-cln", "KTH-SP2-1996-2-unfiltered"])
 def test_a_sample_is_nearer_to_a_real_log_than_its_halves_are_to_each_other(data, name):
-    """In the mean of the marginals, by far; and it brings the log's load."""
+    """By far, on average over the marginal distributions; and it has the log's load."""
     trace = read_swf(data / "swf" / f"{name}.swf.gz", exceed="kill")
     model = fit(trace)
     span = int(trace.table.submit[-1] - trace.table.submit[0])

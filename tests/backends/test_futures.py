@@ -27,7 +27,7 @@ def columns(rows, count=3):
 @settings(max_examples=150)
 @given(JOBS, st.tuples(st.integers(1, SIZE), st.integers(1, 30), st.integers(0, 40)))
 def test_a_request_starts_when_the_engine_would_start_it(jobs, request_):
-    """Jobs of no more than their request, all submitted at once; the request comes last."""
+    """All jobs are submitted at once, the request last, and run no longer than requested."""
     jobs = [(cores, max(asked, run), min(asked, run)) for cores, asked, run in jobs]
     cores, asked, at = request_
     wide, wanted, run = (np.array(c, dtype=np.int64) for c in columns(jobs))
@@ -71,7 +71,7 @@ def ahead(plan, queues="ready", **other):
 
 
 def engine_starts(jobs, plan, *, age_accrues):
-    """Run the plan in the engine, behind those jobs: each of its jobs with dependencies, from the beginning."""
+    """Run a plan in the engine behind given jobs; all jobs of the plan are submitted first, with their dependencies."""
     wide, wanted, run = (np.array(c, dtype=np.int64) for c in columns(jobs))
     engine = Engine(SIZE, JobTable(np.zeros(len(jobs), dtype=np.int64), run, wanted, wide), age_accrues=age_accrues)
     for cores, asked, run_s, after in plan:
@@ -87,7 +87,7 @@ def engine_starts(jobs, plan, *, age_accrues):
 @settings(max_examples=200, deadline=None)
 @given(JOBS, PLANS, st.booleans())
 def test_the_jobs_of_a_plan_start_when_the_engine_would_start_them(jobs, plan, age_accrues):
-    """Chains, forks and what is side by side: each takes its place before what comes after it is looked at."""
+    """In chains, forks and parallel jobs, each is placed before those that follow it."""
     jobs = [(cores, max(asked, run), min(asked, run)) for cores, asked, run in jobs]
     plan = [
         (cores, max(asked, run), min(asked, run), {one for one in after if one < index})
@@ -199,7 +199,7 @@ def test_no_state_of_run_times(state):
 
 
 def queue():
-    """Four of ten cores are free for 600 s; a job of eight waits."""
+    """Make a queue: four of ten cores are free for 600 s, and a job of eight waits."""
     made = QueueSimulation(machine_cores=10)
     made.observe(made.submitted(QueuedJob(0.0, 6, 600.0, "ann")), exactly(0.0))
     made.submitted(QueuedJob(10.0, 8, 3600.0, "bob"))

@@ -1,4 +1,4 @@
-"""Every discipline of the general core, against a second-by-second cluster."""
+"""Every discipline of the general core, compared with a cluster that is simulated second by second."""
 
 import pickle
 
@@ -35,7 +35,7 @@ CORES = 8
 
 
 def general(pools, jobs, *, order, backfill, preempt="off", requeue=True, outages=(), partitions=1, kind=GeneralCore):
-    """Schedule with the general core; answer as the plain cluster does."""
+    """Schedule with the general core; return what the plain cluster returns."""
     columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
     names = list(pools)
     first = np.array([job["demand"].get(names[0], 0) for job in jobs], dtype=np.int64)
@@ -112,7 +112,7 @@ POOLS = {"cores": CORES, "bb": 5}
 @settings(max_examples=300)
 @given(jobs_of_a_load, orders, backfills)
 def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
-    """One partition, two pools."""
+    """On a machine of one partition and two pools."""
     for job in jobs:
         job["partition"] = 0
     expected = simulate(POOLS, jobs, order=order, backfill=backfill)
@@ -120,7 +120,7 @@ def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
 
 
 def narrow(*jobs):
-    """Jobs of (submit, run, cores, bb, qos) of one user and partition."""
+    """Make jobs of one user and partition, each given as (submit, run, cores, bb, qos)."""
     return [
         {"submit": s, "run": r, "request": r, "demand": {"cores": c, "bb": b}, "user": 0, "qos": q, "partition": 0}
         for s, r, c, b, q in jobs
@@ -145,7 +145,7 @@ def narrow(*jobs):
     [Outage(5, {"cores": 2, "bb": 1}, NEVER, drain=True)],
 )
 def test_partitions_outages_and_preemption_too(jobs, order, backfill, preempt, requeue, outages):
-    """Everything at once."""
+    """All three together."""
     rules = {"preempt": preempt, "requeue": requeue, "outages": outages, "partitions": 2}
     expected = simulate(POOLS, jobs, order=order, backfill=backfill, **rules)
     assert general(POOLS, jobs, order=order, backfill=backfill, **rules) == expected
@@ -156,7 +156,7 @@ def test_partitions_outages_and_preemption_too(jobs, order, backfill, preempt, r
     jobs_of_a_load, orders, backfills, st.sampled_from(["off", "requeue", "cancel"]), st.booleans(), outages_of_a_load
 )
 def test_compiled_or_not_it_is_one_function(plain_cores, jobs, order, backfill, preempt, requeue, outages):
-    """The source itself gives the same."""
+    """The uncompiled source gives the same."""
     rules = {"preempt": preempt, "requeue": requeue, "outages": outages, "partitions": 2}
     plain = plain_cores("general").GeneralCore
     expected = general(POOLS, jobs, order=order, backfill=backfill, kind=plain, **rules)
@@ -164,7 +164,7 @@ def test_compiled_or_not_it_is_one_function(plain_cores, jobs, order, backfill, 
 
 
 class ByHand:
-    """EASY on one pool, written by somebody else, at the pass."""
+    """EASY on one pool as another package might write it, called at each pass."""
 
     def schedule(self, view):
         queue = view.queue.tolist()
@@ -197,7 +197,7 @@ class HeadOnly:
 
 
 class Widest:
-    """An order of one's own."""
+    """An order of a user's own."""
 
     def scores(self, view):
         return view.demand[view.queue, 0].astype(float)
@@ -214,7 +214,7 @@ def load_of(jobs, cluster, **columns_too):
 
 @given(jobs_of_a_load, st.sampled_from([ByHand, HeadOnly]), st.integers(0, 40))
 def test_a_scheduler_of_ones_own_sees_and_does_what_ours_do(jobs, scheduler, moment):
-    """At the pass, over views; also after a fork."""
+    """At each pass it sees the views and starts jobs, also after a fork."""
     expected = simulate({"cores": CORES}, one_pool(jobs), order=Fcfs(), backfill=Easy())
     core = GeneralCore(load_of(jobs, Cluster({"cores": CORES})), scheduler())
     core.run(moment)
@@ -233,7 +233,7 @@ class Drifting:
 
 @given(jobs_of_a_load, backfills, st.booleans(), st.sampled_from(["off", "requeue", "cancel"]))
 def test_an_order_of_ones_own_sorts_the_queue(jobs, backfill, drifts, preempt):
-    """In numpy, between kernels; the highest score first, at every pass and when one begins anew."""
+    """It computes scores with numpy between kernels; the highest is first at every pass, also after a fork."""
     jobs = one_pool(jobs)
     widths = [job["demand"]["cores"] for job in jobs]
     rank = (lambda number, now: (7.0 * now + 5.0 * number) % 11) if drifts else (lambda number, _now: widths[number])
@@ -274,7 +274,7 @@ def test_a_planner_may_ask_to_be_woken():
     ],
 )
 def test_a_scheduler_that_errs_is_told(deed, words):
-    """Nothing is overcommitted, nobody starts twice."""
+    """Errors are to start too much, or a job twice."""
 
     class Wrong:
         def schedule(self, view):
@@ -289,7 +289,7 @@ def test_a_scheduler_that_errs_is_told(deed, words):
 
 
 def test_the_views_are_read_only_and_not_copies():
-    """What a scheduler looks at is the engine's own memory."""
+    """They show the engine's own memory."""
     seen = {}
 
     class Curious:
@@ -363,7 +363,7 @@ def table_of(cores, run=3):
 
 
 def crowd(kind, policy):
-    """Many clients' jobs that are resized, preempted, ended by outages and requeued, on a machine with other users."""
+    """Run many clients' jobs that are resized, preempted, ended by outages and requeued, next to other users' jobs."""
     rng = np.random.Generator(np.random.PCG64(5))
     rows = 60
     columns = [np.sort(rng.integers(0, 900, rows)), *(rng.integers(1, 90, rows) for _ in range(2))]
@@ -392,7 +392,7 @@ def crowd(kind, policy):
 
 @pytest.mark.parametrize("backfill", [NoBackfill(), Easy(), Conservative(), Periodic(7, 50, 900, 3)], ids=repr)
 def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
-    """Everybody ends once, nothing is lost or held for ever, and plain Python tells the same."""
+    """Each job ends once, no core is lost or allocated for ever, and plain Python gives the same."""
     policy = Policy(Fcfs(), backfill, preempt="requeue")
     engines = [crowd(kind, policy) for kind in (GeneralCore, plain_cores("general").GeneralCore)]
     for engine in engines:
@@ -418,7 +418,7 @@ def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
     st.integers(0, 40),
 )
 def test_a_clients_jobs_fare_as_anybodys(others, mine, order, backfill, preempt, requeue, outages, moment):
-    """Told not to begin before their time they fare as jobs of one more user of the load would; also in a fork."""
+    """With begin times they start as jobs of one more user in the load do; also in a fork."""
     mine = [{**job, "user": 99, "submit": job["submit"] * 2 + 1} for job in mine]  # never in one second with others
     others = [{**job, "submit": job["submit"] * 2} for job in others]
     others[0]["submit"] = 0  # from there the learned functions count
@@ -460,7 +460,7 @@ def test_a_clients_jobs_fare_as_anybodys(others, mine, order, backfill, preempt,
 
 
 def plan(policy, jobs, pools=None, pool_of=None, outages=(), **columns):
-    """An engine on jobs of (submit, run, request, cores)."""
+    """Make an engine on jobs given as (submit, run, request, cores)."""
     table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))
     load = Load(table, Cluster(pools or {"cores": CORES}, outages, pool_of or {}), **columns)
     return Engine(load.cluster.cores, table, core=GeneralCore(load, policy), now=0)
@@ -473,7 +473,7 @@ def until_the_end(engine):
 
 
 def test_a_cancelled_job_moves_no_reservation_back():
-    """What others were promised stays, though they stand in another order by now."""
+    """Other jobs keep their reservations, even if their order has changed."""
     engine = plan(Policy(Sjf(), Conservative()), [(0, 10, 10, 6), (1, 10, 10, 8), (2, 9, 9, 6)])
     engine.advance(3)
     job = engine.submit(cores=8, request=50, run=50)
@@ -483,7 +483,7 @@ def test_a_cancelled_job_moves_no_reservation_back():
 
 
 def test_a_shrinking_job_keeps_its_promises_to_others():
-    """What it gives back early lets reservations move forward, and never back."""
+    """Cores that it gives back early may move reservations forward, never back."""
     engine = plan(Policy(Fcfs(), Conservative()), [(1, 10, 10, 8), (2, 30, 30, 4)])
     job = engine.submit(cores=8, request=40, run=40)
     engine.advance(3)
@@ -495,7 +495,7 @@ def test_a_shrinking_job_keeps_its_promises_to_others():
 
 
 def test_a_failure_is_not_the_fault_of_who_may_finish():
-    """A drain lets a job finish; a failure elsewhere does not end it for that."""
+    """A job on a draining node may finish, and a failure of another node does not end it."""
     outages = [Outage(5, {"cores": 4}, 60, drain=True), Outage(10, {"bb": 1}, 20)]
     engine = plan(Policy(), [(0, 100, 100, 8)], {"cores": 8, "bb": 5}, outages=outages)
     until_the_end(engine)
@@ -518,7 +518,7 @@ def test_width_counts_in_whatever_partition():
 
 @pytest.mark.parametrize("users", [[7, 7, 9], [9, 9, 7]])
 def test_a_client_is_nobody_elses_user(users):
-    """It has used nothing, whatever numbers the log gives its users."""
+    """Its usage is zero at first, whatever user numbers the log has."""
     policy = Policy(Multifactor(age=0), NoBackfill())
     engine = plan(policy, [(0, 1000, 1000, 8), (1000, 1005, 1005, 8), (2001, 100, 100, 8)], users=users)
     engine.advance(1999)
@@ -528,7 +528,7 @@ def test_a_client_is_nobody_elses_user(users):
 
 
 def test_a_clients_quality_of_service_counts():
-    """Though all others have none."""
+    """Even if no other job has one."""
     policy = Policy(Multifactor(age=0, fair_share=0, qos=1000), NoBackfill())
     engine = plan(policy, [(0, 100, 100, 8), (1, 100, 100, 8)])
     engine.advance(5)
@@ -574,7 +574,7 @@ def test_a_client_may_come_before_the_log(number):
 
 
 def test_what_a_scheduler_leaves_out_it_may_start_on_an_overdrawn_machine():
-    """A job that asks for none of the overdrawn pool."""
+    """Such a job needs nothing of the overdrawn pool."""
 
     class Greedy:
         def schedule(self, view):
@@ -590,7 +590,7 @@ def test_what_a_scheduler_leaves_out_it_may_start_on_an_overdrawn_machine():
 
 
 def test_forks_have_orders_of_their_own():
-    """What one remembers is nothing to the other."""
+    """The state of one does not affect the other."""
 
     class Counting:
         def __init__(self):
@@ -617,7 +617,7 @@ def test_forks_have_orders_of_their_own():
     st.lists(st.integers(0, 60), min_size=1, max_size=3).map(sorted),
 )
 def test_a_kept_moment_is_a_fork(jobs, order, backfill, preempt, requeue, outages, moments):
-    """To return to a moment of a replay that went on gives the machine as it was, which goes on as it did."""
+    """A replay that returns to a kept moment has the machine as it was, and continues in the same way."""
     columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
     cores, bb = (np.array([job["demand"][pool] for job in jobs], dtype=np.int64) for pool in POOLS)
     table = JobTable(*columns, cores)
@@ -645,7 +645,7 @@ def test_a_kept_moment_is_a_fork(jobs, order, backfill, preempt, requeue, outage
 
 
 def test_a_machine_without_cores_is_possible():
-    """If an odd one: nobody divides by them."""
+    """It is unusual, but nothing divides by its cores."""
     table = JobTable(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
     core = GeneralCore(Load(table, Cluster({"cores": 0, "bb": 3})), Policy(Multifactor(size=5)))
     engine = Engine(0, table, core=core, now=0)
@@ -656,7 +656,7 @@ def test_a_machine_without_cores_is_possible():
 
 @pytest.mark.parametrize("scores", [np.ones(1), np.array([1.0, np.nan])])
 def test_scores_that_mean_nothing_are_refused(scores):
-    """One for all, or no number."""
+    """Such as one score for all jobs, or a score that is no number."""
 
     class Odd:
         def scores(self, view):
@@ -668,7 +668,7 @@ def test_scores_that_mean_nothing_are_refused(scores):
 
 @pytest.mark.parametrize("backfill", [Easy(), Conservative()])
 def test_worlds_travel_between_processes(backfill, plain_cores):
-    """An engine in the middle of its work goes on elsewhere as it would have here; without numba, too."""
+    """An engine in the middle of its work continues elsewhere as it would here, also without numba."""
     jobs = [(i, 5 + i % 7, 12, 1 + i % 5) for i in range(40)]
     table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))
     load = Load(table, Cluster({"cores": CORES}))

@@ -100,7 +100,7 @@ def test_nobody_overtakes(queue):
 
 
 def test_who_may_have_fewer_cores_waits_for_them(queue):
-    """Two clients of one queue, of which one has set fewer cores."""
+    """Two clients share a queue, and one is limited to fewer cores."""
     wide, narrow = queue.connect("wide", cores=4), queue.connect("narrow", cores=2)
     three = wide.submit(job("sleep 1", cores=3))
     running(wide, three)
@@ -161,7 +161,7 @@ def test_local_stages_run_beside_the_queue_a_few_at_a_time(queue):
 
 
 def test_what_anybody_posts_is_awaited(queue):
-    """As by a job of Slurm in the same run."""
+    """Also markers of a job of Slurm in the same run."""
     backend = queue.connect()
     waiting = backend.submit(job(awaits=("u/far",), local=True))
     running(backend, waiting)
@@ -191,7 +191,7 @@ def test_thousands_of_tasks_in_a_job(queue):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
 def test_a_job_has_the_cores_and_the_priority_of_its_own_client(queue):
-    """And not those of the client that happened to start the server."""
+    """Not those of the client that started the server."""
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(all_cores)})
     try:
@@ -326,7 +326,7 @@ def test_a_limit_holds_across_servers(queue):
 
 @pytest.mark.parametrize("how", ["reboot", "recycled", "code"])
 def test_what_runs_no_more_is_told_from_what_has_its_number(queue, how):
-    """A process's number is given away again, and all numbers begin anew with the computer."""
+    """Process numbers are reused, and begin anew when the computer starts."""
     backend = queue.connect()
     job_id = backend.submit(job("sleep 60"))
     running(backend, job_id)
@@ -357,7 +357,7 @@ def test_what_runs_no_more_is_told_from_what_has_its_number(queue, how):
 
 @pytest.mark.parametrize("how", ["waiting", "glancing"])
 def test_who_has_jobs_sees_to_a_server_however_it_waits(queue, how):
-    """One that only ever glances, as beside another batch system, too."""
+    """Also a client that never waits, as one that mainly uses another batch system."""
     backend = queue.connect()
     queue.server() if queue.is_served() else ended(backend, backend.submit(job()))
     os.kill(queue.server(), signal.SIGSTOP)
@@ -405,7 +405,7 @@ def test_a_broken_file_stops_nobody_else(queue):
 
 
 def test_a_full_disk_is_told_and_waited_for(queue, monkeypatch):
-    """The server cannot write how jobs stand, and goes on when it can."""
+    """The server cannot write the states of jobs, and goes on once it can."""
     is_full, write = threading.Event(), server_module.put
 
     def refuse(path, data):
@@ -481,7 +481,7 @@ def test_another_hosts_jobs_are_not_dead(queue, tmp_path):
 
 
 class Container:
-    """A client in a container, as its restart leaves it: of the same name, and with other processes."""
+    """A client in a restarted container: it has the same host name, and other processes."""
 
     def __init__(self, queue, clock=time.time):
         self.queue, self.clock = queue, clock

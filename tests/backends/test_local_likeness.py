@@ -115,7 +115,7 @@ def test_an_element_of_an_array_that_shares_a_job_sees_its_own_size(queue):
 
 
 def test_tasks_do_not_wait_as_if_slurm_might_end_them(queue):
-    """The number is no sign of a job of Slurm to asa itself: after each task it would look for its end for 0.3 s."""
+    """They do not take it for a job of Slurm, in which asa waits 0.3 s after each task."""
     stage = Stage("s", cores=1, tasks=tuple(["true"] * 20), walltime_s=60.0)
     backend = queue.connect()
     ended(backend, backend.submit(job()))

@@ -51,7 +51,7 @@ def test_a_queue_is_not_reached_by_a_link_of_another_user(accounts):
 
 
 def test_nothing_in_a_queue_is_reached_by_a_link(accounts):
-    """So it is with each folder and file in it."""
+    """Neither a folder nor a file in it may be a link."""
     victim = accounts.victim
     for number, name in enumerate(("jobs", "ended", "count", "lock", "changes", "bell")):
         root = victim.home / f"spool-{number}"
@@ -63,7 +63,7 @@ def test_nothing_in_a_queue_is_reached_by_a_link(accounts):
 
 
 def test_nothing_that_an_ended_job_was_given_is_kept(tmp_path, monkeypatch):
-    """Neither of one that ran nor of those that were cancelled."""
+    """Neither of jobs that ran, nor of cancelled ones."""
     monkeypatch.setenv("HF_TOKEN", "kept-to-itself")
     queue = Queue(tmp_path, cores=1)
     try:
@@ -107,7 +107,7 @@ def test_a_queue_is_its_users_alone(accounts, umask):
 
 
 def test_a_queue_is_not_used_where_others_can_put_another_in_its_place(accounts):
-    """Before, only its own owner was asked for; a folder above, in which a group writes, let each member swap it."""
+    """Earlier versions checked only the queue's own owner; a group that writes to its parent could replace it."""
     victim, project = accounts.victim, accounts.group_folder()
     ours = victim.mkdir(project / "ours", 0o2775)
     theirs = accounts.stranger.mkdir(project / "theirs", 0o777)
@@ -137,7 +137,7 @@ def test_a_queue_may_lie_where_anybody_makes_files_but_changes_nobody_elses(acco
 
 
 def test_a_group_of_the_users_own_is_no_other_unless_a_list_lets_others_write(tmp_path, monkeypatch):
-    """Before, rights that an access list gave to another user passed for those of the user's own group."""
+    """Earlier versions took rights that an access list gives to another user for those of the user's own group."""
 
     class Group:
         gr_name, gr_mem = "ann", []
@@ -184,7 +184,7 @@ def test_a_run_says_why_a_queue_is_not_used(accounts):
 
 
 def test_what_a_job_prints_is_open_to_nobody_else_from_the_beginning(tmp_path):
-    """Before, as the umask said until its script began: who had opened it meanwhile could write into it for good."""
+    """In earlier versions the umask applied until the script began, and others could open it meanwhile."""
     folder, log = tmp_path / "17", tmp_path / "job.out"
     folder.mkdir()
     (folder / "script").write_text("stat -L -c %a /dev/fd/1; umask\n")

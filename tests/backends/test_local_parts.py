@@ -40,7 +40,7 @@ def test_settings(monkeypatch, tmp_path):
 
 
 def test_a_job_is_no_part_of_the_job_that_its_client_runs_in(monkeypatch, tmp_path):
-    """As within `salloc -N2`: it would spread its tasks over that allocation."""
+    """Within `salloc -N2` it would otherwise spread its tasks over that allocation."""
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURMD_NODENAME", "PMI_RANK", "PMIX_NAMESPACE"):
         monkeypatch.setenv(name, "2")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
@@ -85,7 +85,7 @@ _JOBS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 50), st.integers(0,
 
 @given(_JOBS, st.lists(st.tuples(st.integers(1, 50), st.integers(1, 2)), max_size=2))
 def test_an_outlook_is_a_schedule(jobs, running):
-    """All that waits is foretold, nobody has more cores than there are, and who was ready first starts first."""
+    """It has a start for each waiting job, never needs more cores than there are, and keeps the order of readiness."""
     pending = [
         Awaited(10 + n, cores, 4, float(walltime), float(ready)) for n, (cores, walltime, ready) in enumerate(jobs)
     ]

@@ -1,4 +1,4 @@
-"""The estimator that runs the visible queue ahead."""
+"""The estimator that simulates the visible queue."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ def asks(cores, asked_s, at=0.0, user="", partition=""):
 
 @st.composite
 def queues(draw):
-    """A machine with running and pending jobs, their times, and their real run times."""
+    """Draw a machine with running and pending jobs, their times, and their real run times."""
     capacity = draw(st.integers(1, 12))
     jobs = st.tuples(st.integers(1, capacity), st.integers(1, 60), st.integers(1, 100))
     running, free = [], capacity
@@ -61,7 +61,7 @@ NOW_S = 10_000
 
 
 def visible(capacity, running, waiting):
-    """An estimator that sees this queue, and has seen how much of its requests each of these users uses."""
+    """Make an estimator that sees this queue, and knows how much of their requests its users use."""
     queue = QueueSimulation(capacity)
     everybody = [*running, *waiting]
     uses = [max(1, asked_s * percent // 100) for _, asked_s, percent, _ in everybody]
@@ -73,7 +73,7 @@ def visible(capacity, running, waiting):
 
 
 def starts(capacity, running, waiting, uses, order, *, expected):
-    """Starts of the waiting jobs by the engine: who runs is submitted first and fits, so that it starts at once."""
+    """Return the starts of waiting jobs in the engine; running ones are submitted first, and start at once."""
     rows = []
     for (_, asked_s, _, elapsed_s), used_s in zip(running, uses, strict=False):
         left = asked_s - elapsed_s
@@ -89,7 +89,7 @@ def starts(capacity, running, waiting, uses, order, *, expected):
 
 @given(queues())
 def test_opinions_are_the_starts_of_the_engine(state):
-    """Every prefix of the queue, so that every job is the predicted one once; three orders, two rules for run times."""
+    """For each prefix of the queue, whose last job is predicted; with three orders and two rules for run times."""
     capacity, running, waiting = state
     queue, uses = visible(*state)
     ages = sorted((age for *_, age in waiting), reverse=True)  # in order of submission
@@ -373,7 +373,7 @@ def lived(queue, jobs, *, until=math.inf, after=-math.inf, tickets=None):
 
 @given(EVENTS, EVENTS, st.integers(0, 400))
 def test_nothing_that_happens_later_changes_what_was_said(jobs, others, now):
-    """Waits and runs that end later, and jobs that come later, are exchanged; what was said by now is the same."""
+    """If later ends and later jobs are replaced, earlier predictions are the same."""
 
     def changed(job):
         submit, wait, runs, *rest = job
@@ -478,7 +478,7 @@ def test_a_spoiled_state_is_refused(spoil):
 
 
 def test_it_learns_how_far_off_the_simulation_is():
-    """On a machine that looks idle to it, every job waits some 2000 s, log-normally; quantiles are met as they say."""
+    """Jobs wait about 2000 s, log-normally, on a machine that seems idle; quantiles cover what they say."""
     rng = np.random.default_rng(4)
     queue = QueueSimulation(1000)
     covered, middle = np.zeros(9), []
@@ -498,7 +498,7 @@ def test_it_learns_how_far_off_the_simulation_is():
 
 
 def test_it_follows_the_opinion_that_is_right():
-    """A site that takes the shortest first: a short job starts at the next end, however many others wait."""
+    """On a site that starts the shortest job first, a short job waits for the next end only."""
     rng = np.random.default_rng(7)
     queue, off = QueueSimulation(10), []
     for day in range(250):

@@ -1,4 +1,4 @@
-"""The plain cluster that others are checked against, itself checked by hand."""
+"""The plain cluster with which others are compared, checked by hand."""
 
 import plain_queue
 import pytest

@@ -1,4 +1,4 @@
-"""Whole logs under the conventions of several simulators, against schedules that others made."""
+"""Whole logs under the conventions of several simulators, compared with schedules of these simulators."""
 
 import csv
 import gzip
@@ -33,7 +33,7 @@ jobs_of_a_log = st.lists(
 
 @pytest.fixture(scope="session")
 def reference(data):
-    """A reference that others wrote, where it is at hand."""
+    """Load a reference implementation by others, if it is installed."""
     path = data.parent / "simulation" / "reference_easy.py"
     if not path.is_file():
         pytest.skip("no reference simulator here")
@@ -88,7 +88,7 @@ def test_every_start_of_a_real_trace_equals_the_simulators(data, preset, name):
 @settings(max_examples=30)
 @given(jobs_of_a_log, st.sampled_from(ALL_RULES))
 def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
-    """The source itself gives the same."""
+    """The uncompiled source gives the same."""
     plain = plain_cores("fast").schedule_all(columns(jobs), CAPACITY, (*rules.flags, False))
     assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain.tolist()
 
@@ -96,7 +96,7 @@ def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
 @settings(max_examples=300)
 @given(jobs_of_a_log, st.booleans())
 def test_what_plain_python_does_of_a_short_log_is_the_same(jobs, backfill):
-    """It is another loop, for one log; it knows no runs beyond their requests."""
+    """Plain Python has a loop of its own, without runs beyond their requests."""
     told = columns([(submit, min(run, request), request, cores) for submit, run, request, cores in jobs])
     plain = schedule_short(told, CAPACITY, backfill=backfill, patience=10**6)
     assert plain.tolist() == replay(*told, CAPACITY, Rules(backfill=backfill)).tolist()
@@ -130,7 +130,7 @@ def test_a_log_that_takes_plain_python_too_long_is_left_to_compiled_code(monkeyp
 
 
 def reservation(jobs, starts, head, now):
-    """When the head can start by the requested ends of what ran before it was looked at."""
+    """Return when the head can start, by the requested ends of the jobs that ran before it became head."""
     running = [
         (start + request, cores)
         for other, (start, (_, run, request, cores)) in enumerate(zip(starts, jobs, strict=True))
@@ -146,7 +146,7 @@ def reservation(jobs, starts, head, now):
 @settings(max_examples=300)
 @given(jobs_of_a_log)
 def test_easy_never_delays_the_reservation_that_the_head_was_given(jobs):
-    """At no second at which something happened, whoever was at the head then."""
+    """Checked at each second with an event, for the head-of-queue job of that second."""
     jobs = [(submit, min(run, request), request, cores) for submit, run, request, cores in jobs]
     starts = replay(*columns(jobs), CAPACITY).tolist()
     assert min(starts[i] - job[0] for i, job in enumerate(jobs)) >= 0
@@ -173,7 +173,7 @@ def test_no_schedule_of_a_real_trace_takes_more_than_there_is(data, preset):
 
 @pytest.mark.parametrize("cores", [1, 4, 64])
 def test_more_may_run_for_a_moment_than_there_is_room_for(cores, plain_cores):
-    """Pyss starts who fits into what should be free by now, before it takes up who ends: wave after wave."""
+    """Pyss starts jobs on cores that should be free by now before it processes the ends of the jobs that had them."""
     jobs = [(10 * wave, 10, 10, 1) for wave in range(30) for _ in range(cores)]
     starts = replay(*columns(jobs), cores, PRESETS["pyss"])
     assert starts.tolist() == [submit for submit, *_ in jobs]

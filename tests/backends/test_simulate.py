@@ -33,7 +33,7 @@ def run(*arguments, code=0):
 
 
 def test_a_schedule_by_hand(log):
-    """7 runs 0-100; 5 wants all and waits 90 s; 9 fits beside 7 until 100 and starts at once."""
+    """Job 7 runs from 0 to 100; job 5 needs all cores and waits 90 s; job 9 fits next to 7 and starts at once."""
     told = json.loads(run(log, "--output", "json").stdout)
     assert (told["jobs"], told["cores"]) == (3, 4)
     assert told["mean_wait_s"] == 30
@@ -115,7 +115,7 @@ def test_schedulers_go_by_name_and_take_settings(log, tmp_path, arguments, expec
 
 
 def test_outages_take_cores_away(log, tmp_path):
-    """Three of four cores are away from 50 to 300: 7 runs again after that; 5 for ever more."""
+    """While three of four cores are away, job 7 waits to run again; while one is away, job 5 never starts."""
     path = tmp_path / "away.csv"
     path.write_text("begin_s,end_s,cores,drain\n50,300,3,no\n420,,1,yes\n")
     told = json.loads(run(log, "--outages", path, "--starts", tmp_path / "starts.csv", "--output", "json").stdout)

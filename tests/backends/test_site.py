@@ -21,7 +21,7 @@ def empty(cores=64, **options):
 
 
 def busy(**options):
-    """64 cores of which all are taken until 1000."""
+    """Make a machine of 64 cores, all in use until 1000."""
     column = [np.array([value], dtype=np.int64) for value in (0, 1000, 1000, 64)]
     return SimulatedBackend(Engine(64, JobTable(*column)), Machine("busy", 4, 16), **options)
 
@@ -111,13 +111,13 @@ def test_foresight_tells_what_will_happen_and_changes_nothing():
 
 
 def test_foresight_of_what_never_starts_is_refused():
-    """Rather than looking for ever."""
+    """It does not simulate for ever."""
     with pytest.raises(BackendError, match="never start"):
         busy().foresee_start(JobSpec("j", 8, 60, run_s=5, held=True), 10.0)
 
 
 def test_the_same_seed_opens_the_same_world():
-    """Whatever happened in another one."""
+    """Whatever was done in another world."""
     site = SimulatedSite(model=SMALL)
     first = site.open(7)
     start = first.now()
@@ -217,7 +217,7 @@ def test_a_site_travels_to_other_processes():
 
 
 def test_a_site_needs_one_source(tmp_path):
-    """Not none, not two."""
+    """Exactly one, a model or a log."""
     with pytest.raises(InputError, match="either a system or a trace"):
         SimulatedSite()
     with pytest.raises(InputError, match="either a system or a trace"):
@@ -242,7 +242,7 @@ def test_impossible_machines_are_refused():
 
 @pytest.mark.parametrize("scheduler", ["conservative", "multifactor", "sjf"])
 def test_a_world_may_have_another_scheduler(scheduler):
-    """Equal for equal seeds, with another queue than under EASY; and it is told."""
+    """It is equal for equal seeds, has another queue than under EASY, and names its scheduler."""
     site, easy = SimulatedSite(model=SMALL, scheduler=scheduler), SimulatedSite(model=SMALL)
     assert site.notes == [f"the machine's scheduler is {scheduler}"]
     waits = [waits_of(each.open(seed=3).queue_events(2000)) for each in (site, site, easy)]

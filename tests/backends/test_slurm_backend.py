@@ -529,7 +529,7 @@ def test_a_job_that_was_cancelled_in_the_queue_never_started(world):
     ],
 )
 def test_why_a_job_was_pending_is_not_why_it_was_cancelled(world, reason, told_reason):
-    """Else somebody who cancelled it would be told to wait: it starts by itself."""
+    """Otherwise the explanation of a cancelled job would be that it starts by itself."""
     at_s = BEGIN_S + 20
     status, _ = told(world, replace(RECORD, states=("CANCELLED",), reason=reason, start_s=at_s, end_s=at_s))
     assert status.reason == told_reason
@@ -630,7 +630,7 @@ def test_the_marks_tell_how_a_forgotten_job_ended(world, code):
 
 
 def test_a_forgotten_job_whose_script_says_so_has_not_begun_its_payload(world):
-    """It had its cores, and was given back."""
+    """It had its cores, and the client cancelled it before its payload began."""
     site = world(min_job_age_s=5.0)
     backend = site.client(poll_s=60.0)
     job = backend.submit(spec(token="a", awaits=("posted",)))
@@ -669,7 +669,7 @@ def test_without_evidence_a_job_vanishes_only_after_a_while(world):
 
 
 def test_a_job_that_began_runs_until_its_walltime_is_over(world):
-    """Though the controller does not know it, and nothing else tells of it."""
+    """Even if the controller does not know it, and nothing else shows its end."""
     site = world()
     backend = site.client()
     job = backend.submit(spec(5000.0))
@@ -708,7 +708,7 @@ def test_a_job_that_nothing_was_kept_of_does_not_run_for_ever(world, knows_wallt
 
 
 def test_a_job_whose_number_is_a_strangers_is_soon_known_to_be_gone(world):
-    """As where it was sent to another cluster: this one does not deny the number, and shows its user nothing."""
+    """It was sent to another cluster; here a stranger's job has its number, which is neither shown nor denied."""
     site = world()
     site.client().submit(spec(5000.0, token="first"))
     job = site.client().submit(spec(100.0, token="a", held=True))
@@ -790,7 +790,7 @@ def test_a_job_that_is_taken_to_run_and_cancelled_has_ended_a_minute_later(world
 
 @pytest.mark.parametrize("accounting", [True, False])
 def test_an_array_that_is_not_shown_goes_on(world, accounting):
-    """What runs of it and what waits, though one look after the other shows nothing."""
+    """Its running and its pending elements, though several looks in a row show nothing."""
     site = world(accounting=accounting)
     backend = site.client()
     job = backend.submit(spec(1000.0, token="a", array=parse_array("1-4%2")))
@@ -857,7 +857,7 @@ def test_while_accounting_is_away_no_job_vanishes(world):
 
 @pytest.mark.parametrize("is_later_client", [False, True])
 def test_a_number_that_was_cut_off_is_in_doubt(world, monkeypatch, is_later_client):
-    """It is that of an earlier job, or of nobody; the job is found by its token."""
+    """The part that arrived may be the number of an earlier job; the job is found by its token."""
     site = world()
     backend = site.client()
     first = backend.submit(spec(50.0, token="a"))
@@ -912,7 +912,7 @@ def test_a_number_that_is_used_again_is_not_ours(world):
 
 @pytest.mark.parametrize("had_begun", [True, False])
 def test_a_cancelled_job_that_slurm_forgot_was_cancelled(world, had_begun):
-    """One that had begun has a moment to say how it ended."""
+    """If it had begun, its script gets some time to write how it ended."""
     site = world()
     backend = site.client()
     job = backend.submit(spec(5000.0, held=not had_begun))
@@ -1041,7 +1041,7 @@ def test_a_controller_that_is_away_for_a_while_is_waited_for(world):
 
 
 def test_a_quiet_hour_is_quiet(world):
-    """Also among 2,000 jobs of others; and the client's own share of a cycle is small."""
+    """Few requests are sent, also among 2,000 jobs of others, and they take the client little time."""
     site = world()
     site.link.foreign = [foreign_record(1000 + i) for i in range(2000)]
     backend = site.client()
@@ -1263,7 +1263,7 @@ def unreadable(path, monkeypatch, error=errno.ESTALE):
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
 @pytest.mark.parametrize("forgotten", [True, False])
 def test_a_job_whose_marks_cannot_be_read_has_not_ended_yet(world, monkeypatch, error, forgotten):
-    """Else its payload would be taken for one that never began, and run again."""
+    """Otherwise its payload would seem never to have begun, and would run again."""
     site = world(min_job_age_s=30.0 if forgotten else 300.0)
     backend = site.client()
     job = backend.submit(spec(9999.0, walltime_s=600, awaits=("a",), token="b"))
@@ -1359,7 +1359,7 @@ def test_a_job_of_our_name_may_be_somebody_elses(world, user, comment, found):
 
 
 def test_who_knows_nobody_believes_the_comment_only(world):
-    """A client that has not submitted anything yet."""
+    """Such a client has not submitted anything yet."""
     site = world()
     (site.folder / "scripts").mkdir()
     (site.folder / "scripts" / "fit.a.sh").touch()

@@ -39,7 +39,7 @@ def test_an_interval_is_within_its_bounds(quiet_s, failures, min_s, max_s):
 
 @given(QUIET, QUIET, FAILURES, FAILURES, LEAST, MOST)
 def test_the_longer_nothing_happened_the_longer_the_interval(one, other, few, many, min_s, max_s):
-    """And the more looks failed."""
+    """It also grows with the number of failed looks."""
     bounds = {"min_s": min_s, "max_s": max_s}
     assert interval_s(min(one, other), 0, **bounds) <= interval_s(max(one, other), 0, **bounds)
     if min(few, many) > 0:
@@ -78,7 +78,7 @@ def test_many_clients_do_not_look_in_step():
     st.lists(st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 30.0), st.floats(0.0, 1.0)), min_size=1, max_size=20),
 )
 def test_the_offset_fits_everything_that_was_seen(true_s, submissions):
-    """And is no larger than it must be."""
+    """It is the smallest offset that does."""
     offset, at_s = ClockOffset(), 1.7e9
     for pause_s, took_s, share in submissions:
         at_s += pause_s
@@ -235,7 +235,7 @@ BY_REST = [*BY_COMMANDS[:1], (("PENDING", "COMPLETING"), 1, 100.0, None), *BY_CO
 @pytest.mark.parametrize("told", [BY_COMMANDS, BY_REST], ids=["commands", "rest"])
 @pytest.mark.parametrize("is_same", [True, False], ids=["one client", "a client each look"])
 def test_what_an_element_ran_before_it_was_requeued_is_known_whichever_looks_were_missed(tmp_path, told, is_same):
-    """If one saw it run, before or at the time when it was put back."""
+    """If one look saw it run, before or as it was requeued."""
     folder = MarksFolder(tmp_path)
     fresh = KeptSubmission(
         "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="3"
@@ -294,7 +294,7 @@ def test_a_job_that_ended_by_itself_has_ended_though_it_is_not_shown(tmp_path, c
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_of_a_job_that_slurm_has_forgotten_its_marks_tell_the_nodes(tmp_path, code):
-    """Else nothing would speak for them, or against them, once a client was away for a while."""
+    """Otherwise nothing would be known of these nodes after a client was away for a while."""
     folder = MarksFolder(tmp_path)
     (folder.marks / "t").mkdir(parents=True)
     (folder.marks / "t" / "began").write_text("job=7\nhost=x\ntime=110\nnodes=n[1-2]\n")
@@ -342,7 +342,7 @@ def test_what_a_job_posts_and_heeds_is_known_by_its_script(tmp_path, heeds):
 
 
 def test_a_node_that_failed_under_an_element_is_named_by_that_element(tmp_path):
-    """As of a job: an element that ended by itself is none of the node's fault."""
+    """As for a job; an element that ended by itself is not blamed on its node."""
     kept = KeptSubmission(
         "job.t", "t", awaits=False, steps=(), kept_back=False, walltime_s=600.0, submit_s=100.0, array="1-3"
     )

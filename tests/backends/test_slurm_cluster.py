@@ -33,7 +33,7 @@ class Here(FakeLink):
         return self.here
 
     def becomes_another(self, name="other"):
-        """Be the commands of another cluster from now on, where nobody knows a job; give what leads back."""
+        """Replace the commands by those of an empty cluster; return a function that undoes this."""
         was = self.all, self.here, self._next_id
         self.all, self.here, self._next_id = {}, SlurmCluster(name, 500, "there port 1"), 500
         return lambda: vars(self).update(zip(("all", "here", "_next_id"), was, strict=True))
@@ -52,7 +52,7 @@ def link(tmp_path):
 
 @pytest.fixture
 def home(link, tmp_path):
-    """Return what a later client makes of the cluster, of a run whose first job was number 7."""
+    """Return a function that makes a later client of a run whose first job was number 7."""
     HomeCluster(link, tmp_path, link.clock).submitted("7", FIRST)
     return lambda: HomeCluster(link, tmp_path, link.clock)
 
@@ -91,7 +91,7 @@ def test_another_name_and_numbers_that_began_anew_stop_a_run(home, link, here, w
 
 @pytest.mark.parametrize("here", [SlurmCluster("home", 9, "elsewhere port 2"), SlurmCluster("", 9, ""), HERE])
 def test_what_contradicts_nothing_stops_no_run(home, link, here):
-    """A controller that was moved, or one that lost its latest state and gives a few numbers out again."""
+    """For example a controller on another host, or one that lost its latest state and reuses a few numbers."""
     link.here = here
     home().check()
 
@@ -123,7 +123,7 @@ def test_the_number_of_the_first_job_tells(home, link, next_number):
     ],
 )
 def test_the_order_of_numbers_and_times_tells_another_cluster_of_the_same_name(home, link, record, why):
-    """It is looked at where none of the run's jobs is known, and where the controller is elsewhere."""
+    """It is checked if none of the run's jobs is known, or the controller is on another host."""
     link.shown = [record]
     link.here = replace(HERE, address="there port 1")
     for compare in (lambda one: one.doubt(lambda: True), HomeCluster.check):
@@ -139,7 +139,7 @@ OLD = (job(999_000, submit_s=BEGIN_S - 4000.0), job(999_900, submit_s=BEGIN_S - 
 
 @pytest.mark.parametrize("next_number", [None, 30])
 def test_numbers_that_have_passed_the_highest_stop_no_run(link, tmp_path, next_number):
-    """As they do each month where MaxJobId is a million."""
+    """They do so each month where MaxJobId is a million."""
     late = replace(FIRST, submit_s=BEGIN_S - 600.0)
     HomeCluster(link, tmp_path, link.clock).submitted("999950", late)
     link.shown = [*OLD, job(20, submit_s=BEGIN_S)]
@@ -214,7 +214,7 @@ class AtWork:
         return self.client.submit(JobSpec("fit", cores=1, walltime_s=3600.0, command="sleep 3000", token=token))
 
     def looks(self, minutes):
-        """Look on for a while; gives what was heard."""
+        """Look several times; return what was reported."""
         heard = []
         end_s = self.client.now() + 60 * minutes
         while self.client.now() < end_s:
@@ -259,7 +259,7 @@ def test_a_job_that_was_submitted_in_that_moment_is_no_evidence_of_home_and_is_n
 
 
 def test_a_refusal_of_another_cluster_is_none(at_work, link, monkeypatch):
-    """As of a dependency on a job that it does not know."""
+    """For example of a dependency on a job that it does not know."""
     at_work.submit()
 
     def refuse(_job):
@@ -316,7 +316,7 @@ def test_no_job_is_taken_for_cancelled_by_what_another_cluster_says(at_work, lin
 
 @pytest.mark.parametrize(("takes_s", "most"), [(0.0, 33), (1.0, 4), (30.0, 2)])
 def test_asking_which_cluster_this_is_takes_little_of_the_time_of_submitting(link, home, takes_s, most):
-    """As through ssh."""
+    """Also through ssh."""
     one, link.takes_s, began_s = home(), takes_s, link.clock()
     while link.clock() - began_s < 62.0:
         one.confirm(lambda: True, before=True)
@@ -353,7 +353,7 @@ def test_the_commands_tell_which_cluster_it_is():
 
 @pytest.mark.parametrize("end", ["BOOT", "tbed", "2\nSlurmctldHost", "280\nSlurmctld(p"])
 def test_what_is_cut_off_names_no_other_cluster(end):
-    """Else 'tes', or a next number 4, would end a run."""
+    """Otherwise a name such as 'tes', or a next number 4, would end a run."""
     link = CommandLink(run=lambda *_: Done(0, TOLD[: TOLD.index(end)]))
     with pytest.raises(UnavailableError, match="empty or cut off"):
         link.cluster()

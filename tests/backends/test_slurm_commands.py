@@ -326,7 +326,7 @@ POLICY = f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's 
     ],
 )
 def test_why_a_submission_told_no_number(returncode, stderr, error):
-    """Only what certainly was not accepted is said not to be."""
+    """Only a submission that was certainly not accepted is reported as refused."""
     types = {
         "rejected": SubmitRejectedError,
         "deferred": SubmitDeferredError,
@@ -351,7 +351,7 @@ def test_a_greeting_is_no_job_id():
 
 @pytest.mark.parametrize("length", range(1, 5))
 def test_an_answer_that_was_cut_off_is_no_job_id(length):
-    """Its first digits are another's job."""
+    """Its first digits may be the number of another job."""
     with pytest.raises(SubmitInDoubtError):
         says(stdout="4711\n"[:length]).submit(JOB)
 
@@ -551,7 +551,7 @@ def test_a_single_unknown_job_is_missing_but_an_error_is_an_error():
 
 @pytest.mark.parametrize("printed", ["", "12\n1200\n", "Quota: 80 %\n12;here\n1200\n"])
 def test_an_answer_without_one_number_is_in_doubt(printed):
-    """Of several nobody knows which is the job's: it is looked for by its token."""
+    """Of several numbers it is unknown which is the job's; it is looked for by its token."""
     with pytest.raises(SubmitInDoubtError):
         says(0, stdout=printed).submit(JOB)
 
@@ -614,7 +614,7 @@ def test_an_update_is_one_command_and_another_for_the_hold():
 
 
 def test_an_odd_name_is_looked_for_without_the_commands_help():
-    """A comma would be two names to them."""
+    """The commands would read a name with a comma as two."""
     asked = []
 
     def run(command, *_):
@@ -646,7 +646,7 @@ def test_partitions_and_nodes_with_free_text_at_their_end():
 
 @pytest.mark.parametrize("ask", [CommandLink.partitions, CommandLink.nodes])
 def test_what_is_cut_off_tells_of_no_site(ask):
-    """Else jobs would be refused as beyond a machine of half its size."""
+    """Otherwise jobs would be refused as too large for half of the machine."""
     with pytest.raises(UnavailableError, match="cut off"):
         ask(says(stdout="PartitionName=p MaxTime=UNLIMITED\nNodeName=n1 CPUTot=64\nNodeName=n2 CP"))
 
@@ -703,7 +703,7 @@ SAYS = "sbatch: Job 4 to start at 2026-11-24T05:10:16 using 4 processors on node
     ],
 )
 def test_what_slurm_says_of_a_start_is_read_or_nothing(programs, returncode, printed, said_s):
-    """And in no case it is an error: a prediction does without."""
+    """It never raises an error, since a prediction does not need it."""
     note = 'echo "$@" >$HERE/asked; env >$HERE/env'
     programs("sbatch", f"{note}; printf %s {shlex.quote(printed)} >&2; exit {returncode}")
     assert CommandLink().estimated_start_s(JOB) == said_s
@@ -720,7 +720,7 @@ def test_where_slurm_cannot_be_asked_it_says_nothing(error):
 
 
 def test_elements_that_were_cancelled_together_wait_no_more():
-    """Slurm goes on telling of them as of one, and accounting does."""
+    """Slurm and its accounting go on showing them in one record."""
     mark = "@"
     queued = QueueFormat(mark)
     told = dict.fromkeys(QueueFormat._FIELDS, "0") | {
@@ -737,7 +737,7 @@ def test_elements_that_were_cancelled_together_wait_no_more():
 
 @pytest.mark.parametrize("method", ["jobs", "past"])
 def test_an_answer_that_is_cut_off_is_none(method):
-    """Wherever that is; but where it ends with a job, which nobody can know."""
+    """Wherever it is cut; except after a whole job, where it cannot be noticed."""
     whole, cut = [], [None]
 
     def run(command, *_):
@@ -761,7 +761,7 @@ def test_an_answer_that_is_cut_off_is_none(method):
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize("missing", [1, 20])
 def test_half_a_script_is_not_submitted(tmp_path, shell, missing):
-    """As where the connection breaks while it is sent: a shell at the other end reads its end all the same."""
+    """If the connection breaks while it is sent, the shell at the other end reads what arrived as if it were all."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
     program = tmp_path / "sbatch"

@@ -169,7 +169,7 @@ def test_capabilities_are_those_of_the_partitions():
     [(True, {}, (28, True)), (False, {}, (28, False)), (True, {"shrink": "no"}, (0, False))],
 )
 def test_a_job_that_nobody_can_shrink_from_outside_gives_nodes_back_by_its_own_script(can_shrink, settings, told):
-    """As with Slurm 22.05 by its REST interface."""
+    """For example with Slurm 22.05 over its REST API."""
     given = check(CommandSettings, settings)
     site = capabilities(
         "small", **small_site(), settings=given, accrues=False, changeable={"nodes"} if can_shrink else {}
@@ -411,7 +411,7 @@ def test_a_partition_that_takes_no_jobs_is_bad():
 
 
 def test_a_default_that_is_not_told_must_be_set():
-    """As by most versions of the REST interface."""
+    """Most versions of the REST API do not report it."""
     link = ToldLink()
     link.site["partitions"] = [SlurmPartition("a", cores=8), SlurmPartition("b", cores=9)]
     found = by_topic(examined(link))
@@ -530,7 +530,7 @@ def test_nothing_is_submitted_without_leave():
 
 
 class Killed(BaseException):
-    """Somebody ends us."""
+    """The signal by which the client is killed, as an exception."""
 
 
 @pytest.mark.parametrize("method", ["submit", "jobs"])

@@ -1,4 +1,4 @@
-"""No job is changed but those that their numbers are found to belong to at that moment."""
+"""A job is changed only if its number is found to be that of the right job at that moment."""
 
 import itertools
 from dataclasses import replace
@@ -41,7 +41,7 @@ class Place:
         return SlurmBackend(self.link, self.folder, SITE, clock=self.clock, sleep=self.clock.sleep, defaults=DEFAULTS)
 
     def begin_anew(self, *names):
-        """Lose all jobs, and begin to number from 1 again, with others' jobs."""
+        """Make Slurm lose all jobs, and give others' jobs numbers from 1 on."""
         self.link.all, self.link._next_id = {}, 1
         return [self.link.submit(replace(self.link.submitted[-1], name=name, comment="")) for name in names]
 
@@ -57,7 +57,7 @@ def place(tmp_path):
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("is_same_client", [True, False], ids=["same client", "later client"])
 def test_a_number_that_is_anothers_by_now_is_not_changed(place, name, is_same_client):
-    """Nor where the stranger's job is one of the same user, and whatever asks for it."""
+    """Even if the other job is the same user's, and whichever operation it is."""
     client = place.client()
     job_id = client.submit(spec(token=TOKEN))
     [theirs] = place.begin_anew("strangers")
@@ -104,7 +104,7 @@ def test_a_job_of_another_user_is_not_ours_whatever_its_name(place):
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "hidden"])
 def test_a_number_that_is_another_users_by_now_is_cancelled_no_more(place, is_shown):
-    """Commands ask for this user's jobs alone, and Slurm does not deny what is another's."""
+    """Commands select only this user's jobs, and Slurm does not report that the number is another user's."""
     client = place.client()
     job_id = client.submit(spec(token=TOKEN))
     client.status([job_id])
@@ -237,7 +237,7 @@ def test_where_scancel_could_not_ask_no_job_was_cancelled():
 
 
 def test_a_job_that_its_user_names_is_changed_as_ones_own(place):
-    """As the one in which a program runs that is resized; once the number is another's it is left alone."""
+    """For example that of a resizable program; once another job has the number, it is not changed."""
     client = place.client()
     client.submit(spec(token=TOKEN))
     job_id = place.link.submit(replace(place.link.submitted[-1], name="solver", comment=""))

@@ -59,7 +59,7 @@ def test_where_nothing_is_known_of_nodes_nothing_is_impossible():
 
 @given(st.lists(st.tuples(st.sampled_from(["", ":a100", ":nvidia_h100.80gb"]), st.integers(0, 64)), max_size=4))
 def test_gpus_are_counted_whatever_their_kind(kinds):
-    """Among other resources, with the cores that they are near to."""
+    """Also among other resources, and with the cores that they are bound to."""
     gres = ",".join(["shard:16", *(f"gpu{kind}:{count}(S:0-1,3)" for kind, count in kinds), "craynetwork:4"])
     assert count_gpus(gres) == sum(count for _, count in kinds)
 

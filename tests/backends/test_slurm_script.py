@@ -1,4 +1,4 @@
-"""The batch script around a payload, really run by every shell that is here, without Slurm."""
+"""The batch script around a payload, run by every installed shell, without Slurm."""
 
 import os
 import shlex
@@ -93,7 +93,7 @@ def test_a_payload_runs_in_its_folder_and_its_exit_code_is_the_jobs(start, folde
 @pytest.mark.parametrize("nodes", ["n[1-3],gpu7", ""])
 @pytest.mark.parametrize("code", [0, 3])
 def test_marks_say_on_which_nodes_it_was(start, folder, nodes, code):
-    """Which Slurm forgets some minutes after its end."""
+    """Slurm forgets this some minutes after the end of a job."""
     assert done(start(f"exit {code}", token="a", slurm=(("SLURM_JOB_NODELIST", nodes),)))[0] == code
     assert (folder.began("7", "a").nodes, folder.ended("7", "a").nodes) == (nodes, nodes)
 
@@ -125,7 +125,7 @@ def test_any_text_is_run_as_it_is(start, command):
 
 
 def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
-    """Twenty at the same time."""
+    """Of twenty that begin at the same time."""
     command = f"echo x >>'{tmp_path}/ran'; sleep 0.3"
     codes = [done(process)[0] for process in [start(command, str(job), token="a") for job in range(100, 120)]]
     assert sorted(codes) == [0] + [JobOutcome.DUPLICATE.exit_code] * 19
@@ -134,7 +134,7 @@ def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
 
 
 def test_a_job_that_was_put_back_runs_again(start, folder, tmp_path):
-    """After its node failed, say; but not if its payload had completed."""
+    """For example after its node failed; but not if its payload had completed."""
     command = f"echo x >>'{tmp_path}/ran'; [ -e '{tmp_path}/now' ]"
     assert done(start(command, token="a"))[0] == 1
     (tmp_path / "now").touch()
@@ -145,7 +145,7 @@ def test_a_job_that_was_put_back_runs_again(start, folder, tmp_path):
 
 
 def test_a_job_that_was_put_back_after_its_posts_runs_no_more(start, folder, tmp_path):
-    """Others may have begun since then; only the mark of its end was not made yet."""
+    """It lacks only the mark of its end, and jobs that follow may have begun."""
     command = f"echo x >>'{tmp_path}/ran'"
     assert done(start(command, token="a", posted=["u/a", "v"]))[0] == 0
     (folder.marks / "a" / "ended").unlink()
@@ -188,7 +188,7 @@ def test_a_payload_waits_for_what_it_awaits(start, folder, tmp_path):
 
 
 def test_either_the_payload_begins_or_its_job_is_given_back(start, folder):
-    """At the same moment, over and over: never both, never neither."""
+    """Both are attempted at the same moment, many times: exactly one of them happens."""
     outcomes, late_s = Counter(), 0.02
     for number in range(30):
         token = f"t{number}"
@@ -238,7 +238,7 @@ def test_the_payload_is_told_to_end(start, folder, tmp_path, everybody, handled)
 
 @pytest.mark.parametrize("steps", [(), (Step("one", "touch begun", post="p"),)], ids=["payload", "step"])
 def test_a_job_that_is_told_to_end_before_its_payload_begins_begins_none(start, folder, tmp_path, steps):
-    """What would begin then might outlive the script: a signal to its shell is none to what that has started."""
+    """A payload that began then might outlive the script, since a signal to the script does not reach it."""
     tools = tmp_path / "tools"
     tools.mkdir()
     slow = tools / "uname"
@@ -275,7 +275,7 @@ def test_a_payload_that_is_just_beginning_is_told_to_end_too(start):
 
 
 def test_what_is_told_just_after_the_payload_left_is_told_to_nobody(start):
-    """Its number may be another's by then; the user's errors are the payload's."""
+    """Its process number may be reused by then, and no error is printed among the payload's."""
     process = start("trap 'exit 0' TERM; echo up; sleep 0.2; exit 0", token="a")
     assert process.stdout.readline() == "up\n"
     time.sleep(0.35)
@@ -395,14 +395,14 @@ def test_who_awaits_is_told_to_end_too(start, folder):
 
 
 def test_what_a_payload_starts_may_be_interrupted(start):
-    """What shells run in the background ignores interruptions; a payload must not inherit that."""
+    """Background processes of a shell ignore SIGINT, which a payload must not inherit."""
     if subprocess.run(["env", "--default-signal=INT", "true"], check=False).returncode:
         pytest.skip("this env cannot reset signals")
     assert done(start("sh -c 'kill -INT $$; echo ignored'"))[1] == ""
 
 
 def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
-    """Where it could not be written down that it completed; a folder is in the way of what is written beside it."""
+    """Its completion could not be written down. In this test a folder has the path of a file."""
     (folder.posts / ".x.7").mkdir()
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("y", "x")))
     assert code == JobOutcome.UNABLE.exit_code
@@ -455,7 +455,7 @@ def test_without_its_marks_a_job_does_not_begin(start, folder, kind, tmp_path):
 
 
 def test_steps_that_completed_are_not_run_again(start, folder, tmp_path):
-    """After a requeue, with what is left failing and then not; nor in another job that has them, too."""
+    """Neither after a requeue, while the rest fails and then completes, nor in another job with the same steps."""
     ran, now = tmp_path / "ran", tmp_path / "now"
 
     def steps(names):
@@ -506,7 +506,7 @@ def test_what_exits_with_0_as_the_job_is_taken_away_has_not_completed(start, fol
 
 
 def test_a_step_that_a_job_has_too_few_cores_for_does_not_begin(start, folder, tmp_path):
-    """As after a requeue of a job that had given some back."""
+    """For example after a requeue of a job that had given cores back."""
     ran = tmp_path / "ran"
     steps = (Step("a", f"echo a >>'{ran}'", tasks=8, post="r/a"), Step("b", f"echo b >>'{ran}'", tasks=28, post="r/b"))
     before = [before_step(step, JobSpec("x", 28, 60, steps=steps), 28) for step in steps]
@@ -538,7 +538,7 @@ def test_a_payload_says_how_it_ended(start, folder):
 
 
 def test_what_runs_inside_says_nothing_in_the_name_of_its_job(start, folder):
-    """Neither a program, nor what another client starts there."""
+    """Neither a program nor another client inside it can write marks of the job."""
     text = payload_text(Stage("fit", cores=1, command='[ -z "${ASA_OUTCOME-}" ]', inputs=("/",)), 1)
     assert done(start(text, token="a", slurm={"ASA_OUTCOME": "/tmp/of-another"}))[0] == 0
     assert done(start('[ -z "${ASA_OUTCOME-}" ]', token="b", slurm={"ASA_OUTCOME": "/tmp/of-another"}))[0] == 0
@@ -572,7 +572,7 @@ def test_without_its_folders_a_job_fails(start, folder, tmp_path):
 
 
 def test_nobody_sees_half_a_mark(start, folder):
-    """A reader that never rests sees nothing or everything."""
+    """A reader that reads all the time sees nothing, or the whole mark."""
     process = start(token="a", steps=[Step(f"s{n}", "true") for n in range(20)], posted=("x",))
     seen = 0
     while process.poll() is None:
@@ -689,7 +689,7 @@ TELLS = "echo $SLURM_NTASKS $SLURM_NPROCS $SLURM_NNODES $SLURM_TASKS_PER_NODE $S
     ],
 )
 def test_a_step_sees_what_a_job_of_its_own_would(start, folder, share, seen, tmp_path):
-    """Where the job has no room for it, it sees the job."""
+    """If the job has too few cores for it, it sees the job's."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "scontrol").write_text("#!/bin/sh\nprintf '%s\\n' n1 n2 n3 n4 n5 n6\n")
@@ -707,7 +707,7 @@ def test_a_step_sees_what_a_job_of_its_own_would(start, folder, share, seen, tmp
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="functions are bash's")
 def test_functions_and_variables_of_any_name_come_through(start, tmp_path):
-    """To a script, a command and what that starts, whatever the shell of the batch script makes of such names."""
+    """To a script, a command and its processes, even if the batch script's shell drops such names."""
     mine = {"BASH_FUNC_module%%": '() {  echo "module $1"\n}', "folder": "/data", "job": "mine", "my-var": "a b"}
     probe = tmp_path / "probe"
     probe.write_text("#!/bin/bash\nmodule load\necho $folder $job $(env | grep -e my-var -e ASA_ENTRY)\n")

@@ -1,4 +1,4 @@
-"""Every word of Slurm's for a job's state is known, and of those that come later a job's times decide."""
+"""All states of jobs that Slurm reports are known; for states of later versions a job's times decide."""
 
 import ctypes
 import ctypes.util
@@ -144,7 +144,7 @@ def _time(time_s):
     ],
 )
 def test_a_job_of_a_state_that_says_nothing_is_where_its_times_say(read, word, start_s, end_s, nodes, code, state):
-    """Times are from now on."""
+    """Times are given relative to now."""
     start_s, end_s = (None if time_s is None else NOW + time_s for time_s in (start_s, end_s))
     record = read(start_s=start_s, end_s=end_s, nodes=nodes, code=code, word=word)
     status = status_of(record, NOW)

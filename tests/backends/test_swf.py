@@ -110,7 +110,7 @@ def test_users_and_their_like_are_told_in_the_order_of_the_table(tmp_path):
 
 
 def test_short_lines_tell_less(tmp_path):
-    """Nine fields make a job; what is not there is unknown."""
+    """Nine fields are enough for a job; missing ones are unknown."""
     short = "1 0 -1 60 4 -1 -1 4 600\n"
     assert told(read_swf(log(tmp_path, short, short))) == [[-1, -1]] * 5
     assert told(read_swf(log(tmp_path, short, line(submit=1)))) == [[-1, -1], [-1, 1], [-1, 1], [-1, 1], [-1, 1]]
@@ -199,7 +199,7 @@ def test_a_file_without_lines_is_refused_before_it_is_read_whole(tmp_path):
 
 
 def test_reading_takes_little_memory(tmp_path):
-    """Far less than copies of the text would: some 160 bytes a job, beside one block."""
+    """About 160 bytes a job and one block, far less than copies of the text."""
     jobs = 60_000
     path = log(tmp_path, *(line(job=i, submit=i) for i in range(jobs)))
     read_swf(path)
@@ -295,7 +295,7 @@ JOBS = st.lists(
 
 @given(JOBS, st.sampled_from(["log.swf", "log.swf.gz"]), st.booleans(), st.randoms())
 def test_what_is_written_is_read(tmp_path, jobs, name, keep, luck):
-    """Whatever the jobs."""
+    """For any jobs."""
     table = JobTable(*(np.array(column) for column in zip(*jobs, strict=True)), keep_overruns=keep)
     columns = {
         key: [luck.randrange(-1, 10**6) for _ in jobs]
@@ -394,7 +394,7 @@ def test_real_logs(data, name, cores, jobs):
 
 
 def test_times_beyond_all_calendars_are_left_out_or_refused(tmp_path):
-    """Milliseconds taken for seconds, and so many long runs that the clock would not suffice."""
+    """Milliseconds that were written as seconds, and so many long runs that the end is beyond the calendar."""
     ms = log(tmp_path, line(), line(submit=1_700_000_000_000))
     assert len(read_swf(ms).table) == 1
     assert "in milliseconds" in " ".join(read_swf(ms).oddities)
@@ -422,7 +422,7 @@ def test_links_and_pipes_stay_what_they_are(tmp_path):
 
 
 def test_a_machine_that_cannot_be_is_refused(tmp_path):
-    """Larger than any."""
+    """It is larger than any machine."""
     with pytest.raises(TraceError, match="machine of 99999999999999999999 processors"):
         read_swf(log(tmp_path, line(), header="; MaxProcs: 99999999999999999999\n"))
 
@@ -634,7 +634,7 @@ def test_a_log_that_is_broken_is_refused_for_learning_too(tmp_path):
 
 
 def test_a_log_begins_when_its_header_says(tmp_path):
-    """So that its waits are known to be old, and the hour of the day is that of the place."""
+    """So the ages of its waits, and local hours of the day, are known."""
     header = "; MaxProcs: 100\n; UnixStartTime: 1000000000\n"
     assert read_history(log(tmp_path, line(submit=7, wait=1), header=header)).submit_s.tolist() == [1_000_000_007]
     late = log(tmp_path, line(submit=1_600_000_000, wait=1), header=header)
@@ -643,7 +643,7 @@ def test_a_log_begins_when_its_header_says(tmp_path):
 
 
 def test_what_came_later_in_a_log_does_not_change_what_was_asked_before(tmp_path):
-    """Run times and later requests are the future of a job that asked for nothing."""
+    """The request of a job without one depends neither on its run time nor on later requests."""
     one = read_history(log(tmp_path, line(wait=1, request=-1, run=50), line(submit=9, wait=1, request=60)))
     other = read_history(log(tmp_path, line(wait=1, request=-1, run=5000), line(submit=9, wait=1, request=6000)))
     assert one.walltime_s[0] == other.walltime_s[0]

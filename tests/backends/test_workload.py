@@ -20,7 +20,7 @@ def small(**changes):
 
 
 class Here(Executor):
-    """An executor that works at once, in this process."""
+    """An executor that works in this process, at once."""
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
@@ -29,7 +29,7 @@ class Here(Executor):
 
 
 def test_the_same_seed_gives_the_same_jobs():
-    """And another gives others."""
+    """Another seed gives other jobs."""
     one, same, other = (small().generate(7 * DAY, seed) for seed in (1, 1, 2))
     assert np.array_equal(one.submit, same.submit)
     assert np.array_equal(one.run, same.run)
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_jobs():
 
 @pytest.mark.parametrize("load", [0.5, 0.9])
 def test_the_load_is_what_was_asked_for(load):
-    """Work that arrives over what the machine could do, averaged over seeds."""
+    """The load is the submitted work divided by the machine's capacity, averaged over seeds."""
     loads = []
     for seed in range(12):
         table = small(load=load).generate(60 * DAY, seed)
@@ -81,13 +81,13 @@ def test_requests_follow_the_accuracy():
     ("name", "value"), [("load", 0.0), ("load", 1.5), ("serial", -0.1), ("log2_widest", 20.0), ("burst", 0.5)]
 )
 def test_senseless_parameters_are_refused(name, value):
-    """By name, with the limits."""
+    """The error has the parameter's name and its limits."""
     with pytest.raises(InputError, match=name):
         small(**{name: value})
 
 
 def test_unknown_systems_are_refused():
-    """With the known ones."""
+    """The error lists the known ones."""
     with pytest.raises(UnknownNameError, match="Did you mean 'hpc2n'"):
         preset("hpc2")
 

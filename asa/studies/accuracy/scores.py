@@ -201,7 +201,7 @@ class Score:
     pinball_log10: float = math.nan
     late_s: float = math.nan  # mean of a job's remaining wait if it is submitted ahead by its predicted wait
     late_share: float = math.nan  # share of jobs that waited longer than predicted
-    # mean core-hours that its cores idle if it then starts before it is needed and nothing holds it back
+    # mean core-hours that such a job idles if it starts before it is needed
     idle_core_h: float = math.nan
     # mean, median and 90 % quantile of the distance between predicted and real wait, in seconds
     abs_error_s: float = math.nan

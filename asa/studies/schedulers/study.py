@@ -61,7 +61,7 @@ _FIGURES = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s", "lon
 class SchedulerCampaign:
     """The parameters of a campaign."""
 
-    systems: tuple[str, ...] = ("uppmax",)  # centres with a workload model, and logs: the worlds
+    systems: tuple[str, ...] = ("uppmax",)  # centres with a workload model
     traces: tuple[Path, ...] = ()
     # names, each with its settings after a colon; `age_accrues` is a rule of the site
     schedulers: tuple[str, ...] = SCHEDULERS
