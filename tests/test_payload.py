@@ -271,15 +271,15 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp
 
 @pytest.fixture
 def paused(tmp_path):
-    """Have the pause after a task's end last until a file `over` is made; return the environment of such a job.
+    """Have pauses after a task's end last until a file `over` is made; return the environment of such a job.
 
-    A file `paused` shows that it has begun.
+    The file `paused` has a line for each that has begun.
     """
     (tmp_path / "bin").mkdir()
     sleep = tmp_path / "bin" / "sleep"
     sleep.write_text(f"""#!/bin/sh
 if [ "$1" = 0.3 ]; then
-  touch '{tmp_path}/paused'
+  echo >>'{tmp_path}/paused'
   until [ -e '{tmp_path}/over' ]; do {shutil.which("sleep")} 0.05; done
   exit
 fi
@@ -318,6 +318,21 @@ def test_a_task_that_completed_just_before_its_job_was_told_to_end_has_completed
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
     assert completed(place) == {1}
+
+
+def test_many_tasks_that_complete_together_share_a_few_pauses(tmp_path, paused):
+    """In each pause a program runs, which costs more CPU time than a short task."""
+    place = tmp_path / "place"
+    one = stage(tasks=("echo >>ran",) * 20)
+    command = ["sh", "-c", payload_text(one, 2, folder=str(place))]
+    with subprocess.Popen(command, cwd=tmp_path, env=paused) as process:
+        until(lambda: (tmp_path / "ran").exists() and (tmp_path / "ran").stat().st_size == 20)
+        until((tmp_path / "paused").exists)
+        assert (tmp_path / "paused").stat().st_size <= 8
+        assert completed(place) == set()
+        (tmp_path / "over").touch()
+        assert process.wait(30) == 0
+    assert completed(place) == set(range(1, 21))
 
 
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])

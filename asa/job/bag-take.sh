@@ -39,6 +39,11 @@ asa_task() { # a worker's number, the task's place, its number and its text
   asa_now
   asa_word_of_task "$((asa_time - asa_began))"
   case $asa_word in '' | failed) [ "$asa_killed" -eq "$asa_had_killed" ] || asa_word=out-of-memory ;; esac
+  asa_line=":$2 $asa_code $asa_began $asa_time${asa_word:+ $asa_word};"
+  if [ "$asa_code" -eq 0 ] && [ -z "$asa_ended_by" ] && asa_in_slurm; then
+    echo "$asa_slot $asa_begun $asa_line" >&9
+    return
+  fi
   # what ends the whole job may reach a task first: Slurm tells one process after the other
   if [ "$asa_code" -gt 128 ]; then
     sleep 1
@@ -48,15 +53,35 @@ asa_task() { # a worker's number, the task's place, its number and its text
   fi
   if ! asa_interrupted; then
     [ "$asa_code" -eq 0 ] || asa_say_failed "$3" "$((asa_count + asa_before))" "$4"
-    asa_record ":$2 $asa_code $asa_began $asa_time${asa_word:+ $asa_word};"
+    asa_record "$asa_begun $asa_line"
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9
 }
-asa_record() {
-  printf '%s\n' "$1" >>"$asa_log" 2>/dev/null && return
-  printf '%-63s\n' "$1" | dd of="$asa_log.spare" bs=64 seek=$((asa_begun % asa_spare)) conv=notrunc 2>/dev/null
+asa_record() { # which of those that were begun here, and its record
+  printf '%s\n' "${1#* }" >>"$asa_log" 2>/dev/null && return
+  printf '%-63s\n' "${1#* }" | dd of="$asa_log.spare" bs=64 seek=$((${1%% *} % asa_spare)) conv=notrunc 2>/dev/null
   printf 'asa: the disk is full: no more tasks are begun here\n' >&2
   echo full >&9
+}
+# In Slurm, tasks that completed at about the same time share the pause that shows whether they were interrupted. It
+# begins at once, unless there are many.
+asa_completed= asa_settling=0
+asa_heard_of() { # what a worker wrote
+  case $1 in *:*) asa_completed=$asa_completed${1#* } ;; esac
+}
+asa_settle() {
+  [ -n "$asa_completed" ] && [ "$asa_settling" -lt 8 ] || return 0
+  (
+    asa_child= asa_ended_by=
+    for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
+    if asa_interrupted; then asa_completed=; fi
+    while [ -n "$asa_completed" ]; do
+      asa_record "${asa_completed%%;*};"
+      asa_completed=${asa_completed#*;}
+    done
+    echo settled >&9
+  ) 3<&- 7<&- &
+  asa_completed= asa_settling=$((asa_settling + 1))
 }
 asa_signals=0 asa_ending=
 asa_tell() {
@@ -141,8 +166,13 @@ while [ -z "$asa_ending$asa_full" ]; do
       '') ;;
       tick) asa_ticking= asa_dry= ;;
       full) asa_full=1 ;;
-      *) asa_free="$asa_free $asa_word" asa_busy=$((asa_busy - 1)) ;;
+      settled) asa_settling=$((asa_settling - 1)) ;;
+      *)
+        asa_heard_of "$asa_word"
+        asa_free="$asa_free ${asa_word%% *}" asa_busy=$((asa_busy - 1))
+        ;;
     esac
+    asa_settle
     continue
   fi
   if [ "$asa_first" -gt "$asa_last" ]; then
@@ -161,7 +191,12 @@ done
 while :; do
   asa_before_it=$asa_signals
   wait || :
-  [ "$asa_before_it" -ne "$asa_signals" ] || break
+  [ "$asa_before_it" -eq "$asa_signals" ] || continue
+  echo last >&9
+  while IFS= read -r asa_word <&9 && [ "$asa_word" != last ]; do asa_heard_of "$asa_word"; done
+  [ -n "$asa_completed" ] || break
+  asa_settling=0
+  asa_settle
 done
 if [ -n "$asa_ending$asa_full" ]; then
   asa_give_back "$asa_me" || echo "asa: what this job had taken cannot be given back: $asa_named cannot be written" >&2
