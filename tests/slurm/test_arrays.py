@@ -18,6 +18,7 @@ from asa.cli.kinds.elements import element_standing
 from asa.elements import parse_array
 from asa.metrics import measure
 from asa.records import Ended, Observed, StageEnded, Submitted
+from asa.runtimes import run_times_of
 
 LINKS = ("commands", "rest")
 MOMENTS = [*(("journal", at) for at in range(8)), ("change", 0), ("change", 1), ("look", 0), ("look", 3)]
@@ -96,6 +97,11 @@ def test_an_array_is_one_submission_and_its_throttle_is_kept(slurm, link):
     assert [record.array for record in records if isinstance(record, Submitted)] == ["", "1-9:2,20%2", ""]
     [ended] = [record for record in records if isinstance(record, Ended) and record.stages == ("b",)]
     assert ended.ran_s == sum(end - start for start, end in spans)
+    state = run.folder.state()[0]
+    jobs = {job_id: job.status for job_id, job in state.jobs.items()}
+    times = run_times_of(run.plan.id, state.workflow, run.plan.capabilities, records, jobs)
+    [learned] = [time for time in times if time.stage == "b"]
+    assert learned.run_s == pytest.approx(max(end - start for start, end in spans), abs=1.5), "its longest element"
     [wait] = [record for record in records if isinstance(record, Observed) and record.stages == ("b",)]
     first = min(elements, key=lambda job: int(job["StartTime"]))
     assert wait.wait_s == int(first["StartTime"]) - max(int(first["EligibleTime"]), int(first["SubmitTime"]))
