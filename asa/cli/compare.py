@@ -273,7 +273,7 @@ def compare(
     elif output is RunsOutput.CSV:
         _print_csv(runs)
     else:
-        _print_tables(runs, comparison)
+        _print_tables(runs, comparison, is_default=not (is_chosen or centre))
     sys.stdout.flush()
     _write_files(results, plot, page, runs, comparison)
     _refuse_failed(runs)
@@ -429,7 +429,8 @@ def workflow_of(
     return make, counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 
-def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
+def _print_tables(runs: Sequence[CompareRun], comparison: Comparison, *, is_default: bool) -> None:
+    """Print the tables and notes; `is_default`: whether the centre follows neither from options nor a saved site."""
     from asa.core.console import Console
     from asa.studies.compare.table import render
 
@@ -440,13 +441,11 @@ def _print_tables(runs: Sequence[CompareRun], comparison: Comparison) -> None:
             continue
         console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
     if (share := _max_waiting(runs)) < _HARDLY:
-        console.print(
-            f"Note: jobs like these hardly wait there, for at most {100 * share:.0f} % of the makespan, so strategies "
-            "differ little. If they wait longer at yours: asa doctor --save NAME, and asa learn, let it be simulated.",
-            style="dim",
-            highlight=False,
-            markup=False,
-        )
+        text = f"Note: jobs like these hardly wait there, for at most {100 * share:.0f} % of the makespan, so "
+        text += "strategies differ little."
+        if is_default:
+            text += " If they wait longer at your site: asa doctor --save NAME, and asa learn, let it be simulated."
+        console.print(text, style="dim", highlight=False, markup=False)
 
 
 def _max_waiting(runs: Sequence[CompareRun]) -> float:
