@@ -16,6 +16,7 @@ from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
 KERNELS = "asa.estimators.contextual_kernel"
+HEAP = "asa.backends.simulated.cores.heap"
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +123,10 @@ def test_a_kernel_is_kept_once_it_was_compiled_which_is_reported_once(tmp_path):
     code = (
         "from asa.core import compiled_files, plainly\n"
         "reports = []; plainly.on_compiling = lambda: reports.append(1)\n"
-        f"from {KERNELS} import _log, _place\n"
-        f"is_kept = lambda: compiled_files.are_kept('{KERNELS}', '_log')\n"
-        "print(is_kept()); _log(100.0); _place(2.0); print(is_kept(), len(reports))"
+        f"import numpy; from {HEAP} import push, pop\n"
+        f"is_kept = lambda: compiled_files.are_kept('{HEAP}', 'push')\n"
+        "keys = numpy.zeros(4, dtype=numpy.int64)\n"
+        "print(is_kept()); push(keys, 0, 2); pop(keys, 0, 0); print(is_kept(), len(reports))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     printed = [
