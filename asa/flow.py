@@ -346,7 +346,8 @@ class Flow:
         """
         where = f"stage {name!r}"
         if name in self._stages:
-            raise WorkflowError("there is one of this name", where=where, hint="Name each differently.")
+            hint = "Name each differently; to run a cell of a notebook again, let it make the flow, too."
+            raise WorkflowError("there is one of this name", where=where, hint=hint)
         befores = [after] if isinstance(after, str | Stage) else after
         own = {
             "name": name,

@@ -137,6 +137,18 @@ def test_the_reference_has_every_public_name():
         assert all(f"| `{key.field}` | `{key.name}` | {key.description[:20]}" in page for key in keys_of(kind))
 
 
+def test_parameters_that_share_a_description_are_shown_with_their_own_types():
+    """The pages' maker takes the type and the default of the first for all of them."""
+    source = (ROOT / "asa" / "attended.py").read_text()
+    assert "    check, on_record, progress\n        As for" in source
+    made = docs_site.apart(source)
+    for name in ("check", "on_record", "progress"):
+        assert f"    {name}\n        As for `asa.Flow.run`.\n" in made
+    assert [node for node in made.splitlines() if node.startswith("def ")] == [
+        node for node in source.splitlines() if node.startswith("def ")
+    ]
+
+
 def test_nothing_is_fetched_from_elsewhere(tmp_path):
     """Scripts of others' hosts give way to one of the site, or are named."""
     page = tmp_path / "page.html"

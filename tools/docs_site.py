@@ -359,11 +359,29 @@ def unreachable(pages: Mapping[str, str]) -> list[str]:
     ]
 
 
+_TOGETHER = re.compile(r"^( +)(\w+(?:, \w+)+)\n((?:\1 {4}.*\n)+)", re.MULTILINE)
+
+
+def apart(source: str) -> str:
+    r"""Give parameters that share a description one each: else all are shown with the first one's type and default.
+
+    Examples
+    --------
+    >>> apart("    low, high\n        In seconds.\n")
+    '    low\n        In seconds.\n    high\n        In seconds.\n'
+    """
+    return _TOGETHER.sub(
+        lambda found: "".join(f"{found[1]}{name}\n{found[3]}" for name in found[2].split(", ")), source
+    )
+
+
 def _as_installed(place: Path) -> None:
-    """Link the sources into the layout in which they are installed: docstrings are looked up by module names."""
-    place.mkdir(parents=True)
-    for source in (*(ROOT / "asa").iterdir(), ROOT / "backends", ROOT / "workflows"):
-        (place / source.name).symlink_to(source)
+    """Copy the sources into the layout in which they are installed: docstrings are looked up by module names."""
+    for folder, at in (("asa", ""), ("backends", "backends"), ("workflows", "workflows")):
+        for source in (ROOT / folder).rglob("*.py"):
+            copy = place / at / source.relative_to(ROOT / folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(apart(source.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
