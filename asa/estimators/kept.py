@@ -269,7 +269,7 @@ def learn(
     if kept is None:
         mine = [record for record in news if record.job.system == system]
         news = mine[-max_records() :]
-        is_for_now = plainly.wanted and len(news) < len(mine) and find_spec("numba") is not None
+        is_for_now = bool(plainly.wanted) and len(news) < len(mine) and find_spec("numba") is not None
         kept = Learned(digests, system, make(), settings, -math.inf)
     until_s = _until_s(kept, news) if until_s is None else max(until_s, kept.as_of_s)
     if kept.live(news, until_s) >= _WORTH_KEEPING and not is_for_now:

@@ -8,7 +8,7 @@ estimator learns only from its own jobs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack, cast
@@ -180,7 +180,7 @@ def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     """
     comparison.check()
     chains = [(strategy, cores) for cores, strategy in comparison.pairs]
-    tasks = list(comparison.seeds) if comparison.history else chains
+    tasks: Sequence[Any] = comparison.seeds if comparison.history else chains
     run: Callable[[Comparison, Any], list[CompareRun]] = _replication if comparison.history else _chain
     on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
     with workers(max(len(chains), seeds), jobs=how.get("jobs"), elsewhere=how.get("elsewhere")) as executor:
