@@ -38,7 +38,7 @@ from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
-from asa.spec.keys import ASKED
+from asa.spec.keys import ASKED, WAYS
 from asa.spec.moldable import (
     Expectation,
     at_widths,
@@ -83,7 +83,7 @@ _BY_KIND: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "scaling": ((str, Mapping), 'the name of a law, or that with its parameters, as in {"amdahl": 0.95}'),
 }
 _USUAL_WALLTIME_S = 3600.0
-_KNOWN = ("command", "script", "tasks", "tasks_file", "after", *ASKED)
+_KNOWN = (*WAYS, "after", *ASKED)
 
 
 def _taken(key: Key) -> tuple[type | tuple[type, ...], str]:

@@ -15,7 +15,7 @@ def _key(name: str, kind: Kind, description: str, *examples: Any, **more: Any) -
     return Key(name=name, kind=kind, description=description, examples=examples, **more)
 
 
-WAYS: Final = (
+_WAYS: Final = (
     _key("command", "text", "What to run: shell commands for sh.", "srun ./project raw", field="command"),
     _key(
         "script",
@@ -41,7 +41,8 @@ WAYS: Final = (
         field="tasks_file",
     ),
 )
-"""What a stage runs: one of these."""
+WAYS: Final = tuple(key.name for key in _WAYS)
+"""The keys for what a stage runs, of which it has one."""
 
 NTASKS: Final = _key(
     "ntasks",
@@ -158,12 +159,12 @@ WHEN: Final = _key(
     field="when",
 )
 
-SETTINGS: Final = (*keys_of(Stage), *KEYS_OF_PARTS, *WAYS, *_SIZE_AND_TIME, NTASKS)
+SETTINGS: Final = (*keys_of(Stage), *KEYS_OF_PARTS, *_WAYS, *_SIZE_AND_TIME, NTASKS)
 """The keys that a file may set for all stages at once."""
 _OF_STAGES: Final = (*keys_of(Stage), *_SIZE_AND_TIME, *RETRIES.values(), WHEN)
 ASKED: Final = {key.name: key for key in (*_OF_STAGES, *KEYS_OF_PARTS)}
 """The requests in Python, by name."""
-OF_ONE_FIELD: Final = {key.name: key.field for key in (*WAYS, *_OF_STAGES) if key.field} | {
+OF_ONE_FIELD: Final = {key.name: key.field for key in (*_WAYS, *_OF_STAGES) if key.field} | {
     "name": "name",
     "after": "after",
 }

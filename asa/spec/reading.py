@@ -18,6 +18,7 @@ from asa.continuation import KEYS as LEG_KEYS
 from asa.core.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.foreign import recognize
+from asa.spec.keys import WAYS
 from asa.spec.locations import Location, Locations
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.moldable import AskedShapes
@@ -29,7 +30,7 @@ from asa.workflow import Stage, Workflow
 _MAX_BITS = 63  # TOML's limit
 _PAIR = re.compile(r"(\s*+[\w.-]++\s*+=\s*+)(.*)")
 _LIST = re.compile(r"\[(.*)\]")
-_ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes", "request"))
+_ONE_OF = (WAYS, ("cores", "ntasks", "nodes", "request"))
 
 
 @dataclass(slots=True)

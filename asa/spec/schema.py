@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from asa.spec.keys import WAYS
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
 from asa.spec.stages import in_order
 
 SCHEMA_LINE = "#:schema"
 """Beginning of the first line of a TOML file that tells editors its schema."""
 
-_WAYS = ("command", "script", "tasks", "tasks_file")
 _SIZES = ("cores", "ntasks", "nodes")
 _IS_LOCAL = {
     "required": ["local"],
@@ -62,7 +62,7 @@ def schema_text() -> str:
 
 def _conflicts() -> list[dict[str, Any]]:
     """Allow only one key for the payload, and only one for the number of cores."""
-    pairs = [(a, b) for i, a in enumerate(_WAYS) for b in _WAYS[i + 1 :]]
+    pairs = [(a, b) for i, a in enumerate(WAYS) for b in WAYS[i + 1 :]]
     return [{"not": {"required": list(pair)}} for pair in [*pairs, ("cores", "ntasks")]]
 
 
