@@ -768,8 +768,7 @@ class Backend(Protocol):
 
         For each token, the job that runs or ran the payload comes first.
 
-        From then on, found jobs are this client's, as if it had submitted them. A job that is not found may still
-        arrive.
+        Found jobs then belong to this client, as if it had submitted them. A job that is not found may still arrive.
         """
         ...
 

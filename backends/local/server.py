@@ -165,7 +165,7 @@ class Server:
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK)
 
     def _is_deserted(self) -> bool:
-        """Remove the bell, unless a client has used it or come before; later clients find no bell."""
+        """Whether no client needs the server; if so, the bell is closed, and later clients notice that it is gone."""
         rang = bool(self._rung())
         os.close(self._bell)
         self._bell = -1

@@ -171,7 +171,7 @@ def _state_of(record: SlurmRecord) -> JobState:
         return JobState.PENDING
     if states[:1] == ("PENDING",) and "REVOKED" not in states:
         return JobState.RUNNING if "CONFIGURING" in states else JobState.PENDING
-    if not _UNDER_WAY.isdisjoint(states):  # the meaning of a state may change one day; a dependency is certain
+    if not _UNDER_WAY.isdisjoint(states):  # in whatever state, a job with an unmet dependency does not run
         return JobState.PENDING if record.dependency and not record.start_s else JobState.RUNNING
     if "REVOKED" in states:
         return JobState.CANCELLED
