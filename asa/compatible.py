@@ -8,6 +8,7 @@ from asa.keys import contradiction
 from asa.requests import marked
 from asa.workflow import Stage
 
+_OF_SITE = "the site's own"
 _MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
 
 
@@ -26,15 +27,17 @@ def conflict(stages: Sequence[Stage], *, whole: bool = False) -> str:
     for stage in () if whole else stages:
         if stage.own_jobs and not stage.takes_turns:
             return f"{stage.name} {stage.own_jobs}, so it cannot share a job: use another strategy"
-    partitions = sorted({stage.partition for stage in stages if stage.partition})
-    apart = ("partitions", partitions) if len(partitions) > 1 else contradiction(stages)
+    partitions = sorted({stage.partition for stage in stages})
+    said = [partition or _OF_SITE for partition in partitions]
+    apart = ("partitions", said) if len(said) > 1 else contradiction(stages)
     if apart is not None:
         return f"its stages ask for {len(apart[1])} {apart[0]} ({', '.join(apart[1])}), and share one job"
-    values: dict[str, str] = {}
-    for option in (option for stage in stages for option in stage.options):
-        name = option.partition("=")[0]
-        if values.setdefault(name, option) != option:
-            return f"its stages ask for {values[name]} and {option}, and share one job"
+    own = [{option.partition("=")[0]: option for option in stage.options} for stage in stages]
+    values = {name: option for options in own for name, option in options.items()}
+    for name in sorted(values):
+        words = sorted({options.get(name, f"no {name}") for options in own})
+        if len(words) > 1:
+            return f"its stages ask for {' and '.join(words)}, and share one job"
     memory = next((values[name] for name in _MEMORY if name in values), "--mem=0")
     if memory != "--mem=0" and any(stage.memory_bytes for stage in stages):
         return f"its stages ask for memory by their key and by {memory}, and share one job"

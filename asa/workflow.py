@@ -527,7 +527,7 @@ class Stage(StageKeys):
 
     @property
     def has_unknown_last_job(self) -> bool:
-        """Whether its last job is known only when it ends: stages after it are submitted only then."""
+        """Whether its last job is known only when that ends; stages after it are not submitted before."""
         return self.continues is not None
 
     @property
@@ -967,9 +967,26 @@ class Workflow:
         asked_s = self.walltime_of(self.stages, sum(stage.walltime_s for stage in stages))
         return Workflow(self.name, stages, walltime_s=None if self._walltime_s is None else asked_s)
 
-    def peak_cores(self, cores_per_node: int) -> int:
-        """Cores of the widest stage, which a Big Job holds all the time."""
-        return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
+    def in_one_job(self, cores_per_node: int, max_cores: int = MAX_CORES) -> Workflow:
+        """Return the workflow as one job runs it: as many elements of an array at a time as fit onto the machine.
+
+        Parameters
+        ----------
+        cores_per_node, max_cores
+            Of a node, and of the machine.
+        """
+        return self.in_turn(max_cores, cores_per_node) if len(self.stages) > 1 else self
+
+    def peak_cores(self, cores_per_node: int, max_cores: int = MAX_CORES) -> int:
+        """Cores of the widest stage, which a Big Job holds all the time; see `in_one_job`.
+
+        Parameters
+        ----------
+        cores_per_node, max_cores
+            Of a node, and of the machine.
+        """
+        whole = self.in_one_job(cores_per_node, max_cores)
+        return max(stage.cores_on(cores_per_node) for stage in whole.stages.values())
 
     def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:
         """Place stages inside one allocation, one after the other, including branches, as a batch script runs them.

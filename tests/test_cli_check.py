@@ -271,7 +271,7 @@ def test_files_beside_the_workflow_file_are_not_found_from_elsewhere(place, monk
         "list does not exist, and no earlier stage lists",
     ):
         [hint] = [problem["hint"] for problem in found if words in problem["message"]]
-        assert hint.startswith("It is beside flow.toml, but commands run where asa is started")
+        assert hint.startswith("It is in the folder of flow.toml, but commands run where asa is started")
     assert len(found) == 4
 
 

@@ -328,7 +328,7 @@ def test_a_stage_of_several_shapes_is_said_as_in_a_file(tmp_path):
         ({"cores": [28, 7], "expected": {7: "1h"}}, "no run time is known on 28 cores, its own width"),
         ({"cores": [28, 7], "walltime": {7: "1h"}}, "there is no walltime for 28 cores, its own width"),
         ({"cores": [28, 7], "expected": {"wide": "1h"}}, "expected: 'wide' is not a width"),
-        ({"cores": [28, 7], "expected": {28: "1h", "learn": True}}, "expected: 'learn' stands beside widths"),
+        ({"cores": [28, 7], "expected": {28: "1h", "learn": True}}, "expected: 'learn' is among widths"),
         ({"cores": [28, 7], "expected": {28: True}}, "expected cannot be True"),
         ({"expected": float("nan")}, "is expected to run nan s within a walltime of 1h00m"),
         ({"cores": [28, 7], "expected": {"learn": "no"}}, "expected: learn cannot be 'no'"),

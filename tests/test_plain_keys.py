@@ -9,6 +9,7 @@ from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Capabilities
+from asa.compatible import conflict
 from asa.continuation import Continuation
 from asa.elements import parse_array
 from asa.errors import InputError, WorkflowError
@@ -130,6 +131,22 @@ def test_stages_that_say_different_things_share_no_job(key, is_given):
     check_possible(replace(plan, stages=alike), load_strategy("big-job"))
     with pytest.raises(WorkflowError, match=f"--{key.option} among its options"):
         replace(stages[0], options=(key.as_option(another),))
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+@pytest.mark.parametrize(
+    ("field", "value", "another", "nothing"),
+    [
+        ("partition", "short", "long", ""),
+        ("options", ("--constraint=fast",), ("--constraint=slow",), ()),
+        ("options", ("--requeue", "--constraint=fast"), ("--constraint=fast",), ("--requeue",)),
+    ],
+)
+def test_stages_of_other_partitions_or_options_share_no_job(field, value, another, nothing, is_given):
+    """Nor if only one of them has any."""
+    stages = [Stage("a", cores=1, **{field: value}), Stage("b", cores=1, **{field: another if is_given else nothing})]
+    assert conflict(stages).endswith(", and share one job")
+    assert not conflict([replace(stage, **{field: value}) for stage in stages])
 
 
 TYPED = {"count", "number", "memory", "storage", "text", "output", "choice", "flag"}

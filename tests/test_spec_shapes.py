@@ -160,7 +160,7 @@ def test_run_times_may_be_learned_at_each_width(file):
         ("cores = [28, 7]\nlocal = true", 2, "runs on the client's computer, but asks for several shapes"),
         ('cores = [28, 7]\nexpected = { 28 = "1h", wide = "1h" }', 6, "expected: 'wide' is not a width"),
         ('cores = [28, 7]\nexpected = { 28 = "1h", "028" = "1h" }', 6, "expected: 28 is there twice"),
-        ('cores = [28, 7]\nexpected = { 28 = "1h", learn = true }', 6, "expected: 'learn' stands beside widths"),
+        ('cores = [28, 7]\nexpected = { 28 = "1h", learn = true }', 6, "expected: 'learn' is among widths"),
         ('cores = [28, 7]\n[stage.expected]\n28 = "1h"\n7 = "soon"', 8, "expected at 7: 'soon' is no duration"),
         ('cores = [28, 7]\nexpected = { 7 = "1h" }', 6, "no run time is known on 28 cores, its own width"),
         ('cores = [28, 7]\nexpected = { 28 = "9h" }', 6, "is expected to run 9h00m within a walltime of 8h00m"),

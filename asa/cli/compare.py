@@ -418,7 +418,7 @@ def workflow_of(
                     hint=f"Leave {option} out.",
                 )
         fixed = with_known_run_times(load_workflow(given, parameters), site.capabilities)
-        return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
+        return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node, site.capabilities.max_cores),)
     if given not in plugins.names("asa.workflows"):
         raise unknown_workflow(given)
     make = workflow_maker(given)

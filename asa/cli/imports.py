@@ -267,7 +267,7 @@ def nextflow(
         Path | None,
         typer.Option(
             help="The nextflow.config of the run: CPUs of processes, where the trace has no column `cpus`. [default: "
-            "nextflow.config beside the trace]",
+            "nextflow.config next to the trace]",
             metavar="FILE",
             show_default=False,
         ),

@@ -49,6 +49,13 @@ def facility_for(strategy: str, opened: OpenedSite, workflow: Workflow) -> Facil
     """Return the facility that runs the stages: the site, or a pool of its allocations."""
     if strategy != POOL:
         return opened.facility
+    from asa.backend import Site
     from asa.pool.stages import PoolOfStages
 
+    if isinstance(opened.facility, Site):
+        raise InputError(
+            f"strategy {POOL!r} runs its tasks in real jobs, and {opened.backend!r} only simulates them",
+            where=f"--backend {opened.backend}",
+            hint="Use a batch system, or --backend local.",
+        )
     return PoolOfStages(opened, workflow)

@@ -92,9 +92,7 @@ def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
         peak = flow.peak_cores(per_node)
         facts["peak_cores"] = peak
         facts["core_hours"] = flow.stage_core_hours(per_node)
-        # as many elements of an array as fit run at the same time in it
-        held_s = (max(s.expected_s, s.work_s * s.cores_on(per_node) / peak) for s in flow.stages.values())
-        facts["one_job_core_hours"] = peak * sum(held_s) / 3600.0
+        facts["one_job_core_hours"] = peak * flow.in_one_job(per_node).execution_s / 3600.0
     return facts
 
 

@@ -208,7 +208,7 @@ class Calibrator:
         now = _position(factors, wait_s / base, FLOOR_S / base, kind)
         then = _position(stated_s, wait_s, FLOOR_S, kind)
         learned = self._learned[place] = self._learned[place] + 1
-        # some levels missed on one side at submission, and would miss on the other side now
+        # whether some levels missed on one side as they were at submission, and would miss on the other side now
         apart = then[1] > now[2] or then[2] < now[1]
         if learned > _SETTLED and not apart:
             pairs = zip(factors, _STEPS_OF_STATED[then], _STEPS_OF_CURRENT[now], strict=True)

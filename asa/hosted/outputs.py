@@ -1,4 +1,4 @@
-"""The output files of a run's jobs, found without listing the folder once for each of very many jobs."""
+"""The output files of a run's jobs, which are many: the folder is listed once for all, not once for each."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
         is_shell = interpreter_of(script.text) in SHELLS
         if is_shell and len(scripts) > 1 and not script.directives and calls_sbatch(script.text):
             hint = f"Import it alone: asa import scripts {shlex.quote(str(script.path))}; or leave it out."
-            raise InputError("submits jobs itself, and is no stage beside others", where=script.where, hint=hint)
+            raise InputError("submits jobs itself, and cannot be one stage among others", where=script.where, hint=hint)
         if names := run_by(script.text, [script.path.parent, Path()], given, script.path):
             after = f"# asa: after={Path(names[0]).name}"
             raise InputError(
@@ -244,7 +244,7 @@ class _Driver:
         elif _CHANGES_JOBS.match(line) and any((name[1] or name[2]) in self._jobs for name in _VARIABLE.finditer(line)):
             raise InputError("changes a job that was submitted", where=where, hint=self._hint)
         elif self._is_left_out(line):
-            self._notes.add("what the script does beside sbatch is not taken over", where)
+            self._notes.add("what the script does besides sbatch is not taken over", where)
         self._around.leave(line)
 
     def _is_left_out(self, line: str) -> bool:

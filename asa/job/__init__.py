@@ -17,7 +17,7 @@ __all__ = ["exported", "head", "text"]
 _SUFFIX = ".sh"
 _NEEDS_NO_QUOTES = re.compile(r"[\w@%+:,./-]+", re.ASCII)  # without `=`: a word that contains it may be an assignment
 _SPECIAL = '$`"\\'  # characters with a meaning inside double quotes
-_SHORT = 4096  # characters; longer texts are asa's own, with many special characters
+_SHORT = 4096  # characters; longer texts are asa's own, for which single quotes need fewer escapes
 _SPECIAL_ESCAPED = str.maketrans({letter: f"\\{letter}" for letter in _SPECIAL})
 
 

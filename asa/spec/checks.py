@@ -318,7 +318,9 @@ class _Checks:
         """Return what to do about a file that is in the workflow file's folder; empty if it is not."""
         if not (self._reading.file.parent / name).is_file():
             return ""
-        return f"It is beside {self._reading.file.name}, but commands run where asa is started: start asa there."
+        return (
+            f"It is in the folder of {self._reading.file.name}, but commands run where asa is started: start it there."
+        )
 
     @cached_property
     def _in_path(self) -> list[str]:

@@ -129,7 +129,7 @@ def is_by_width(table: Mapping[Any, Any]) -> bool:
     word = next((key for key in table if key in {"learn", "until"}), None)
     if found and word is not None:
         hint = 'Write it as in { learn = true, until = { 7 = "6h" } }.'
-        raise InputError(f"{word!r} stands beside widths", hint=hint)
+        raise InputError(f"{word!r} is among widths", hint=hint)
     return found
 
 

@@ -137,7 +137,7 @@ class BBSched:
     """
 
     solver: Solver = field(default_factory=Exact)  # finds the front: `Exact`, or the paper's `Genetic`
-    # number of objectives if not given, which yields the paper's 2 for two and 4 for four
+    # by default the number of objectives, as in the paper: 2 with two of them, 4 with four
     factor: int | None = None
 
     def select(self, window: Window, free: Free) -> Selection:

@@ -173,7 +173,7 @@ def _spool(settings: LocalSettings) -> Iterator[Finding]:
     jobs = f"{len(numbers)} {'job has' if len(numbers) == 1 else 'jobs have'} not ended"
     server = "the queue's server runs" if is_served else "the queue's server does not run; the next run starts it"
     yield Finding(
-        "server", f"{server}; {jobs}", "good", f"up to {MAX_LOCAL} stages with local = true run beside the queue"
+        "server", f"{server}; {jobs}", "good", f"up to {MAX_LOCAL} stages with local = true run outside the queue"
     )
     if is_served:
         yield from _of_the_server(spool)

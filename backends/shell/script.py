@@ -269,7 +269,7 @@ def _for_its_user(payload: Payload) -> Iterator[str]:
     yield f"# It runs, in {_on_one_line(payload.folder)}:"
     steps = payload.steps
     for number, step in enumerate(steps[:_MAX_STEPS], start=1):
-        after = ", beside the step before" if step.beside and number > 1 else ""
+        after = ", at the same time as the step before" if step.beside and number > 1 else ""
         yield f"# Step {number}, {_on_one_line(step.name)}{after}:"
         yield from _shown(step.command, max(_SCREEN // len(steps), 2))
     if len(steps) > _MAX_STEPS:

@@ -98,7 +98,7 @@ def _reserve(w: Any, count: int, cores: int, free: int, now: float) -> tuple[flo
 def future(size: int, sample: int, q: Any, r: Any, w: Any) -> int:
     """Write the start of each request in one future; return the number of jobs pending at the end, in `w.waits`.
 
-    Without requests only jobs that can start now are started.
+    Without requests, it starts only the pending jobs that can start now.
 
     Notes
     -----

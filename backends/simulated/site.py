@@ -677,7 +677,7 @@ class SimulatedSite:
             self._worlds[seed] = engine.fork() if kept is None else _Moment(engine, kept)
 
     def _moment(self, seed: int) -> int:
-        """Return the arrival in the log of a seed's user."""
+        """Return the time in the log at which the user of a seed arrives."""
         assert self.trace is not None
         if self._arrivals:
             return self._arrivals[seed]

@@ -749,7 +749,7 @@ def test_other_dependencies_and_commands_are_told(scripts):
     assert edges(made) == {"a": set(), "b": {"a"}, "c": set()}
     assert made.workflow.stages["b"].when == "always"
     assert "`singleton`" in told(made)
-    assert "run.sh:3: what the script does beside sbatch" in told(made)
+    assert "run.sh:3: what the script does besides sbatch" in told(made)
 
 
 @pytest.mark.parametrize(
@@ -985,7 +985,7 @@ def test_a_heterogeneous_job_is_refused_on_a_command_line_too(scripts):
 def test_a_script_that_submits_others_is_no_stage(scripts):
     """In shell it is read alone; in Python it cannot be."""
     shell = scripts("run.sh", "j=$(sbatch --parsable a.sbatch)", 'sbatch "-dafterok:$j" b.sbatch')
-    with pytest.raises(InputError, match="no stage beside others") as caught:
+    with pytest.raises(InputError, match="cannot be one stage among others") as caught:
         import_scripts([scripts.folder / "c.sbatch", shell])
     assert f"Import it alone: asa import scripts {shell}" in str(caught.value)
     assert edges(import_scripts([shell])) == {"a": set(), "b": {"a"}}
@@ -1204,7 +1204,7 @@ def test_what_a_driver_does_in_loops_or_writes_is_named_as_well(scripts):
             )
         ]
     )
-    [told_of] = [note for note in made.notes if "beside sbatch is not taken over" in note]
+    [told_of] = [note for note in made.notes if "besides sbatch is not taken over" in note]
     assert re.findall(r":(\d+)[,:]", told_of) == ["4", "6"]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from asa.cli.pooled import facility_for
 from asa.continuation import Continuation
 from asa.errors import InputError
 from asa.pool.stages import PoolOfStages, as_tasks
@@ -12,6 +13,13 @@ from asa.workflow import Stage, Workflow
 BAG = Stage("a", cores=8, walltime_s=600.0, expected_run_s=900.0, tasks=("true", "false"), jobs=(2, 4))
 MOLDABLE = Stage("b", cores=4, command="x", expected_run_s=250.0, moldable=Moldable((4, 16), (RunAt(4, 250.0),)))
 LEGS = Stage("c", cores=4, command="x", walltime_s=100.0, expected_run_s=250.0, continues=Continuation())
+
+
+def test_a_pool_of_a_simulated_site_is_refused():
+    """Nothing runs there."""
+    opened = open_facility("simulated", settings={"system": "hpc2n"})
+    with pytest.raises(InputError, match="'simulated' only simulates them"):
+        facility_for("pool", opened, Workflow("w", [Stage("a", cores=1)]))
 
 
 def test_jobs_that_share_tasks_are_the_pools_and_a_stage_has_its_first_shape():

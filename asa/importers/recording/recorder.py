@@ -389,7 +389,7 @@ class _Desk:
             if is_late and not has_slept:
                 self._answers.remarks.setdefault(
                     "the driver did something else for long while `sbatch --wait` waited: what it submitted then may "
-                    "follow a job beside which it is meant to run"
+                    "follow a job that it is meant to run together with"
                 )
             for job in sorted(self._waiting)[: self._ends_at_once]:
                 self._answers.end(job, self._waiting.pop(job)[:-1])

@@ -348,7 +348,7 @@ def why_stranded(run: RunCourse, job: Job) -> str:
 
 
 def is_void_for(run: RunCourse, job: Job, needed: Job) -> bool:
-    """Whether a job can no longer meet another job's dependency; if several jobs share a stage, whether none can."""
+    """Whether a needed job, and every other job that shares its stage, can no longer meet a job's dependency."""
     if not needed.round:
         return needed.is_void and not _has_done_its_part(run, needed, job)
     if run.stages[needed.planned.stages[0]].phase.is_settled or needed.round == job.round:
