@@ -19,6 +19,7 @@ from asa.core.safe import is_trusted
 from asa.job import exported, head, text
 from asa.legs.running import Turn, turn_values
 from asa.preparation import preparing, within
+from asa.units import format_duration
 from asa.workflow import BETWEEN_TURNS_S, INPUT_PATIENCE_S, Stage
 
 ARRAY = "ASA_ARRAY"
@@ -104,20 +105,28 @@ def shown(lines: Iterable[str], most: int = _MAX_SHOWN) -> list[str]:
     return [SHOWN + line for line in [*first[: most + (not rest)], *([f"... and {rest} more lines"] if rest else [])]]
 
 
-def _beginning(stage: Stage) -> str:
-    """Write whether others may read the payload's files, and show the user's command."""
-    if stage.tasks_file:
+def _beginning(stage: Stage, turn: Turn | None = None) -> str:
+    """Write whether others may read the payload's files, and show the user's command; of a leg, also which it is."""
+    if turn is not None:
+        total = f", about {format_duration(stage.expected_s)} in all" if stage.expected_run_s is not None else ""
+        lines = [f"leg {turn.earlier + turn.number} of one long computation{total}:", *_lines(stage)]
+    elif stage.tasks_file:
         lines = [f"each line of {stage.tasks_file}"]
     elif stage.takes_turns:
         lines = [
             f"elements {stage.array} of an array, one after the other:",
-            *(stage.script or stage.command).split("\n"),
+            *_lines(stage),
         ]
     elif stage.tasks:
         lines = [f"{len(stage.tasks)} tasks, of which each is a line:", *stage.tasks]
     else:
-        lines = (stage.script or stage.command).removesuffix("\n").split("\n")
+        lines = _lines(stage)
     return PRIVATE * bool(stage.environment) + "".join(f"{line}\n" for line in shown(lines))
+
+
+def _lines(stage: Stage) -> list[str]:
+    """Return the lines of the user's command or script."""
+    return (stage.script or stage.command).removesuffix("\n").split("\n")
 
 
 def _of_stage(
@@ -157,7 +166,7 @@ def _of_stage(
     if stage.outputs:
         made.add("outputs", asa_outputs=_patterns(stage.outputs, stage))
     made.files += ["leg-done"] * (legs is not None)
-    return _beginning(stage) + made.whole()
+    return _beginning(stage, turn if legs is not None else None) + made.whole()
 
 
 @dataclass(slots=True)
