@@ -163,6 +163,7 @@ def run(
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
     from asa.cli.pooled import facility_for
+    from asa.cli.stand_ins import note_before
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
     from asa.strategies.planned import at_price, without_rivals
@@ -191,6 +192,8 @@ def run(
             chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
             plan_command = _plan_command(workflow, {"--backend": backend, "--site": site, "--cores": cores}, given)
             write_notice(_does(chosen, plan_command, age_accrues=world.capabilities.age_accrues, chooses=chooses))
+            if note := note_before(asked.opened, asked.workflow.stages.values()):
+                write_notice(note)
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from asa.runner import RunFolder
+    from asa.sites import OpenedSite
     from asa.workflow import Stage
 
 SWITCH = "--option slurm=commands"
@@ -36,9 +38,27 @@ def remedy_for(folder: RunFolder, last_lines: str) -> tuple[str, str]:
 
 def needed_by(stages: Iterable[Stage]) -> list[str]:
     """Name the commands with stand-ins that stages need, where no cluster's are here."""
+    return [] if shutil.which("sbatch") else _called_by(stages)
+
+
+def note_before(opened: OpenedSite, stages: Iterable[Stage]) -> str:
+    """Return a note for a run whose scripts call commands of a cluster, on this computer without stand-ins; or "".
+
+    A shell goes on after a command that is not there, so such a stage may be taken for done.
+    """
+    if opened.backend != "local" or opened.settings.get("slurm") == "commands":
+        return ""
+    names = [name for name in _called_by(stages) if name != "module" or "MODULESHOME" not in os.environ]
+    if not names:
+        return ""
+    *most, last = names
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"Note: stages call {listed}, which a cluster has; here, {SWITCH} gives stand-ins."
+
+
+def _called_by(stages: Iterable[Stage]) -> list[str]:
+    """Name the commands with stand-ins that stages call."""
     names: set[str] = set()
-    if shutil.which("sbatch"):
-        return []
     for stage in stages:
         if stage.preparation is not None and stage.preparation.modules:
             names.add("module")
