@@ -1088,6 +1088,17 @@ def test_what_cannot_be_started_is_said(place):
         record(["./none.sh"])
 
 
+@pytest.mark.parametrize(
+    ("name", "else_do"), [("plain.sh", "`bash ./plain.sh`"), ("plain.py", "`python3 ./plain.py`"), ("plain", "")]
+)
+def test_who_gives_a_file_that_is_not_executable_is_told_how_it_runs(place, name, else_do):
+    Path(name).write_text("#!/bin/sh\n")
+    with pytest.raises(InputError, match="cannot be started: Permission denied") as caught:
+        record([f"./{name}"])
+    assert f"`chmod u+x ./{name}`" in caught.value.hint
+    assert else_do in caught.value.hint
+
+
 SOMEBODY = 65533
 PLAIN_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
 

@@ -251,9 +251,21 @@ def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
             "record where namespaces of users are allowed, such as on another login node.",
         )
     if ended["why_not"]:
-        hint = "Give the command as a shell would run it, such as ./submit.sh or python3 submit.py."
+        hint = _how_to_make_executable(command[0])
+        hint = hint or "Give the command as a shell would run it, such as ./submit.sh or python3 submit.py."
         raise InputError(f"cannot be started: {ended['why_not']}", where=command[0], hint=hint)
     return ended
+
+
+def _how_to_make_executable(program: str) -> str:
+    """Return what to do if a file is not executable; empty for other programs."""
+    path = Path(program)
+    if "/" not in program or not path.is_file() or os.access(path, os.X_OK):
+        return ""
+    shell = {".py": "python3", ".sh": "bash"}.get(path.suffix)
+    quoted = shlex.quote(program)
+    else_do = f", or give the command `{shell} {quoted}`" if shell else ""
+    return f"The file is not executable: `chmod u+x {quoted}`{else_do}."
 
 
 def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
