@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from asa.backend import PartitionLimits
+from asa.errors import UnavailableError
 
 __all__ = ["Away", "PartitionFacts", "SiteFacts", "Survey"]
 
@@ -111,9 +112,13 @@ class Survey:
         The name of the file of jobs.
     needed
         Names that are indispensable.
+    why_not
+        Makes an error of a failed command and what it said, if the batch system's other commands would say it in other
+        words; None if those that it said will do.
     """
 
     commands: Mapping[str, str]
     read: Callable[[Mapping[str, str]], SiteFacts]
     jobs: str
     needed: tuple[str, ...] = ()
+    why_not: Callable[[str, str], UnavailableError | None] = lambda command, said: None  # noqa: ARG005

@@ -13,8 +13,8 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import chdir, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
@@ -26,7 +26,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, over
 from asa.attended import attend, checked, closing_it
 from asa.core import python, temporary
 from asa.core.documents import read_text
-from asa.errors import InputError, StateError, WorkflowError, near
+from asa.errors import InputError, StateError, UnavailableError, WorkflowError, near
 from asa.estimators import readiness
 from asa.estimators.choice import AUTO
 from asa.estimators.store import default_folder
@@ -37,7 +37,7 @@ from asa.runner.begin import choose_estimator, notes_before, plan_run
 from asa.runner.outlook import check_strategy
 from asa.runner.preflight import check_accepted
 from asa.runtimes import RunTimes, expect
-from asa.sites import open_facility
+from asa.sites import OpenedSite, open_facility
 from asa.spec.keys import ASKED, WAYS
 from asa.spec.moldable import (
     Expectation,
@@ -474,7 +474,7 @@ class Flow:
         kept_in = None if bank is None else Path(bank or default_folder()).absolute()
         runs_folder = Path(runs or default_runs_folder(begins=True)).absolute()
         with chdir(folder), temporary.folder("asa-") as place:
-            with closing_it(opened.facility.connect(Path(place))) as world:
+            with _or_here(opened), closing_it(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
                 who = choose_estimator(estimator, chosen, world, history)
                 flow = self.workflow
@@ -502,6 +502,18 @@ class Flow:
                 sys.stderr.write(f"Warning: {words}\n")
             result = attend(run, opened.facility, on_record=on_record, progress=progress)
         return checked(result, check=check)
+
+
+@contextmanager
+def _or_here(opened: OpenedSite) -> Iterator[None]:
+    """If a batch system that nobody named cannot be reached, add to the error that this computer can be named."""
+    try:
+        yield
+    except UnavailableError as error:
+        if not opened.is_found:
+            raise
+        hint = f'{error.hint or "Try again later."} Or run it on this computer: backend="local".'
+        raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
 def _each_once(*befores: Iterable[str | Stage]) -> list[str]:

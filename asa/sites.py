@@ -151,6 +151,11 @@ class OpenedSite:
     share: str = ""
     price: str = ""
 
+    @property
+    def is_found(self) -> bool:
+        """Whether this is a batch system that was taken since the user named none."""
+        return bool(self.why) and self.backend != _LOCAL
+
 
 def sites_folder() -> Path:
     """Return the site files' folder: ``$ASA_SITES``, else ``asa/sites`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""

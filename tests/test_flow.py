@@ -10,7 +10,7 @@ import pytest
 from local_queue import Queue
 
 from asa import Flow, load_workflow, stage
-from asa.errors import InputError, RunError, WorkflowError
+from asa.errors import InputError, RunError, UnavailableError, WorkflowError
 from asa.runner import list_runs
 from asa.spec import write_workflow
 
@@ -346,3 +346,20 @@ def test_shapes_may_be_learned():
     learns = made(cores=[4, 8], expected={"learn": True, "until": {4: "30min", 8: "20min"}})
     assert (learns.learns_run, learns.expected_run_s) == (True, 1800)
     assert made(cores=[4, 8], expected={"learn": True}).learns_run
+
+
+def test_who_named_no_batch_system_is_told_of_this_computer_where_the_one_found_does_not_answer(tmp_path, monkeypatch):
+    """As where Slurm's commands are installed, but not configured."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "scontrol", "squeue", "scancel", "sacct", "sinfo"):
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\necho '{name}: fatal: Could not establish a configuration source' >&2\nexit 1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("ASA_SITES", str(tmp_path / "sites"))
+    flow = Flow("count")
+    flow.stage("a", "true", walltime="1min")
+    for named in (None, "slurm-cli"):
+        with pytest.raises(UnavailableError, match="finds no configuration of Slurm") as caught:
+            flow.run(backend=named, folder=tmp_path, runs=tmp_path / "runs", bank=None)
+        assert ('backend="local"' in caught.value.hint) == (named is None)

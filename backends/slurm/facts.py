@@ -12,7 +12,9 @@ from asa.facts import Away, PartitionFacts, SiteFacts, Survey
 from asa.units import parse_duration
 
 from .accounting import TWIN_COMMAND
+from .commands.process import Done
 from .commands.reading import read_configuration, read_nodes, read_partitions
+from .commands.refusals import no_configuration
 from .link import SlurmNode, SlurmPartition
 from .survey import age_accrues, default_partition, partition_limits
 
@@ -273,6 +275,7 @@ _SURVEY = Survey(
     read=read_facts,
     jobs=_JOBS,
     needed=(_PARTITIONS, _NODES, _JOBS),
+    why_not=lambda command, said: no_configuration(command, Done(1, stderr=said)),
 )
 
 

@@ -17,10 +17,11 @@ from asa.facts import SiteFacts, Survey
 from asa.history import JobHistory, read_history
 
 _GROUP = "asa.surveys"
-_ELSE = (
-    "Try it by hand. Elsewhere than on the cluster, use past jobs: `asa worth FILE --history JOBS`; `asa twin "
-    "--script` prints commands that gather them there."
+_ELSEWHERE = (
+    "Elsewhere than on the cluster, use past jobs: `asa worth FILE --history JOBS`; `asa twin --script` prints "
+    "commands that gather them there."
 )
+_ELSE = f"Try it by hand. {_ELSEWHERE}"
 _TIMEOUT_S = 600.0  # accounting may take long to return months of jobs
 
 
@@ -67,7 +68,7 @@ def _asked(folder: Path, on_progress: Progress) -> tuple[JobHistory, SiteFacts]:
         texts: dict[str, str] = {}
         for number, (name, command) in enumerate(survey.commands.items()):
             on_progress("asking the batch system", number, len(survey.commands))
-            printed = _run(command, is_needed=name in survey.needed)
+            printed = _run(command, survey if name in survey.needed else None)
             if printed is not None:
                 texts[name] = printed
         on_progress("asking the batch system", len(survey.commands), len(survey.commands))
@@ -82,18 +83,20 @@ def _program(command: str) -> str:
     return next(word for word in command.split() if "=" not in word)
 
 
-def _run(command: str, *, is_needed: bool) -> str | None:
+def _run(command: str, needed_by: Survey | None) -> str | None:
     """Return the output of a command; None if it fails and is not needed."""
     try:
         done = run_command(["/bin/sh", "-c", command], timeout_s=_TIMEOUT_S, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired:
-        if not is_needed:
+        if needed_by is None:
             return None
         raise UnavailableError(f"no answer within {_TIMEOUT_S:g} s", where=command, hint=_ELSE) from None
     if done.returncode == 0:
         return done.stdout
-    if not is_needed:
+    if needed_by is None:
         return None
+    if known := needed_by.why_not(command, done.stderr):
+        raise UnavailableError(known.message, where=command, hint=" ".join(filter(None, (known.hint, _ELSEWHERE))))
     words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
     raise UnavailableError(f"says {words[0]!r}", where=command, hint=_ELSE)
 

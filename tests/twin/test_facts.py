@@ -210,6 +210,16 @@ def test_who_may_not_ask_is_told_what_was_said(tmp_path, monkeypatch):
         gathered(None)
 
 
+def test_commands_that_know_no_cluster_are_told_as_everywhere(tmp_path, monkeypatch):
+    fatal = "scontrol: fatal: Could not establish a configuration source"
+    commands(tmp_path, monkeypatch, scontrol=f"echo '{fatal}' >&2; exit 1", sacct="exit 0")
+    with pytest.raises(UnavailableError) as caught:
+        gathered(None)
+    assert caught.value.message == "finds no configuration of Slurm on this computer"
+    assert "SLURM_CONF" in caught.value.hint
+    assert "--history" in caught.value.hint
+
+
 def test_where_there_is_no_batch_system_that_is_said(tmp_path, monkeypatch):
     commands(tmp_path, monkeypatch)
     with pytest.raises(InputError, match="no batch system here"):

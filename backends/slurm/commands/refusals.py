@@ -87,9 +87,15 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
     if _says(done, _NO_ACCESS):
         return AccessError(f"lets nobody in: {words(done)}", where=program)
-    if _says(done, _NO_CONFIGURATION):
-        return UnavailableError("finds no configuration of Slurm on this computer", where=program, hint=_BARE_HINT)
-    return UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
+    no_answer = UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
+    return no_configuration(program, done) or no_answer
+
+
+def no_configuration(program: str, done: Done) -> UnavailableError | None:
+    """Return the error for a command that knows no cluster; None for another failure."""
+    if not _says(done, _NO_CONFIGURATION):
+        return None
+    return UnavailableError("finds no configuration of Slurm on this computer", where=program, hint=_BARE_HINT)
 
 
 def refused(program: str, job_id: str, done: Done) -> BackendError:
