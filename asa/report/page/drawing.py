@@ -33,6 +33,7 @@ _NUMBERED = re.compile(r"(?<![\W_])[\W_]*+(?<!\d)\d++$")
 _REST = re.compile(r"and \d+ more")
 _EMPTY_UNIT = re.compile(r"(?<=[dhm])00[hms]$")
 _DAY_S = 86_400.0
+_MAX_DECIMALS = 18  # which tell all numbers of an axis apart
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, _DAY_S)
 
 
@@ -128,6 +129,48 @@ def _duration(seconds: float) -> str:
     return _EMPTY_UNIT.sub("", format_duration(seconds))
 
 
+def _whole_duration(seconds: float) -> str:
+    """Format a duration to the second, leaving out last units of zero.
+
+    Examples
+    --------
+    >>> [_whole_duration(seconds) for seconds in (0.0, -45.0, 3600.0, 3690.0, 88_200.0)]
+    ['0s', '-45s', '1h', '1h01m30s', '1d00h30m']
+    """
+    minutes, secs = divmod(abs(round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    amounts = list(zip((days, hours, minutes, secs), "dhms", strict=True))
+    used = [place for place, (amount, _) in enumerate(amounts) if amount] or [3]
+    first, *others = amounts[used[0] : used[-1] + 1]
+    words = [f"{first[0]}{first[1]}", *(f"{amount:02d}{unit}" for amount, unit in others)]
+    return f"{'-' if round(seconds) < 0 else ''}{''.join(words)}"
+
+
+def _axis(least: float, most: float, many: int = 6, *, in_time: bool = True) -> list[tuple[float, str]]:
+    """Return round values in a range, durations or numbers, each with its label; labels are as short as still differ.
+
+    Examples
+    --------
+    >>> [label for _, label in _axis(3600.0, 3720.0)]
+    ['1h', '1h00m30s', '1h01m', '1h01m30s', '1h02m']
+    >>> [label for _, label in _axis(1000.0, 1001.0, in_time=False)]
+    ['1,000.0', '1,000.2', '1,000.4', '1,000.6', '1,000.8', '1,001.0']
+    """
+    values = _durations(least, most, many) if in_time else _ticks(least, most, many)
+    labels = [_duration(value) if in_time else _number(value) for value in values]
+    for decimals in range(_MAX_DECIMALS):
+        if len(set(labels)) == len(labels):
+            break
+        labels = [_whole_duration(value) if in_time else f"{value:,.{decimals}f}" for value in values]
+    return list(zip(values, labels, strict=True))
+
+
+def _powers(least: float, most: float) -> list[tuple[float, str]]:
+    """Return the whole powers of 10 in a range, with their labels."""
+    return [(power, _number(10.0**power)) for power in range(math.ceil(least), math.floor(most) + 1)]
+
+
 def _durations(least_s: float, most_s: float, many: int = 6) -> list[float]:
     """Return round durations in a range.
 
@@ -171,10 +214,10 @@ def gantt(run: Timeline, title: str = "") -> str:
         return left + scale * (time_s - run.begin_s)
 
     base = top + row * len(run.lanes)
-    for tick in _durations(0.0, span, 8):
+    for tick, words in _axis(0.0, span, 8):
         at = x(run.begin_s + tick)
         canvas.line(at, top - 6, at, base, "grid")
-        canvas.text(at, base + 16, _duration(tick), anchor="middle")
+        canvas.text(at, base + 16, words, anchor="middle")
     canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the workflow was submitted", anchor="middle")
     colours: dict[str, int] = {}
     for index, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
@@ -289,10 +332,10 @@ def shades(rows: Sequence[Shade], span_s: float, title: str, text: str) -> str:
     high, top = (18, 8) if len(rows) <= _FEW_SHADES else (8, 8)
     canvas = _Canvas(_WIDTH, top + high * len(rows) + 42, title, text)
     scale, base = (_WIDTH - left - 14) / span_s, top + high * len(rows)
-    for tick in _durations(0.0, span_s, 8):
+    for tick, words in _axis(0.0, span_s, 8):
         at = left + scale * tick
         canvas.line(at, top, at, base, "grid")
-        canvas.text(at, base + 16, _duration(tick), anchor="middle")
+        canvas.text(at, base + 16, words, anchor="middle")
     canvas.text(left + (_WIDTH - left - 14) / 2, base + 34, "since the first began", anchor="middle")
     most = max([amount for row in rows for amount in row.amounts], default=0.0) or 1.0
     for index, row in enumerate(rows):
@@ -361,9 +404,9 @@ def bars(
     def y(value: float) -> float:
         return top + plot * (1 - value / most)
 
-    for tick in _ticks(0.0, most) if unit else _durations(0.0, most):
+    for tick, words in _axis(0.0, most, in_time=not unit):
         canvas.line(left, y(tick), _WIDTH - 8, y(tick), "grid")
-        canvas.text(left - 6, y(tick) + 4, _number(tick) if unit else _duration(tick), anchor="end")
+        canvas.text(left - 6, y(tick) + 4, words, anchor="end")
     canvas.text(14, top + plot / 2, unit, anchor="middle", turn=-90)
     wide = (_WIDTH - left - 8) / max(len(groups), 1)
     for index, (name, group) in enumerate(groups.items()):
@@ -594,9 +637,9 @@ def strips(
     def at(value: float) -> float:
         return left + (_WIDTH - left - 14) * (value - low) / (high - low)
 
-    for tick in _durations(low, high, 8) if in_time else _ticks(low, high, 8):
+    for tick, words in _axis(low, high, 8, in_time=in_time):
         canvas.line(at(tick), top, at(tick), top + plot, "grid")
-        canvas.text(at(tick), top + plot + 18, _duration(tick) if in_time else _number(tick), anchor="middle")
+        canvas.text(at(tick), top + plot + 18, words, anchor="middle")
     canvas.text((left + _WIDTH) / 2, top + plot + 40, x_words, anchor="middle")
     if goal is not None:
         canvas.line(at(goal), top, at(goal), top + plot, "published")
@@ -651,12 +694,12 @@ def _scales(
     def y(value: float) -> float:
         return top + high * (1 - (value - y0) / (y1 - y0))
 
-    for tick in range(math.ceil(y0), math.floor(y1) + 1) if powers else _ticks(y0, y1):
+    for tick, words in _powers(y0, y1) if powers else _axis(y0, y1, in_time=False):
         canvas.line(left, y(tick), left + wide, y(tick), "grid")
-        canvas.text(left - 6, y(tick) + 4, _number(10.0**tick if powers else tick), anchor="end")
-    for tick in _durations(x0, x1, 8) if in_time else _ticks(x0, x1, 8):
+        canvas.text(left - 6, y(tick) + 4, words, anchor="end")
+    for tick, words in _axis(x0, x1, 8, in_time=in_time):
         canvas.line(x(tick), top, x(tick), top + high, "grid")
-        canvas.text(x(tick), top + high + 18, _duration(tick) if in_time else _number(tick), anchor="middle")
+        canvas.text(x(tick), top + high + 18, words, anchor="middle")
     canvas.line(left, top + high, left + wide, top + high, "axis")
     canvas.line(left, top, left, top + high, "axis")
     return x, y
