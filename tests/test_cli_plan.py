@@ -264,9 +264,25 @@ def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
     """A local stage waits in no queue, and is part of no Big Job."""
     write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
     shown = " ".join(place("--explain", "fetch").stdout.split())
-    assert "Not possible here: Big Job." in shown
+    assert "Not possible here: Big Job: fetch runs on this computer, in no job." in shown
     assert "1. run fetch on this computer, at once: it does not wait in a queue" in shown
     assert "cannot share a job" in shown
+
+
+@pytest.mark.parametrize(
+    ("of_first", "why"),
+    [
+        ('account = "astro"', "its stages ask for 2 accounts (the site's own, astro), and share one job."),
+        ("retries = 2", "fetch has retries, for which it needs a job of its own."),
+    ],
+)
+def test_why_there_is_no_job_for_all_stages_is_told(place, tmp_path, of_first, why):
+    first, second = (
+        f'[[stage]]\nname = "{name}"\ncommand = "true"\ncores = 1\nwalltime = "1h"\n{more}\n'
+        for name, more in (("fetch", of_first), ("fit", 'after = ["fetch"]'))
+    )
+    (tmp_path / "flow.toml").write_text(f'name = "flow"\n\n{first}\n{second}')
+    assert f"Not possible here: Big Job: {why}" in " ".join(place().stdout.split())
 
 
 def test_branches_are_planned_too(place, tmp_path):

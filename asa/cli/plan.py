@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob, PlanStep
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
+    from asa.workflow import Stage
 
 _STRATEGY = "asa-plan"
 _UNKNOWN = "waits are not known here yet: one job per stage, with dependencies"
@@ -419,6 +420,19 @@ class _Shown:
             return []
         return frontier_rows(self.outlook, self.candidates, is_priced=self.deciding_price_s is not None)
 
+    def impossible(self) -> Iterator[tuple[str, str]]:
+        """Yield the well-known plans that are not possible here, and why."""
+        from asa.runner.outlook import refusal_of
+        from asa.strategies import load_strategy
+        from asa.strategies.base import Keep, lacking
+
+        question, flow, site = self.outlook.question, self.made.make_workflow(), self.made.capabilities
+        if question.parts.block(question.parts.names) is None:
+            apart = refusal_of(load_strategy("big-job"), flow, site).partition("; use another")[0]
+            yield "Big Job", apart or _why_no_one_job([flow.stages[name] for name in question.parts.names])
+        if Keep.DEPENDENCY not in question.modes:
+            yield "Chained", lacking(load_strategy("chained"), site)
+
     def choices(self) -> Mapping[str, Choice]:
         """Return the shapes that were weighed, by stage."""
         return self.outlook.choices() if self.is_informed else {}
@@ -544,6 +558,8 @@ def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: b
             "yellow",
         )
     _print_jobs(console, shown)
+    for name, why in shown.impossible():
+        _say(console, f"Not possible here: {name}: {why}.", "dim")
     print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
@@ -597,8 +613,6 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
         "with a dependency, "
     )
     _say(console, f"\n{text}r when its stage is ready, a ahead of time (its cores are idle if it starts early).", "dim")
-    if missing := [name for name in ("Big Job", "Chained") if name not in {candidate.name for candidate in candidates}]:
-        _say(console, f"Not possible here: {', '.join(missing)}.", "dim")
     if any(candidate.sketch.makespan_s > interval_s(candidate.sketch)[1] for candidate in candidates):
         _say(console, "Where it is longer than the range, rare but very long waits are the reason.", "dim")
     _say(console, f"{shown.why_this()}\n")
@@ -609,6 +623,16 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
     if len(rows := shown.frontier()) > 1:
         is_typical = shown.outlook.question.typically
         print_frontier(console, rows, typically=is_typical, price_s=shown.deciding_price_s)
+
+
+def _why_no_one_job(stages: Iterable[Stage]) -> str:
+    """Return why no job can run all of these stages, where their requests do not keep them apart."""
+    for stage in stages:
+        if stage.local:
+            return f"{stage.name} runs on this computer, in no job"
+        if stage.retries:
+            return f"{stage.name} has retries, for which it needs a job of its own"
+    return "one job for all stages would exceed a walltime, of its own or of the site"
 
 
 def _mode(job: SearchedJob) -> str:
