@@ -121,6 +121,10 @@ class RunProgress:
     def _count(self, state: str) -> int:
         return sum(stage.state == state for stage in self.stages.values())
 
+    def __repr__(self) -> str:
+        """Return the line, which notebooks show where they cannot show the table."""
+        return self.line()
+
     def _repr_html_(self) -> str:
         """Draw the progress for a notebook: a bar and a table, in colours that are readable on light and dark pages."""
         count = max(len(self.stages), 1)

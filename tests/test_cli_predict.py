@@ -150,6 +150,15 @@ def test_runs_on_this_machine_do_not_keep_a_bank_from_telling_of_the_cluster(tmp
     assert "on north" in asa("predict", "--cores", 16, "--walltime", "1h", bank=bank).stdout
 
 
+def test_a_bank_of_runs_on_this_machine_tells_of_it_alone_and_only_if_it_is_named(tmp_path, bank):
+    here = platform.node().partition(".")[0]
+    asa("learn", "--from", swf(tmp_path / "here.swf"), "--system", here, bank=bank)
+    refused = " ".join(asa("predict", "--cores", 16, "--walltime", "1h", bank=bank, code=2).stderr.split())
+    assert "knows only waits of jobs on this computer" in refused
+    assert "--backend simulated --option system=uppmax" in refused
+    assert f"on {here}" in asa("predict", "--cores", 16, "--walltime", "1h", "--system", here, bank=bank).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -211,6 +220,9 @@ def test_a_partition_without_a_name_is_not_named(tmp_path, bank):
     assert "--partition batch" in learned
     told = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank, code=2).stderr
     assert "1 partition: batch; of others the partition is not known" in told
+    assert """as in --partition batch; for jobs without a known partition, --partition \"\".""" in " ".join(
+        told.split()
+    )
     assert "''" not in told
     asa("predict", "--cores", 16, "--walltime", "1h", "--partition", "", bank=bank)
     told = asa("predict", "--cores", 16, "--walltime", "1h", "--partition", "x", bank=bank, code=2).stderr
@@ -238,7 +250,7 @@ def test_several_requests_are_compared(tmp_path, bank):
     assert told["requests"][2]["probability_before_best"] < 0.5
     table = asa("predict", "--cores", "1,16", "--walltime", "1h", bank=bank).stdout
     assert "best" in table
-    assert "say --run-time" in table
+    assert "With --run-time" in table
 
 
 def test_the_first_to_end_depends_on_how_long_they_run(tmp_path, bank):

@@ -45,7 +45,9 @@ STAGES = ("a<b>", "c", "d")
 
 
 def test_a_line_says_how_far_a_run_is():
-    line = RunProgress("fit", STAGES, told()).line()
+    progress = RunProgress("fit", STAGES, told())
+    line = progress.line()
+    assert repr(progress) == line
     assert line == "fit  [########                ]  1 of 3 stages done, 1 running; 1m50s so far"
 
 

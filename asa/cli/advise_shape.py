@@ -99,7 +99,7 @@ def find_destination(
             raise  # the user can correct the option
         why = " ".join(words for words in (error.where, f"{error.message}.", error.hint) if words)
     if known is not None and system is None and not known.live and is_here(known.system):
-        why = f"the bank knows only waits of jobs on this machine. {how_to_begin(where.bank)}"
+        why = f"the bank knows only waits of jobs on this computer, in a queue of its own. {how_to_begin(where.bank)}"
         known = None
     name = known.system if known is not None else system or last
     site = known.site if known is not None else None

@@ -239,11 +239,12 @@ class ComparedRequests:
             cells.append("best" if index == best else f"{before:.0%}")
             table.add_row(*cells, style="bold" if index == best else "")
         console.print(table)
-        least = "time to its end" if self.run_s is not None else "wait; say --run-time for which ends first"
+        least, end = ("time to its end", "end") if self.run_s is not None else ("wait", "start")
         console.print(
-            f"p10, p50 and p90 are of the wait. Best is the least expected {least}. It is an average over possible "
-            f"futures that also counts the long-run waits of such jobs, so another request may be first in more "
-            f"than half of them. All requests were compared in the same {len(self.joint.waits_s)} futures.",
+            f"p10, p50 and p90 are of the wait. All requests were compared in the same {len(self.joint.waits_s)} "
+            f"possible futures. Best has the least expected {least}, for which the usual waits of such jobs count as "
+            f"well, so another request may {end} first in more than half of these futures."
+            f"{'' if self.run_s is not None else ' With --run-time, best is what is expected to end first.'}",
             style="dim",
         )
         self.answer.print_ground(console)

@@ -120,9 +120,8 @@ class AskedRun:
         """Open the batch system; if it lacks a necessary ability, report that nothing was submitted."""
         from asa.cli.driving import opened
 
-        guessed = bool(self.opened.why) and self.opened.backend != _HERE
         with (
-            _nothing_submitted(_OR_HERE if guessed else ""),
+            _nothing_submitted(_OR_HERE if self.opened.is_found else ""),
             opened(lambda: self.opened.facility.connect(folder)) as world,
         ):
             yield world
@@ -135,9 +134,9 @@ class AskedRun:
 
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
         readiness.prefer(chosen.estimator, self.bank)
-        if chosen.why and not self.quiet:
-            write_notice(f"Waits are predicted by `{chosen.estimator}`: {chosen.why}.")
-        compile_if_lacking(chosen.why, self.bank, quiet=self.quiet)
+        why = compile_if_lacking(chosen.why, self.bank, quiet=self.quiet)
+        if why and not self.quiet:
+            write_notice(f"Waits are predicted by `{chosen.estimator}`: {why}.")
         if chosen.events and not self.quiet:
             self._tell_of_partition(world)
         return chosen

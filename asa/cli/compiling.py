@@ -14,20 +14,24 @@ def say_what_takes_long() -> None:
     sys.stderr.flush()
 
 
-def compile_if_lacking(why: str, bank: Path | None, *, quiet: bool) -> None:
-    """If this command runs without compiled code, begin to compile it for the next one, and report that in a line.
+def compile_if_lacking(why: str, bank: Path | None, *, quiet: bool) -> str:
+    """If this command runs without compiled code, begin to compile it for the next one.
 
-    `why`: why the estimator was chosen.
+    That is reported in a line, unless it is the reason why the estimator was chosen: then in that reason.
+
+    `why`: this reason, as a clause. Returns it as it is to be shown.
     """
     from asa.estimators.choice import NOT_COMPILED
     from asa.estimators.readiness import compile_later, is_short
 
     is_cut = is_short(bank)
     if not is_cut and why != NOT_COMPILED:
-        return
+        return why
     is_begun = compile_later()
+    if is_begun and why == NOT_COMPILED:
+        why, is_begun = f"what simulates the visible queue {BEING_COMPILED}", False
     if quiet:
-        return
+        return why
     what = []
     if is_cut:
         from asa.estimators.bank import max_records
@@ -37,3 +41,4 @@ def compile_if_lacking(why: str, bank: Path | None, *, quiet: bool) -> None:
         what.append(f"what would do better {BEING_COMPILED}")
     if what:
         sys.stderr.write(f"Note: {'; '.join(what)}.\n")
+    return why

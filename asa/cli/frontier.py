@@ -116,7 +116,10 @@ def print_frontier(console: Console, rows: Sequence[PlanOnFrontier], *, typicall
         )
     console.print(table)
     which = "typical (geometric mean)" if typically else "expected"
-    text = f"Time: {which}, to the end of everything, as plans are chosen by it. An hour sooner: than the row above."
+    text = (
+        f"Time: {which}, to the end of everything, as plans are chosen by it. An hour sooner: the core-hours paid for "
+        "each hour saved, compared with the row above."
+    )
     if price_s:
         hours = format_price(price_s).removeprefix("1 h = ").removesuffix("s").removesuffix(" core-hour")
         text = f"{text} *: of these the least hours x {hours} + core-hours."

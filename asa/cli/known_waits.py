@@ -28,6 +28,7 @@ _BLIND = ("waiting", "ages")  # inputs that a bank lacks: the jobs pending now, 
 _STALE_S = 30 * 86_400.0
 _HISTORY = 1000  # past jobs of all users to read, in addition to pending and running ones
 _HERE = "local"
+_OR_NAMELESS = '; for jobs without a known partition, --partition ""'
 
 
 Asked = tuple[int, float, str]
@@ -83,7 +84,7 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     from asa.estimators.contextual import ContextualAsa
 
     def choose(digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
-        name = _system(sorted(digests), system)
+        name = _system(sorted(digests), system, folder)
         without = _BLIND if _user(user, digests[name].users) else (*_BLIND, "users")
         make = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
         return name, " ".join(without), lambda: make[name]
@@ -149,7 +150,7 @@ def from_queue(
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
     readiness.prefer(chosen.name, folder)
-    compile_if_lacking(chosen.why, folder, quiet=False)
+    why = compile_if_lacking(chosen.why, folder, quiet=False)
     seen = _QueueLook.of(events)
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)
     digest = learned.digests[capabilities.system] if learned is not None else Digest()
@@ -176,7 +177,7 @@ def from_queue(
         learned.kinds if learned is not None else {},
         digest.lived,
         0.0,
-        f"{seen.text}; predicted by `{chosen.name}`, since {chosen.why}",
+        f"{seen.text}; predicted by `{chosen.name}`, since {why}",
         capabilities.max_cores,
         "Slurm itself" if opened.backend.startswith("slurm") else "The batch system itself",
         estimates_s,
@@ -275,13 +276,21 @@ def how_to_begin(bank: Path | None) -> str:
     )
 
 
-def _system(known: Sequence[str], wanted: str | None) -> str:
+def _system(known: Sequence[str], wanted: str | None, folder: Path) -> str:
+    """Return the system that is meant: the wanted one, else the only one other than this computer."""
     from asa.core.plugins import unknown_name
 
     if wanted is None:
-        others = [name for name in known if not is_here(name)] or known
+        others = [name for name in known if not is_here(name)]
         if len(others) == 1:
             return others[0]
+        if not others:
+            raise InputError(
+                "knows only waits of jobs on this computer, in a queue of its own",
+                where=f"the bank {folder}",
+                hint="Name a batch system with --backend or --site, or try a simulated one: --backend simulated "
+                f"--option system=uppmax. For this computer's own queue: --system {known[0]}",
+            )
         raise InputError(
             f"the bank knows {len(known)} systems: {', '.join(known)}", where="--system", hint="Name one of them."
         )
@@ -307,7 +316,7 @@ def _partitions(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
         raise InputError(
             f"jobs were sent to {of}{'; of others the partition is not known' if nameless else ''}",
             where="--partition",
-            hint=f"Name one of them{', or give an empty one for the others' if nameless else ''}.",
+            hint=f"Name one, as in --partition {named[0]}{_OR_NAMELESS if nameless else ''}.",
         )
     return (known[0],)
 

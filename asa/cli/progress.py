@@ -20,6 +20,7 @@ class _StudyFindings(Protocol):
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=_StudyFindings)
 _EVERY_S = 20.0  # between two lines, without a terminal
+_COMPILES = "compiled"  # in the name of a phase that begins with a long silence, of which a line tells at once
 
 
 def working(text: str) -> AbstractContextManager[Any]:
@@ -57,7 +58,8 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
 
         def on_progress(what: str, done: int, of: int) -> None:
             nonlocal printed_s
-            if not console.is_terminal and (now_s := time.monotonic()) >= printed_s + _EVERY_S:
+            is_silent = _COMPILES in what and what not in tasks
+            if not console.is_terminal and ((now_s := time.monotonic()) >= printed_s + _EVERY_S or is_silent):
                 printed_s = now_s
                 sys.stderr.write(f"{what}: {done} of {of}, after {format_duration(now_s - begun_s)}\n")
                 sys.stderr.flush()

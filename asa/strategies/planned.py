@@ -308,7 +308,7 @@ def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
     if turns := job.block.elasticity.turns:
         words.append(f"which {' and '.join(turns)}")
     ready_s = float(job.ready_s.mean())
-    gap_s = float((job.start_s - job.ready_s).mean())
+    gap_s = max(float((job.start_s - job.ready_s).mean()), 0.0)
     if keep is Keep.NOTHING:
         words.append("all stages that it depends on have ended" if in_s <= 0 else "")
     else:
@@ -318,5 +318,9 @@ def reason(job: SearchedJob, keep: Keep, in_s: float) -> str:
         words.append(f"in time with {in_time:.0%} probability")
         words.append(f"expected idle {format_duration(job.idle_s)}")
     is_first = keep is Keep.NOTHING and float(job.ready_s.max()) <= 0
-    words.append(f"expected {'wait' if is_first else 'gap'} {format_duration(max(gap_s, 0.0))}")
+    if is_first:
+        words.append(f"expected wait {format_duration(gap_s)}")
+    else:
+        when = "as soon as" if round(gap_s) == 0 else f"{format_duration(gap_s)} after"
+        words.append(f"expected to start {when} it is needed")
     return ", ".join(word for word in words if word)

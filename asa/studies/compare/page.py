@@ -119,7 +119,7 @@ def _prices(cells: Sequence[Cell]) -> list[Part]:
     rows: list[list[str | float | None]] = [
         [named(row.cell, cells), row.cell.point[0], row.p90_s, row.cell.point[1], row.hour_sooner] for row in found
     ]
-    text = "An hour sooner: what each hour costs by which a row ends sooner than the one above."
+    text = "An hour sooner: the core-hours paid for each hour saved, compared with the row above."
     return [PageTable(columns, rows, " ".join([text, *about_prices(cells)]))]
 
 

@@ -185,7 +185,7 @@ def _frontier(cells: Sequence[Cell]) -> list[RenderableType]:
     title = "Time against core-hours: none is better in both than one of these"
     table = Table(["Strategy", "Makespan", "9 in 10", "Core-h", "An hour sooner"], rows, title, wraps=(0,))
     words = ["9 in 10: so many runs end within that."]
-    words.append("An hour sooner: what each hour costs by which a row ends sooner than the one above.")
+    words.append("An hour sooner: the core-hours paid for each hour saved, compared with the row above.")
     beaten = [cell for cell in cells if cell.is_choice and all(row.cell is not cell for row in found)]
     for cell in beaten:
         time_s, hours = cell.point
