@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from asa.backend import Capabilities, PartitionLimits
-from asa.keys import as_options, asked, shared_by, together
+from asa.keys import OF_JOBS, as_options, asked, shared_by, together
 from asa.requests import marked, name_of
 from asa.workflow import Slot, Stage
 
@@ -62,6 +62,28 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
     if site is not None and is_small(stage) and site.gives_whole_nodes(site.limits(stage.partition)):
         return stage.options, 0, *(asks | {"memory_bytes": 0}).values()
     return stage.options, stage.cpus_per_task, *asks.values()
+
+
+def unlike(stages: Sequence[Stage], site: Capabilities) -> str:
+    """Name two stages that differ in their `likeness`, and the key; empty if all are alike.
+
+    Examples
+    --------
+    >>> stages = [Stage("split", cores=1), Stage("count", cores=8, cpus_per_task=8)]
+    >>> unlike(stages, Capabilities("x", 56, 2, age_accrues=False))
+    'split and count differ in cpus_per_task'
+    """
+    first, *others = stages
+    for other in others:
+        if likeness(other, site) != likeness(first, site):
+            ours, theirs = (
+                {"options": stage.options, "cpus_per_task": stage.cpus_per_task, **asked(stage)}
+                for stage in (first, other)
+            )
+            names = {key.field: key.name for key in OF_JOBS}
+            field = next((field for field in ours if ours[field] != theirs[field]), "")
+            return f"{first.name} and {other.name} differ in {names.get(field, field) or 'whether they fill nodes'}"
+    return ""
 
 
 def waves_of(stages: Sequence[Stage], site: Capabilities) -> Waves:

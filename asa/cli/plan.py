@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from asa.backend import Capabilities
     from asa.cli.frontier import PlanOnFrontier
     from asa.cli.weighing import WeighedStage
     from asa.core.console import Console
@@ -429,7 +430,7 @@ class _Shown:
         question, flow, site = self.outlook.question, self.made.make_workflow(), self.made.capabilities
         if question.parts.block(question.parts.names) is None:
             apart = refusal_of(load_strategy("big-job"), flow, site).partition("; use another")[0]
-            yield "Big Job", apart or _why_no_one_job([flow.stages[name] for name in question.parts.names])
+            yield "Big Job", apart or _why_no_one_job([flow.stages[name] for name in question.parts.names], site)
         if Keep.DEPENDENCY not in question.modes:
             yield "Chained", lacking(load_strategy("chained"), site)
 
@@ -625,13 +626,17 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
         print_frontier(console, rows, typically=is_typical, price_s=shown.deciding_price_s)
 
 
-def _why_no_one_job(stages: Iterable[Stage]) -> str:
-    """Return why no job can run all of these stages, where their requests do not keep them apart."""
+def _why_no_one_job(stages: Sequence[Stage], site: Capabilities) -> str:
+    """Return why asa-plan puts stages into several jobs in each of its plans, where no two contradict each other."""
+    from asa.waves import unlike
+
     for stage in stages:
         if stage.local:
             return f"{stage.name} runs on this computer, in no job"
         if stage.retries:
             return f"{stage.name} has retries, for which it needs a job of its own"
+    if words := unlike(stages, site):
+        return f"of stages that share a job, asa-plan wants equal requests but for cores and time, and {words}"
     return "one job for all stages would exceed a walltime, of its own or of the site"
 
 
