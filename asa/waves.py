@@ -64,7 +64,7 @@ def likeness(stage: Stage, site: Capabilities | None) -> tuple[Hashable, ...]:
     return stage.options, stage.cpus_per_task, *asks.values()
 
 
-def unlike(stages: Sequence[Stage], site: Capabilities) -> str:
+def unlike(stages: Sequence[Stage], site: Capabilities | None) -> str:
     """Name two stages that differ in their `likeness`, and the key; empty if all are alike.
 
     Examples

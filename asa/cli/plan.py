@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from asa.backend import Capabilities
     from asa.cli.frontier import PlanOnFrontier
     from asa.cli.weighing import WeighedStage
     from asa.core.console import Console
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob, PlanStep
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
-    from asa.workflow import Stage
 
 _STRATEGY = "asa-plan"
 _UNKNOWN = "waits are not known here yet: one job per stage, with dependencies"
@@ -430,7 +428,7 @@ class _Shown:
         question, flow, site = self.outlook.question, self.made.make_workflow(), self.made.capabilities
         if question.parts.block(question.parts.names) is None:
             apart = refusal_of(load_strategy("big-job"), flow, site).partition("; use another")[0]
-            yield "Big Job", apart or _why_no_one_job([flow.stages[name] for name in question.parts.names], site)
+            yield "Big Job", apart or question.parts.why_apart()
         if Keep.DEPENDENCY not in question.modes:
             yield "Chained", lacking(load_strategy("chained"), site)
 
@@ -624,20 +622,6 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
     if len(rows := shown.frontier()) > 1:
         is_typical = shown.outlook.question.typically
         print_frontier(console, rows, typically=is_typical, price_s=shown.deciding_price_s)
-
-
-def _why_no_one_job(stages: Sequence[Stage], site: Capabilities) -> str:
-    """Return why asa-plan puts stages into several jobs in each of its plans, where no two contradict each other."""
-    from asa.waves import unlike
-
-    for stage in stages:
-        if stage.local:
-            return f"{stage.name} runs on this computer, in no job"
-        if stage.retries:
-            return f"{stage.name} has retries, for which it needs a job of its own"
-    if words := unlike(stages, site):
-        return f"of stages that share a job, asa-plan wants equal requests but for cores and time, and {words}"
-    return "one job for all stages would exceed a walltime, of its own or of the site"
 
 
 def _mode(job: SearchedJob) -> str:

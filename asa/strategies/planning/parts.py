@@ -15,7 +15,7 @@ from functools import cached_property
 from asa.backend import Capabilities
 from asa.shapes import Shape
 from asa.units import core_hours
-from asa.waves import Waves, cores_of, is_series, likeness, slots_of, walltime_of, waves_of
+from asa.waves import Waves, cores_of, is_series, likeness, slots_of, unlike, walltime_of, waves_of
 from asa.workflow import Workflow
 
 from .elasticity import RIGID, Elasticity, Resizing, RisingJob
@@ -175,6 +175,18 @@ class Parts:
         if stages not in self._blocks:
             self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
+
+    def why_apart(self) -> str:
+        """Return why no job can run all stages, where their requests do not contradict each other."""
+        stages = [self.workflow.stages[name] for name in self.names]
+        for stage in stages:
+            if stage.local:
+                return f"{stage.name} runs on this computer, in no job"
+            if stage.retries:
+                return f"{stage.name} has retries, for which it needs a job of its own"
+        if words := unlike(stages, self._site):
+            return f"of stages that share a job, asa-plan wants equal requests but for cores and time, and {words}"
+        return "one job for all stages would exceed a walltime, of its own or of the site"
 
     def leading(self, pieces: Sequence[str | tuple[Series, ...]]) -> Iterable[tuple[int, Block]]:
         """Make the blocks of the first piece, of the first two pieces, and so on, as long as they fit into one job.
