@@ -90,8 +90,8 @@ def test_a_dry_run_is_a_table_then_why_each_in_the_width_of_the_terminal(there, 
 def test_a_site_of_its_own_may_be_named(there, tmp_path):
     (tmp_path / "sites").mkdir()
     (tmp_path / "sites" / "far.toml").write_text('backend = "slurm-cli"\ncores_per_node = 28\npartition = "long"\n')
-    told = there("--dry-run", "--offline", "--site", "far", "--output", "json", "--strategy", "big-job")
-    (job,) = json.loads(told.stdout)["jobs"]
+    told = there("--dry-run", "--offline", "--site", "far", "--output", "json", "--strategy", "chained")
+    job, *_ = json.loads(told.stdout)["jobs"]
     assert job["cores"] == 128
     assert "nodes are taken" not in told.stderr
 
