@@ -35,9 +35,7 @@ __all__ = [
 
 _END_OF_TIME_S = _MAX_CORES = 1e15
 _FLOOR_S = 10.0  # shorter waits count as this long
-_MIN_TAIL = (
-    0.8  # lower bound of a tail: p99 is about ten times p90; forecasts with thinner tails were too confident
-)
+_MIN_TAIL = 0.8  # lower bound of a tail: p99 is about ten times p90; forecasts with thinner tails were too confident
 # upper bound of any probability: nine quantiles tell no more, and higher claims failed on every log tried
 _CERTAIN = 0.99
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.asked import (
+    AskedRun,
     AutoEstimatorOption,
     BankOption,
     CoresOption,
@@ -163,7 +164,6 @@ def run(
     from asa.cli.detaching import detach as leave
     from asa.cli.planning import print_plan
     from asa.cli.pooled import facility_for
-    from asa.cli.stand_ins import note_before
     from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
     from asa.runner.preflight import check_accepted
     from asa.strategies.planned import at_price, without_rivals
@@ -189,11 +189,8 @@ def run(
         asked.connected(Path(scratch)) as world,
     ):
         if not quiet:
-            chooses = width is None and any(stage.moldable for stage in asked.workflow.stages.values())
             plan_command = _plan_command(workflow, {"--backend": backend, "--site": site, "--cores": cores}, given)
-            write_notice(_does(chosen, plan_command, age_accrues=world.capabilities.age_accrues, chooses=chooses))
-            if note := note_before(asked.opened, asked.workflow.stages.values()):
-                write_notice(note)
+            _say_first(asked, chosen, plan_command, age_accrues=world.capabilities.age_accrues)
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
@@ -223,6 +220,17 @@ def _plan_command(workflow: str, options: Mapping[str, str | int | None], given:
     """Return the command that shows the plan of a run with these options, and the reasons."""
     words = [str(word) for option in options.items() if option[1] is not None for word in option]
     return shlex.join(["asa", "plan", workflow, *words, *given.words()])
+
+
+def _say_first(asked: AskedRun, strategy: str, plan_command: str, *, age_accrues: bool) -> None:
+    """Say what the strategy does, and what stages call that is not here."""
+    from asa.cli.stand_ins import note_before
+
+    stages = asked.workflow.stages.values()
+    chooses = asked.width is None and any(stage.moldable for stage in stages)
+    write_notice(_does(strategy, plan_command, age_accrues=age_accrues, chooses=chooses))
+    if note := note_before(asked.opened, stages):
+        write_notice(note)
 
 
 def _does(strategy: str, plan_command: str, *, age_accrues: bool, chooses: bool) -> str:

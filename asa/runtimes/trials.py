@@ -107,9 +107,7 @@ class Trial:
     untried: Untried
     cores: int
     partition: str
-    gain_s: (
-        float  # mean over possible run times: seconds by which all would end sooner once its own is known
-    )
+    gain_s: float  # mean over possible run times: seconds by which all would end sooner once its own is known
     share: float  # the same as a share of the time to the end
     likely: float  # probability that this width turns out to be the best
     needed_s: float  # the longest run time with which this width is the best
