@@ -257,6 +257,23 @@ class PlannedCluster:
             if name in views
         )
 
+    def has_room(self, ask: Ask, placement: Placement, views: Mapping[str, RUSV]) -> bool:
+        """Whether the resources of a placement are free at its time, for a consumer with these views."""
+        if not np.isin(placement.nodes, ask.order).all():
+            return False
+        span, width = (placement.start, placement.end), len(self.resources)
+        sums = {name: items for name, items in placement.totals.items() if items}
+        if any(views.get(name, self.used[name]).min_free_within(*span) < items for name, items in sums.items()):
+            return False
+        usable = self._items if ask.is_exclusive else ask.usable.reshape(self._items.shape)
+        for place, amounts in zip(placement.nodes.tolist(), placement.amounts.reshape(-1, width).tolist(), strict=True):
+            held = self.used_on(self.system.nodes[place].name)
+            for name, items, most in zip(self.resources, amounts, usable[place].tolist(), strict=True):
+                used = held[name].most - held[name].min_free_within(*span) if name in held else 0
+                if items and used + items > most:
+                    return False
+        return True
+
     @property
     def _state(self) -> tuple[Integers, Integers, Integers, int]:
         return self._times, self._amounts, self._counts, self._room

@@ -9,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from asa.errors import InputError
+
 from .cluster import Placement
 from .requests import RequestKind, ResourceRequest
 
 Entry = Mapping[str, Any]
 """A change of the plan as plain data for JSON."""
+
+
+class RefusedError(InputError):
+    """A request cannot be accepted, or a change of it."""
 
 
 class JobPhase(StrEnum):
@@ -38,6 +44,7 @@ class CcsJob:
     phase: JobPhase = JobPhase.WAITING
     placement: Placement | None = None  # time and nodes of its resources
     why: str = ""  # reason of its wait or end, if external
+    first_walltime_s: int | None = None  # walltime before it was first extended or shortened, once it runs
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +70,7 @@ def entry_of(job: CcsJob, now: int) -> Entry:
         "submit_s": job.submit_s,
         "phase": job.phase.value,
         "why": job.why,
+        "first_walltime_s": job.first_walltime_s,
         "placement": placement
         and {
             "start": placement.start,
@@ -93,4 +101,5 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
         JobPhase(entry["phase"]),
         placement,
         entry["why"],
+        entry.get("first_walltime_s"),
     )

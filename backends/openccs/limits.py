@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from heapq import heappop, heappush
 from operator import add, and_
@@ -17,7 +17,8 @@ from asa.errors import InputError, near
 from asa.units import format_walltime
 
 from .cluster import Ask, Placement
-from .requests import LARGEST, STANDARD_KINDS, RequestKind, Size
+from .pieces import LARGEST
+from .requests import STANDARD_KINDS, RequestKind, Size
 from .rusv import FOREVER, RUSV, Stores, UsageSlot, cron_to_rusv
 from .rusv_kernel import BEGIN
 from .validity import Validity
@@ -256,11 +257,14 @@ class _Account:
             if begun is not None:  # an extended job
                 self.jobs -= 1
                 start = begun
-            key = placement.end, needs
-            if key not in self._jobs:
-                self._jobs[key] = []
-                heappush(self._ends, key)
-            self._jobs[key].append((start, placement.nodes))
+            self._keep(start, placement.end, needs, placement)
+
+    def _keep(self, start: int, end: int, needs: tuple[int, ...], placement: Placement) -> None:
+        key = end, needs
+        if key not in self._jobs:
+            self._jobs[key] = []
+            heappush(self._ends, key)
+        self._jobs[key].append((start, placement.nodes))
 
     def revoke(self, placement: Placement) -> None:
         self._use(placement, -1)
@@ -269,6 +273,17 @@ class _Account:
             begun = self._taken(placement.end, needs, placement)
             if begun is not None:
                 self._count(begun, placement.end, needs, -1)
+
+    def shorten(self, placement: Placement, end: int) -> None:
+        """Let a booked job end earlier."""
+        self._use(replace(placement, start=end), -1)
+        if self._has_jobs:
+            needs = self._needs(placement)
+            begun = self._taken(placement.end, needs, placement)
+            if begun is not None:
+                self._count(begun, placement.end, needs, -1)
+                self._count(begun, end, needs, 1)
+                self._keep(begun, end, needs, placement)
 
     def _taken(self, end: int, needs: tuple[int, ...], placement: Placement) -> int | None:
         """Remove the job of a placement with this end, and return its begin."""
@@ -491,6 +506,12 @@ class Consumers:
         if self._limits:
             for account in self._of(user, group):
                 account.revoke(placement)
+
+    def shorten(self, user: str, group: str, placement: Placement, end: int) -> None:
+        """Record that a job will end earlier than its placement does."""
+        if self._limits:
+            for account in self._of(user, group):
+                account.shorten(placement, end)
 
     def forget_before(self, now: int) -> None:
         """Discard the past: jobs that ended by `now` no longer count. O(discarded entries + slots)."""

@@ -11,6 +11,7 @@ A request is a list of parts, separated by commas:
     deadline=2017-08-31T18:00         when it must have ended
     array=0-9999, array=10            a job array, by its first and last index or by its length
     priority=5
+    reservation=NAME                  the reservation in whose resources it runs
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
 A chunk is ``name=value[:name=value...]``. A time is ISO 8601 or a number of seconds since 1970; without a zone it is
@@ -20,178 +21,24 @@ UTC, and a date alone is its first second. Any other text is an error that point
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
-LARGEST: Final = (1 << 60) - 1
-"""Upper bound of any amount, and of the sum of a job's amounts."""
-LATEST_S: Final = 253_402_300_799
-"""The last second of the year 9999: upper bound of times and walltimes."""
+from .pieces import LARGEST, LATEST_S, WHOLE, Piece, PointedError, iso, moment
 
-_BLANK: Final = " \t\r\n"
 _SEPARATORS: Final = ",:+="
-_SHOWN: Final = 60
-_WHOLE = re.compile(r"-?[0-9]+")
-_DIGITS: Final = 40
-_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?")
 _SIZE_UNITS: Final = {"": 1, "b": 1, **{u + b: 1024**n for n, u in enumerate("kmgtp", 1) for b in ("", "b")}}
-
-
-class PointedError(InputError):
-    """A text cannot be read; the message shows it, with a caret below the wrong character.
-
-    `text`: the whole text. Without it the message is used unchanged.
-    `position`: index of the wrong character in the text; the text's length if something is missing at its end.
-
-    Examples
-    --------
-    >>> print(PointedError("'two' is no whole number", text="rset=8:ncpus=two:mem=10g", position=13))
-    rset=8:ncpus=two:mem=10g
-                 ^ 'two' is no whole number
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        where: str | None = None,
-        hint: str | None = None,
-        text: str | None = None,
-        position: int = 0,
-    ) -> None:
-        if text is not None:
-            before, after = text[:position], text[position:]
-            before = before if len(before) <= _SHOWN else "..." + before[3 - _SHOWN :]
-            after = after if len(after) <= _SHOWN else after[: _SHOWN - 3] + "..."
-            message = f"{_one_column_each(before + after)}\n{' ' * len(before)}^ {message}"
-        super().__init__(message, where=where, hint=hint)
-        self.text = text
-        self.position = position
-
-    def __str__(self) -> str:
-        shown = f"{self.where}:\n{self.message}" if self.where else self.message  # the caret stays below its character
-        return f"{shown}\n{self.hint}" if self.hint else shown
 
 
 class RequestError(PointedError):
     """A request for resources cannot be understood."""
-
-
-def _one_column_each(text: str) -> str:
-    return "".join(" " if c in _BLANK else c if " " < c <= "~" else "?" for c in text)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a text with its place, so that errors can point at it.
-
-    Examples
-    --------
-    >>> [(piece.text, piece.start) for piece in Piece.of(" a , bc", RequestError).split(",")]
-    [('a', 1), ('bc', 5)]
-    """
-
-    whole: str
-    start: int
-    stop: int
-    error: type[PointedError]
-
-    @classmethod
-    def of(cls, text: str, error: type[PointedError]) -> Self:
-        """Make a piece of a whole text."""
-        return cls(text, 0, len(text), error)
-
-    @property
-    def text(self) -> str:
-        """The text of the piece."""
-        return self.whole[self.start : self.stop]
-
-    @property
-    def quoted(self) -> str:
-        """The text in quotes for a message, shortened if long."""
-        return repr(self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 3] + "...")
-
-    def cut(self, start: int, stop: int | None = None) -> Piece:
-        """Return a part of this piece, without surrounding space."""
-        inner = self.whole[self.start + start : self.stop if stop is None else self.start + stop]
-        bare = inner.strip(_BLANK)
-        begin = self.start + start + (len(inner) - len(inner.lstrip(_BLANK)) if bare else 0)
-        return Piece(self.whole, begin, begin + len(bare), self.error)
-
-    def split(self, separator: str) -> list[Piece]:
-        """Split it at each occurrence of a character."""
-        ends = [*(match.start() for match in re.finditer(re.escape(separator), self.text)), self.stop - self.start]
-        return [self.cut(start, stop) for start, stop in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
-
-    def halves(self, separator: str) -> tuple[Piece, Piece | None]:
-        """Return the parts before and after the first occurrence of a character; None if there is none."""
-        at = self.text.find(separator)
-        return (self.cut(0), None) if at < 0 else (self.cut(0, at), self.cut(at + 1))
-
-    def refuse(self, message: str, hint: str | None = None) -> PointedError:
-        """Return an error that points at its beginning."""
-        return self.error(message, hint=hint, text=self.whole, position=self.start)
-
-    def whole_number(self, *, least: int = 1) -> int:
-        """Parse it as a whole number from `least` to `LARGEST`."""
-        if not self.text:
-            raise self.refuse("a number is missing here")
-        if not _WHOLE.fullmatch(self.text):
-            raise self.refuse(f"{self.quoted} is no whole number")
-        value = int(self.text) if len(self.text) <= _DIGITS else None
-        if value is None or abs(value) > LARGEST:
-            raise self.refuse("is more than can be counted")
-        if value < least:
-            raise self.refuse(f"must be {least} or more")
-        return value
-
-
-def moment(piece: Piece) -> int:
-    """Read a time: ISO 8601, in UTC if it has no zone, or seconds since 1970.
-
-    Returns: whole seconds since 1970, in UTC; for a date alone, its first second.
-
-    Examples
-    --------
-    >>> [moment(Piece.of(text, RequestError)) for text in ("2017-08-01", "2017-08-01T02:00+02:00", "1501545600")]
-    [1501545600, 1501545600, 1501545600]
-    """
-    if _WHOLE.fullmatch(piece.text):
-        seconds = piece.whole_number(least=0)
-    else:
-        hint = "Write it as 2017-08-01, 2017-08-01T12:00 or 2017-08-01T12:00:00+02:00, or in seconds since 1970."
-        if not _ISO.fullmatch(piece.text):
-            raise piece.refuse(f"{piece.quoted} is no time" if piece.text else "a time is missing here", hint)
-        try:
-            read = datetime.fromisoformat(piece.text)
-        except ValueError as error:
-            raise piece.refuse(f"{piece.quoted} is no time: {error}", hint) from error
-        seconds = math.floor((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
-    if not 0 <= seconds <= LATEST_S:
-        raise piece.refuse("is before 1970" if seconds < 0 else "is after the year 9999")
-    return seconds
-
-
-def iso(seconds: int) -> str:
-    """Write a time as `moment` reads it; a time out of that range as a number.
-
-    Examples
-    --------
-    >>> iso(1501545600)
-    '2017-08-01T00:00:00Z'
-    """
-    if not 0 <= seconds <= LATEST_S:
-        return str(seconds)
-    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 class RequestKind(StrEnum):
@@ -294,6 +141,48 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestParts:
+    """Some parts of a request, as they are given in its language; a whole request has at least ``rset``.
+
+    Examples
+    --------
+    >>> RequestParts.parse("walltime=2h,sw=g03").fields(), RequestParts.parse("sw=g03").job_wide
+    ({'walltime_s': 7200}, {'sw': 'g03'})
+    """
+
+    terms: dict[str, Any] = field(default_factory=dict)  # the value of each part by its name
+    job_wide: dict[str, int | str] = field(default_factory=dict)  # job-wide resources
+
+    @classmethod
+    def parse(cls, text: str, kinds: Mapping[str, RequestKind] = STANDARD_KINDS) -> Self:
+        """Read the parts of a request."""
+        terms: dict[str, Any] = {}
+        job_wide: dict[str, int | str] = {}
+        totals: Counter[str] = Counter()
+        for part in Piece.of(text, RequestError).split(","):
+            name, value = _named(part)
+            if name.text in terms or name.text in job_wide:
+                raise name.refuse(f"{name.text} is given twice")
+            if name.text == "rset":
+                terms["rset"] = tuple(_chunk(chunk, kinds, totals) for chunk in value.split("+"))
+            elif name.text in _SAID:
+                terms[name.text] = _SAID[name.text].read(value)
+            else:
+                kind = _kind(name, kinds, ["rset", *_SAID, *kinds])
+                if kind in {RequestKind.FLAG, RequestKind.SETTING}:
+                    raise name.refuse(f"{name.text} is a {kind}, which only a chunk has", "Write it in rset=.")
+                job_wide[name.text] = _value(value, kind)
+                _count(totals, name.text, job_wide[name.text], 1, value)
+            if {"start", "deadline"} <= terms.keys():
+                raise name.refuse("a job has a start or a deadline, not both")
+        return cls(terms, job_wide)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `ResourceRequest` that are given, without chunks and job-wide resources."""
+        return {_SAID[name].field: value for name, value in self.terms.items() if name in _SAID}
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceRequest:
     """The resources requested by a job (the paper's ``reqRS``). Its text form is the language of `parse`.
 
@@ -320,6 +209,7 @@ class ResourceRequest:
     deadline_s: int | None = None
     array: range | None = None  # indices of a job array
     priority: int = 0
+    reservation: str | None = None  # name of the reservation that it runs in
 
     @classmethod
     def parse(cls, text: str, kinds: Mapping[str, RequestKind] = STANDARD_KINDS) -> Self:
@@ -336,39 +226,28 @@ class ResourceRequest:
                                ^ 'lots' is no duration
         Write it as Slurm does (90 = 90 minutes, 30:00, 2:00:00, 1-12:00) or with units (1h30m, 45s).
         """
-        whole = Piece.of(text, RequestError)
-        terms: dict[str, Any] = {}
-        job_wide: dict[str, int | str] = {}
-        totals: Counter[str] = Counter()
-        for part in whole.split(","):
-            name, value = _named(part)
-            if name.text in terms or name.text in job_wide:
-                raise name.refuse(f"{name.text} is given twice")
-            if name.text == "rset":
-                terms["rset"] = tuple(_chunk(chunk, kinds, totals) for chunk in value.split("+"))
-            elif name.text in _SAID:
-                terms[name.text] = _SAID[name.text](value)
-            else:
-                kind = _kind(name, kinds, ["rset", *_SAID, *kinds])
-                if kind in {RequestKind.FLAG, RequestKind.SETTING}:
-                    raise name.refuse(f"{name.text} is a {kind}, which only a chunk has", "Write it in rset=.")
-                job_wide[name.text] = _value(value, kind)
-                _count(totals, name.text, job_wide[name.text], 1, value)
-            if {"start", "deadline"} <= terms.keys():
-                raise name.refuse("a job has a start or a deadline, not both")
-        if "rset" not in terms:
+        parts = RequestParts.parse(text, kinds)
+        if "rset" not in parts.terms:
             end = Piece(text, len(text), len(text), RequestError)
             raise end.refuse("it asks for no node: rset= is missing", "Write one, as in rset=2:ncpus=4:mem=8g.")
-        return cls(
-            terms["rset"],
-            job_wide,
-            terms.get("place", PlacementRule()),
-            terms.get("walltime"),
-            terms.get("start"),
-            terms.get("deadline"),
-            terms.get("array"),
-            terms.get("priority", 0),
-        )
+        return cls(parts.terms.pop("rset"), parts.job_wide, **parts.fields())
+
+    def altered(self, parts: RequestParts) -> Self:
+        """Return the request with other values of some of its parts.
+
+        A start replaces a deadline, and a deadline a start; job-wide resources are added, or replaced by name.
+
+        Examples
+        --------
+        >>> request = ResourceRequest.parse("rset=ncpus=4,walltime=1h,deadline=86400,sw=g03")
+        >>> print(request.altered(RequestParts.parse("rset=2:ncpus=8,start=3600")))
+        rset=2:ncpus=8,sw=g03,walltime=01:00:00,start=1970-01-01T01:00:00Z
+        """
+        fields = parts.fields()
+        if {"start", "deadline"} & parts.terms.keys():
+            fields = {"start_s": None, "deadline_s": None} | fields
+        chunks = parts.terms.get("rset", self.chunks)
+        return replace(self, chunks=chunks, job_wide={**self.job_wide, **parts.job_wide}, **fields)
 
     def job_set(self) -> dict[str, int]:
         """Sum up a request (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.
@@ -405,6 +284,8 @@ class ResourceRequest:
             parts.append(f"deadline={iso(self.deadline_s)}")
         if self.array is not None:
             parts.append(f"array={self.array.start}-{self.array.stop - 1}")
+        if self.reservation is not None:
+            parts.append(f"reservation={self.reservation}")
         if self.priority:
             parts.append(f"priority={self.priority}")
         return ",".join(parts)
@@ -476,7 +357,7 @@ def _value(piece: Piece, kind: RequestKind) -> int | str:
 
 
 def _size(piece: Piece) -> Size:
-    number = _WHOLE.match(piece.text)
+    number = WHOLE.match(piece.text)
     if number is None:
         raise piece.refuse(f"{piece.quoted} is no size" if piece.text else "a size is missing here", _SIZE_HINT)
     unit = piece.cut(number.end())
@@ -528,15 +409,31 @@ def _array(piece: Piece) -> range:
     return range(low, high + 1)
 
 
+def _job_name(piece: Piece) -> str:
+    if not piece.text:
+        raise piece.refuse("a name is missing here")
+    return piece.text
+
+
 def _priority(piece: Piece) -> int:
     return piece.whole_number(least=-LARGEST)
 
 
-_SAID: Final[Mapping[str, Callable[[Piece], Any]]] = {
-    "place": _place,
-    "walltime": _walltime,
-    "start": moment,
-    "deadline": moment,
-    "array": _array,
-    "priority": _priority,
+class _RequestPart(NamedTuple):
+    """A part of a request besides resources: how it is read, and its field of `ResourceRequest`."""
+
+    read: Callable[[Piece], Any]
+    field: str
+
+
+_SAID: Final[Mapping[str, _RequestPart]] = {
+    "place": _RequestPart(_place, "place"),
+    "walltime": _RequestPart(_walltime, "walltime_s"),
+    "start": _RequestPart(moment, "start_s"),
+    "deadline": _RequestPart(moment, "deadline_s"),
+    "array": _RequestPart(_array, "array"),
+    "priority": _RequestPart(_priority, "priority"),
+    "reservation": _RequestPart(_job_name, "reservation"),
 }
+PARTS: Final = tuple(_SAID)
+"""Names of the parts of a request besides ``rset``; no resource may be called so."""

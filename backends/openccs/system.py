@@ -15,12 +15,12 @@ from asa.core import documents
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 
-from .requests import STANDARD_KINDS, RequestKind
+from .requests import PARTS, STANDARD_KINDS, RequestKind
 
 _GIB = 1 << 30
 _MAX_ITEMS = 1 << 50  # upper bound for a resource
 _NAME = re.compile(r"[^\s,:+=]+")
-_WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
+_WORDS = {"rset", *PARTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class CcsSystem:
     reserves: tuple[Reserve, ...] = ()
     walltime_s: int = 3600  # default duration of a request
     sizes: frozenset[str] = frozenset({"mem", "vmem"})  # resources counted in bytes
+    extension_percent: int = 10  # by so much of its first walltime a running job may be extended
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
@@ -190,8 +191,9 @@ def load_system(path: str | Path) -> CcsSystem:
     """Read a cluster from a TOML file.
 
     `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
-    ``properties``, ``priority``, ``admits``), and optionally ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes are
-    text with a unit, as ``"64G"``; a bare number means bytes, or items.
+    ``properties``, ``priority``, ``admits``), and optionally ``[licences]``, ``[[reserves]]``, ``walltime``,
+    ``extension`` (of a running job, as ``"10%"`` of its walltime). Sizes are text with a unit, as ``"64G"``; a bare
+    number means bytes, or items.
     """
     document = read_toml(path)
     reader = _SystemReader()
@@ -200,9 +202,11 @@ def load_system(path: str | Path) -> CcsSystem:
         reserves = tuple(reader.reserve(dict(table)) for table in document.pop("reserves", []))
         walltime_s = int(parse_duration(str(document.pop("walltime", "1h"))))
         licences = reader.items(document.pop("licences", {}))
+        extension = _percent(document.pop("extension", "10%"))
         name = str(document.pop("name", Path(path).stem))
         _all_read(document, "a system")
-        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, frozenset({"mem", "vmem", *reader.sizes}))
+        sizes = frozenset({"mem", "vmem", *reader.sizes})
+        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, sizes, extension)
     except InputError as error:
         raise InputError(error.message, where=str(path), hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -251,6 +255,12 @@ def _whole(value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - the caller reports a value
     return value
+
+
+def _percent(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,4}%", value):
+        raise ValueError(f"{value!r} is no percentage, such as '10%'")
+    return int(value[:-1])
 
 
 def _text(value: Any) -> str:

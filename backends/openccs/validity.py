@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from asa.errors import InputError
 
-from .requests import LATEST_S, Piece, PointedError, iso, moment
+from .pieces import LATEST_S, Piece, PointedError, iso, moment
 
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86400
@@ -173,7 +173,7 @@ class Validity:
         """Read a validity.
 
         `text`: ``always``, ``start/end``, or a cron string as `Cron.parse` reads it. Either time may be missing. They
-        are read as by `asa.backends.openccs.requests.moment`, but a date alone means the whole day, also as an end.
+        are read as by `asa.backends.openccs.pieces.moment`, but a date alone means the whole day, also as an end.
         ``01.08.17-31.08.17`` are two such dates.
         """
         whole = Piece.of(text, ValidityError).cut(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .requests import iso
+from .pieces import iso
 
 IN_1973_S = 100_000_000
 """Times below this count from the beginning of a plan, not from 1970."""

@@ -18,9 +18,10 @@ from .measuring import bench, drift
 if TYPE_CHECKING:
     from asa.backends.openccs.jobs import CcsJob
     from asa.backends.openccs.why import Why
-    from asa.studies.ccs.request_file import MadeRequest
+    from asa.studies.ccs.made import Happening, MadePlan
 
 _NARROW = 100
+_FEW = 5
 _OCULUS = "oculus"
 
 app = typer.Typer(
@@ -91,7 +92,7 @@ def plan(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Plan requests, and show when and where each will run.
+    """Plan requests, through all that happens to them, and show when and where each will run.
 
     A request is placed behind those that came before it, at the first time at which everything that it needs is free
     for as long as it lasts. FILE holds one a line, with who asks and the job's name before a colon, if need be:
@@ -106,6 +107,11 @@ def plan(
     the request above it; the first comes at 0. USER@GROUP has its @ even where one of both is missing. Jobs without a
     name are called by their number.
 
+    A line may also be an event, behind its time: `end JOB` (early, or before it starts), `extend JOB 10m` (a running
+    one, by at most 10 % of its walltime), `alter JOB: walltime=1h,...` (whatever its request says, before it starts),
+    `fail NODE` and `recover NODE`. `reserve NAME: rset=...,start=...` keeps resources for jobs with reservation=NAME.
+    Then the table has the start that a job was promised when it came, if that moved, and below it what happened.
+
     rset= holds chunks, each of which must be on one node: `[N:]resource=value[:resource=value...]`, with + between
     sorts of them. Then come, in any order, walltime=, place=free, pack or scatter (with :excl for nodes of its own),
     start= or deadline=, priority=, array=0-9, and what belongs to no node, such as sw=g03 for a licence.
@@ -118,23 +124,24 @@ def plan(
 
     Example: `asa ccs plan requests.txt --system cluster.toml --picture plan.png`
 
-    Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used.
+    Exit codes: 0 all are in the plan, 1 a request or an event was refused, 2 the input cannot be used.
     """
     from asa.core.drawing import check_figure_path
-    from asa.studies.ccs.request_file import MadeRequest, last_moment, read_given
+    from asa.studies.ccs.made import MadePlan
+    from asa.studies.ccs.request_file import last_moment, read_given
     from asa.studies.present import print_json
 
     if picture is not None:
         check_figure_path(picture, "--picture")
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
-    made = MadeRequest(given, last_moment(now, given.asked))
+    made = MadePlan(given, last_moment(now, given.events))
     if output is Output.JSON:
         print_json(made.as_dict())
     else:
         _print_plan(made)
     if picture is not None:
         _draw(made, picture)
-    if made.refused:
+    if made.has_refusals:
         raise typer.Exit(1)
 
 
@@ -173,13 +180,16 @@ def why(
     Exit codes: 0 done, 2 the input cannot be used, or there is no such job.
     """
     from asa.backends.openccs.why import why as ask
-    from asa.studies.ccs.request_file import MadeRequest, last_moment, moment_of, read_given
+    from asa.studies.ccs.made import MadePlan
+    from asa.studies.ccs.request_file import last_moment, moment_of, read_given
     from asa.studies.present import print_json
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
-    made = MadeRequest(given, last_moment(now, given.asked), until=job)
+    made = MadePlan(given, last_moment(now, given.events), until=job)
     about: CcsJob | str = made.refused.get(job, job)
-    explanation = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
+    explanation = ask(
+        made.plan_of(job), about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None
+    )
     if output is Output.JSON:
         print_json(_why_as_dict(explanation, made))
     else:
@@ -189,10 +199,10 @@ def why(
 # ---------------------------------------------------------------------- printing
 
 
-def _print_plan(made: MadeRequest) -> None:
+def _print_plan(made: MadePlan) -> None:
     from rich.text import Text
 
-    from asa.studies.ccs.request_file import STYLES
+    from asa.studies.ccs.made import STYLES
     from asa.studies.present import Row, Table, console
 
     out = console()
@@ -203,7 +213,7 @@ def _print_plan(made: MadeRequest) -> None:
     if len(made.plan.system.nodes) == 1:
         del cells["Nodes"]
     if out.width < _NARROW:
-        del cells["In"]
+        del cells["In"], cells["Promised"]
     shown = {name: texts for name, texts in cells.items() if any(texts)}
     left = [index for index, name in enumerate(shown) if name in _WORDS]
     rows = [
@@ -214,15 +224,37 @@ def _print_plan(made: MadeRequest) -> None:
     for job in jobs:
         if job.start_s is None:
             out.print(Text(f"{job.id} {made.state(job)}: {job.why}", style=STYLES[made.state(job)]))
+    if made.happened:
+        out.print(Text("\nWhat happened", style="bold"))
+    for happening in made.happened:
+        out.print(Text(_sentence(made, happening), style=STYLES["refused"] if happening.why_not else ""))
 
 
-def _when(made: MadeRequest, time_s: int | None) -> str:
+def _sentence(made: MadePlan, happening: Happening) -> str:
+    """Describe an event: when it was, why it was refused, whom it moved."""
+    text = f"{_when(made, happening.at_s)}  {happening.event}"
+    if happening.why_not:
+        text += f": refused: {happening.why_not}"
+    moves = [
+        f"{moved.job} from {_when(made, moved.from_s) or 'no start'} to {_when(made, moved.to_s) or 'no start'}"
+        for moved in happening.moved[:_FEW]
+    ]
+    if len(happening.moved) > _FEW:
+        moves.append(f"{len(happening.moved) - _FEW} more")
+    return f"{text}: moves {', '.join(moves)}" if moves else text
+
+
+def _promised(made: MadePlan, job: CcsJob) -> str:
+    return _when(made, made.promised[job.id]) if made.moved_s(job) else ""
+
+
+def _when(made: MadePlan, time_s: int | None) -> str:
     from asa.backends.openccs.words import clock
 
     return "" if time_s is None else clock(time_s, made.now)
 
 
-def _chunks(_: MadeRequest, job: CcsJob) -> str:
+def _chunks(_: MadePlan, job: CcsJob) -> str:
     from asa.backends.openccs.requests import PlacementRule
 
     request = job.request
@@ -231,24 +263,25 @@ def _chunks(_: MadeRequest, job: CcsJob) -> str:
     return " ".join(("+".join(map(str, request.chunks)), *place, *licences))
 
 
-def _nodes(made: MadeRequest, job: CcsJob) -> str:
+def _nodes(made: MadePlan, job: CcsJob) -> str:
     from asa.backends.openccs.words import names
 
-    return names(made.plan.cluster.names_of(job.placement)) if job.placement is not None else ""
+    return names(made.nodes_of(job))
 
 
-def _in(made: MadeRequest, job: CcsJob) -> str:
+def _in(made: MadePlan, job: CcsJob) -> str:
     from asa.units import format_duration
 
     return format_duration(job.start_s - made.now) if job.start_s is not None and job.start_s > made.now else ""
 
 
-_COLUMNS: dict[str, Callable[[MadeRequest, CcsJob], str]] = {
+_COLUMNS: dict[str, Callable[[MadePlan, CcsJob], str]] = {
     "Job": lambda _, job: job.id,
     "User": lambda _, job: "@".join(part for part in (job.user, job.group) if part),
     "Chunks": _chunks,
     "Cores": lambda made, job: f"{made.cores(job):,}",
     "Start": lambda made, job: _when(made, job.start_s),
+    "Promised": _promised,
     "In": _in,
     "End": lambda made, job: _when(made, job.placement.end if job.placement is not None else None),
     "Nodes": _nodes,
@@ -259,7 +292,7 @@ _COLUMNS: dict[str, Callable[[MadeRequest, CcsJob], str]] = {
 _WORDS = ("Job", "User", "Chunks", "Nodes", "State")
 
 
-def _draw(made: MadeRequest, path: Path) -> None:
+def _draw(made: MadePlan, path: Path) -> None:
     from .picture import draw_plan
 
     if not any(job.placement is not None for job in made.jobs):
@@ -294,8 +327,8 @@ def _print_why(explanation: Why) -> None:
     out.print(Table(["Without", "It would start", "Sooner by"], rows, wraps=(0,), is_ruled=False))
 
 
-def _why_as_dict(explanation: Why, made: MadeRequest) -> dict[str, Any]:
-    from asa.studies.ccs.request_file import SCHEMA
+def _why_as_dict(explanation: Why, made: MadePlan) -> dict[str, Any]:
+    from asa.studies.ccs.made import SCHEMA
 
     moment = explanation.moment
     return {

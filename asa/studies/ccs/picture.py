@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backends.openccs.jobs import CcsJob
-from asa.backends.openccs.requests import iso
+from asa.backends.openccs.pieces import iso
 from asa.backends.openccs.system import CcsSystem
 from asa.backends.openccs.words import IN_1973_S, clock
 from asa.core.drawing import new_figure, save_figure

@@ -35,6 +35,7 @@ at=2017-08-01T08:10 carol@chem wide: rset=9:ncpus=16,walltime=1d
 rset=ncpus=1,walltime=10m,deadline=2017-08-01T12:00    # a comment
 @chem sweep: rset=ncpus=4,walltime=1h,array=0-2
 """
+HOUR = 3600
 EIGHT = 1501574400  # o'clock on that day
 
 
@@ -215,6 +216,108 @@ def test_why_tells_of_what_binds_together(place):
     assert not any(one["binds"] for one in told["constraints"])
 
 
+# ---------------------------------------------------------------------- events
+
+
+def happened(document):
+    return {event["event"]: event for event in document["events"]}
+
+
+def test_an_early_end_moves_others_sooner_than_promised(place):
+    """Those that move have both starts in the document, and in the table."""
+    (place / "jobs.txt").write_text(f"{JOBS}at=2017-08-01T09:00 end big\n")
+    document, jobs = plan()
+    assert (jobs["big"]["state"], jobs["big"]["end_s"]) == ("ended", EIGHT + HOUR)
+    assert {name: (jobs[name]["promised_s"], jobs[name]["start_s"]) for name in ("small", "wide")} == {
+        "small": (EIGHT + 2 * HOUR, EIGHT + HOUR),
+        "wide": (EIGHT + 2 * HOUR + 1800, EIGHT + HOUR + 1800),
+    }
+    assert [move["job"] for move in happened(document)["end big"]["moved"]] == ["small", "wide"]
+    told = words(ccs("plan", "jobs.txt", "--system", "mini.toml").stdout)
+    assert "What happened 09:00 end big: moves small from 10:00 to 09:00, wide from 10:30 to 09:30" in told
+
+
+def test_events_of_all_kinds(place):
+    """Each happens at its time, in the order of the lines; one that cannot happen is refused, and changes nothing."""
+    (place / "jobs.txt").write_text(
+        """at=0 a: rset=8:ncpus=16,walltime=100
+b: rset=8:ncpus=16,walltime=100
+at=60 extend a 1m
+at=120 fail n1
+fail g1
+at=180 alter b: walltime=50,rset=2:ncpus=16
+at=240 recover n1
+recover g1
+at=300 submit ann@ c: rset=10:ncpus=16,walltime=1
+extend c 1m
+at=301 end c
+"""
+    )
+    document, jobs = plan("--now", "300", code=1)
+    events = happened(document)
+    assert "what it has is not free for 1m00s more" in events["extend a 1m"]["refused"]
+    moves = {name: [tuple(move.values()) for move in event["moved"]] for name, event in events.items()}
+    assert moves == {
+        "extend a 1m": [],
+        "fail n1": [("a", 0, 120), ("b", 6000, 6120)],  # a runs again, on n2 to n8 and g1
+        "fail g1": [],  # a has g2
+        "alter b: walltime=50,rset=2:ncpus=16": [],
+        "recover n1": [],
+        "recover g1": [("b", 6120, 240)],
+        "extend c 1m": [],
+    }
+    assert (jobs["b"]["nodes"], jobs["b"]["end_s"]) == (["n1", "g1"], 240 + 3000)
+    assert events["extend c 1m"]["refused"].startswith("is planned, not running")
+    assert "end c" not in events
+    assert jobs["c"]["user"] == "ann"
+
+
+def test_a_running_job_is_extended_by_a_tenth_at_most(place):
+    """Extensions add up, and an altered walltime counts as one."""
+    lines = ["a: rset=ncpus=16,walltime=100", "at=60 extend a 4m", "alter a: walltime=110", "extend a 1m"]
+    (place / "jobs.txt").write_text("\n".join([*lines, "at=120 alter a: walltime=90", "at=121 alter a: rset=ncpus=1"]))
+    document, jobs = plan(code=1)
+    refused = {name: event["refused"] for name, event in happened(document).items()}
+    assert refused == {
+        "extend a 4m": None,
+        "alter a: walltime=110": None,
+        "extend a 1m": "may last 0s more (10 % of its first walltime in all), not 1m00s",
+        "alter a: walltime=90": None,
+        "alter a: rset=ncpus=1": "runs, and only its walltime may change",
+    }
+    assert jobs["a"]["end_s"] == 90 * 60
+
+
+def test_events_of_an_array_are_of_each_of_its_jobs(place):
+    """An element has its own name, too; those that ended stay as they are."""
+    lines = ["s: rset=10:ncpus=16,walltime=10,array=4", "at=60 end s[0]", "at=120 alter s: walltime=5", "at=180 end s"]
+    (place / "jobs.txt").write_text("\n".join(lines))
+    document, jobs = plan("--now", "150")
+    assert happened(document)["alter s: walltime=5"]["refused"] is None
+    assert [jobs[f"s[{i}]"]["start_s"] for i in range(4)] == [0, 60, 360, 660]
+    _, jobs = plan()
+    assert {job["state"] for job in jobs.values()} == {"ended"}
+
+
+def test_jobs_in_a_reservation(place):
+    """They run in its resources, and end with it."""
+    (place / "jobs.txt").write_text(
+        """reserve ann@ kept: rset=2:ncpus=16,start=3600,walltime=2h
+in: rset=ncpus=16,walltime=1h,reservation=kept,array=5
+other: rset=10:ncpus=16,walltime=2h
+at=5000 end kept
+"""
+    )
+    _, jobs = plan("--now", "0")
+    assert [jobs[f"in[{i}]"]["start_s"] for i in range(5)] == [3600, 3600, 7200, 7200, None]
+    assert set(jobs["in[0]"]["nodes"] + jobs["in[1]"]["nodes"]) == set(jobs["kept"]["nodes"])
+    assert jobs["other"]["start_s"] == 10800
+    document, jobs = plan()
+    assert {name: job["state"] for name, job in jobs.items()} == dict.fromkeys(jobs, "ended") | {"other": "running"}
+    assert jobs["in[3]"]["why"] == "reservation kept has ended"
+    assert [move["to_s"] for move in happened(document)["end kept"]["moved"] if move["job"] == "other"] == [5000]
+
+
 # ---------------------------------------------------------------------- a log
 
 
@@ -302,6 +405,14 @@ def test_a_picture_that_cannot_be_drawn_is_told_first(place):
         ("taken: rset=ncpus=1", 0, "line 1 has a job 'taken' already"),
         ("\x1b[31mred: rset=ncpus=1", 0, "holds a character that cannot be shown"),
         ("8:ncpus=2", 9, "rset= is missing"),
+        ("end tken", 4, "no line above submits a job 'tken'"),
+        ("fail n99", 5, "there is no node 'n99'"),
+        ("extend taken", 12, "a duration is missing here"),
+        ("extend taken soon", 13, "'soon' is no duration"),
+        ("end taken now", 10, "'now' does not belong here"),
+        ("alter taken", 6, "says not what to alter"),
+        ("alter taken: walltme=1", 13, "there is no resource 'walltme'"),
+        ("reserve taken: rset=ncpus=1", 8, "line 1 has a job 'taken' already"),
     ],
 )
 def test_a_line_that_is_wrong(place, line, at, message):
@@ -397,4 +508,7 @@ def test_help_shows_how_a_file_is_written():
     told = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "120"}).stdout
     [example_line] = [line.strip(" `") for line in told.splitlines() if "alice@physics big:" in line]
     assert example_line == "at=2017-08-01T08:00 alice@physics big: rset=8:ncpus=16,walltime=2h"
-    assert "Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used." in words(told)
+    assert (
+        "Exit codes: 0 all are in the plan, 1 a request or an event was refused, 2 the input cannot be used."
+        in words(told)
+    )

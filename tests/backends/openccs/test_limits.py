@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from asa.backends.openccs.cluster import Ask, Placement
+from asa.backends.openccs.jobs import RefusedError
 from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, Items, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.plan import RefusedError, RequestPlan
-from asa.backends.openccs.requests import ResourceRequest
+from asa.backends.openccs.plan import RequestPlan
+from asa.backends.openccs.requests import RequestParts, ResourceRequest
 from asa.backends.openccs.rusv import RUSV, UsageSlot
 from asa.backends.openccs.system import CcsSystem, Node
 from asa.backends.openccs.validity import Validity
@@ -50,9 +51,10 @@ def free(consumers, request, time, user="alice", group="", resource=None, stop=0
     return views.get(name, consumers._used[name]).free_at(time)
 
 
-def planned(*limits, pools=(), nodes=4, **resources):
+def planned(*limits, pools=(), nodes=4, extension_percent=10, **resources):
     """Return a plan with limits, of some nodes with four cores each."""
-    system = CcsSystem("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes)))
+    nodes = tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes))
+    system = CcsSystem("small", nodes, extension_percent=extension_percent)
     return RequestPlan(system, limits, pools)
 
 
@@ -578,6 +580,24 @@ def test_jobs_that_ended_in_time_are_forgotten():
     assert free(consumers, ask(HOUR + 1, ncpus=5), AUGUST + 2 * HOUR) == 0
     consumers.forget_before(AUGUST + 2 * HOUR)
     assert free(consumers, ask(2 * HOUR, ncpus=5), AUGUST + HOUR) == 6
+
+
+def test_an_extended_or_shortened_job_is_held_to_its_limits():
+    """As a whole to the duration, by what it gets to the area."""
+    plan = planned(limit("ncpus", duration_s=3 * HOUR, area=5 * HOUR), extension_percent=1000)
+    submit(plan, "rset=ncpus=2,walltime=1h")
+    plan.begin("1", now=AUGUST)
+    for more in (3, 2):
+        with pytest.raises(RefusedError, match=r"longer than|area|not free"):
+            plan.extend("1", more * HOUR, now=AUGUST)
+    plan.extend("1", HOUR, now=AUGUST)
+    assert submit(plan, "rset=ncpus=1,walltime=1h") == 0
+    assert submit(plan, "rset=ncpus=1,walltime=1s") is None
+    plan.alter("1", RequestParts.parse("walltime=90m"), now=AUGUST)
+    assert submit(plan, "rset=ncpus=1,walltime=1h") == 0
+    assert submit(plan, "rset=ncpus=1,walltime=1s") is None
+    plan.end("1", now=AUGUST + 80 * MINUTE)
+    assert submit(plan, "rset=ncpus=3,walltime=1h", AUGUST + 80 * MINUTE) == 0
 
 
 @given(

@@ -10,10 +10,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from asa.backends.openccs.jobs import JobPhase, entry_of
-from asa.backends.openccs.plan import RefusedError, RequestPlan
-from asa.backends.openccs.requests import ResourceRequest
-from asa.backends.openccs.system import CcsSystem, Node
+from asa.backends.openccs.jobs import JobPhase, RefusedError, entry_of
+from asa.backends.openccs.plan import RequestPlan
+from asa.backends.openccs.requests import RequestParts, ResourceRequest
+from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_planner import Held, PlainPlanner, a_request, a_system, has_one_sort, lasts
@@ -59,10 +59,11 @@ class Watched:
 
     def __init__(self, random, *, max_sorts):
         self.random, self.max_sorts = random, max_sorts
-        self.system = a_system(random)
+        self.system = replace(a_system(random), extension_percent=random.choice([10, 100, 1000]))
         self.told = []  # every entry
         self.plan = RequestPlan(self.system, on_entry=self.tell)
         self.now = BEGIN
+        self.first = {}  # how long each job that was extended was to run at first
         self.lasts = {}  # how long each job is to run, as it was last agreed
         self.down = set()
         self.kept = []  # how many entries there were at some moments, and all that could be seen then
@@ -136,7 +137,7 @@ class Watched:
                 assert list(plain.complaints(self.held(job))) == []
                 request = job.request
                 assert request.start_s in {None, job.placement.start}
-                if job.phase is JobPhase.PLANNED and request.deadline_s is not None:
+                if job.phase is JobPhase.PLANNED and request.deadline_s is not None:  # running jobs may be extended
                     assert job.placement.end <= request.deadline_s
             assert (job.placement is None) == (job.phase is JobPhase.WAITING) or job.phase is JobPhase.ENDED
             assert job.phase is not JobPhase.WAITING or job.why
@@ -309,6 +310,85 @@ class Watched:
         self.backfilled(before, found, self.plan.recover(node, now=self.now))
         return "recover"
 
+    def extend(self):
+        running = [job for job in self.plan.jobs.values() if job.phase is JobPhase.RUNNING]
+        if not running:
+            return "nothing"
+        job, by = self.random.choice(running), self.random.randint(1, 8)
+        before = dict(self.plan.jobs)
+        plain, held = self.plain(before.values()), self.held(job)
+        longer, more = replace(job.request, walltime_s=self.lasts[job.id] + by), range(held.end, held.end + by)
+        can_be = plain.has_sums(longer, more.start, more.stop) and not list(
+            plain.complaints(replace(held, request=longer))
+        )
+        for name, amounts in held.nodes.items():
+            room = plain.room(plain.nodes[name], longer, more.start, more.stop)
+            can_be = can_be and room is not None and all(room[one] >= items for one, items in amounts.items() if items)
+        first = self.first.get(job.id, self.lasts[job.id])
+        is_much = self.lasts[job.id] + by > first + first * self.system.extension_percent // 100
+        try:
+            after = self.plan.extend(job.id, by, now=self.now)
+        except RefusedError:
+            assert is_much or not can_be, f"{job} can last {by} s more"
+            self.others_are(before)
+            return "not extended"
+        assert can_be, f"{job} cannot last {by} s more"
+        assert not is_much
+        self.first[job.id] = first
+        self.lasts[job.id] += by
+        assert (after.phase, after.placement.end, after.start_s) == (JobPhase.RUNNING, more.stop, job.start_s)
+        self.others_are(before, {job.id})
+        return "extend"
+
+    def shorten(self):
+        """Let a job that runs end earlier, but not as early as now: its rest is free, and others are as they were."""
+        running = [job for job in self.plan.jobs.values() if job.phase is JobPhase.RUNNING]
+        if not running:
+            return "nothing"
+        job, before = self.random.choice(running), dict(self.plan.jobs)
+        lasts_s = self.random.randint(1, self.lasts[job.id])
+        parts = RequestParts.parse(f"walltime={lasts_s}s")
+        if job.start_s + lasts_s <= self.now < job.placement.end:
+            with pytest.raises(RefusedError, match="would have ended already"):
+                self.plan.alter(job.id, parts, now=self.now)
+            self.others_are(before)
+            return "not shortened"
+        self.plan.alter(job.id, parts, now=self.now)
+        self.first.setdefault(job.id, self.lasts[job.id])
+        self.lasts[job.id] = lasts_s
+        assert self.plan.jobs[job.id].placement.end == job.start_s + lasts_s
+        self.others_are(before, {job.id})
+        return "shorten"
+
+    def alter(self):
+        found = [job for job in self.plan.jobs.values() if job.phase in {JobPhase.PLANNED, JobPhase.WAITING}]
+        if not found:
+            return "nothing"
+        job = self.random.choice(found)
+        when = self.random.choice(["", "", "start", "deadline"])
+        end = f",{when}={self.now + self.random.randint(0, 40)}" if when else ""
+        parts = RequestParts.parse(str(self.a_request(end)), self.system.kinds)
+        request = job.request.altered(parts)
+        before, was, entries = dict(self.plan.jobs), state(self.plan, self.now), len(self.told)
+        try:
+            after = self.plan.alter(job.id, parts, now=self.now)
+        except RefusedError as error:
+            self.others_are(before)
+            assert state(self.plan, self.now) == was
+            assert len(self.told) == entries
+            kept = self.plan.jobs
+            self.plan.jobs = {name: one for name, one in kept.items() if name != job.id}  # it holds nothing for itself
+            self.refused(replace(request, array=None), error)
+            self.plan.jobs = kept
+            return "not altered"
+        assert (after.request, after.id) == (request, job.id)
+        self.first.pop(job.id, None)
+        self.lasts[job.id] = lasts(request, self.system)
+        self.settle(self.plain(one for one in before.values() if one.id != job.id), after, after.placement)
+        self.is_planned(job.id)
+        self.others_are(before, {job.id})
+        return "alter"
+
     def forget(self):
         before = dict(self.plan.jobs)
         was = state(self.plan, self.now)
@@ -328,9 +408,10 @@ class Watched:
         """Apply one random action."""
         crowd = sum(job.phase is not JobPhase.ENDED for job in self.plan.jobs.values())
         what = self.random.choices(
-            [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover],
-            [9 if crowd < 14 else 2, 5, 2, 2 if crowd < 14 else 5, 0.6, 0.8],
+            [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover, self.extend, self.alter],
+            [9 if crowd < 14 else 2, 5, 2, 2 if crowd < 14 else 5, 0.6, 0.8, 1.5, 1],
         )[0]
+        what = self.shorten if what == self.extend and self.random.random() < 0.3 else what
         what = self.random.choices([what, self.forget, self.reload], [30, 1, 0.7])[0]
         self.counts[what()] += 1
         self.check()
@@ -587,6 +668,92 @@ def test_jobs_of_a_node_that_goes_away_are_planned_anew_and_wait_if_they_cannot_
     assert {job.id for job in plan.recover("b", now=1040)} == {"1", "3", "6"}  # too late for 4 and 5
     assert {job.id for job in plan.recover("a", now=1050)} >= {"2"}
     assert {name for name, job in plan.jobs.items() if job.phase is JobPhase.WAITING} == {"4", "5"}
+
+
+def parts(text):
+    return RequestParts.parse(text)
+
+
+def test_a_running_job_can_last_longer_if_its_resources_are_free():
+    plan, submit = planned(replace(TWO, extension_percent=100))
+    for text in ("ncpus=3,walltime=10s", "ncpus=4,walltime=10s", "2:ncpus=4,walltime=10s"):
+        submit(text)
+    plan.begin("1", now=1000)
+    before = state(plan, 1000)
+    with pytest.raises(RefusedError, match="job '1'"):
+        plan.extend("1", 1, now=1005)
+    for by in (0, -3):
+        with pytest.raises(RefusedError, match="Give a second or more"):
+            plan.extend("1", by, now=1005)
+    assert state(plan, 1000) == before
+    plan.end("3", now=1005)
+    assert plan.extend("1", 7, now=1005).placement.end == 1017
+    assert submit("2:ncpus=4,walltime=10s", now=1005).start_s == 1017
+    plan.fail("a", now=1006)
+    assert (plan.jobs["1"].start_s, plan.jobs["1"].placement.end) == (1010, 1027)  # again, and as long
+
+
+def test_extensions_are_at_most_a_part_of_the_first_walltime_together():
+    plan, submit = planned(replace(TWO, extension_percent=25))
+    submit("ncpus=1,walltime=10s")
+    with pytest.raises(InputError, match="is planned, not running"):
+        plan.extend("1", 1, now=1000)
+    plan.begin("1", now=1000)
+    plan.extend("1", 1, now=1000)
+    with pytest.raises(RefusedError, match="may last 1s more"):
+        plan.extend("1", 2, now=1001)
+    plan.alter("1", parts("walltime=8s"), now=1002)
+    assert plan.extend("1", 4, now=1003).placement.end == 1012
+    with pytest.raises(RefusedError, match="may last 0s more"):
+        plan.extend("1", 1, now=1003)
+
+
+def test_an_extended_job_leaves_what_is_kept_for_others_and_stays_where_it_is_admitted():
+    gpu = Node("a", {"ncpus": 8, "gpus": 1})
+    plan, submit = planned(CcsSystem("gpu", (gpu,), reserves=(Reserve("gpus", {"ncpus": 2}),), extension_percent=100))
+    submit("ncpus=2,walltime=10s")
+    assert submit("ncpus=6,walltime=10s").start_s == 1010
+    plan.begin("1", now=1000)
+    with pytest.raises(RefusedError, match="not free"):
+        plan.extend("1", 5, now=1001)
+    short, other = Node("a", {"ncpus": 8}, admits=(Admission(at_most_s=12),)), Node("b", {"ncpus": 9})
+    plan, submit = planned(CcsSystem("short", (short, other), extension_percent=100))
+    submit("ncpus=2,walltime=10s")
+    plan.begin("1", now=1000)
+    assert plan.extend("1", 2, now=1001).placement.end == 1012
+    with pytest.raises(RefusedError, match="not free"):
+        plan.extend("1", 1, now=1001)
+
+
+def test_an_extension_is_remembered_after_a_crash():
+    told = []
+    system = replace(TWO, extension_percent=50)
+    plan, submit = planned(system, on_entry=told.append)
+    submit("2:ncpus=4,walltime=10s")
+    plan.begin("1", now=1000)
+    plan.extend("1", 5, now=1001)
+    again = RequestPlan.reload(system, json.loads(json.dumps(told)))
+    with pytest.raises(RefusedError, match="may last 0s more"):
+        again.extend("1", 1, now=1001)
+    for one in (plan, again):
+        assert one.fail("a", now=1002)[0].phase is JobPhase.WAITING
+        [job] = one.recover("a", now=1003)
+        assert (job.placement.start, job.placement.end) == (1003, 1018)
+
+
+def test_an_altered_job_is_planned_anew_or_stays_as_it_was():
+    plan, submit = planned()
+    for text in ("2:ncpus=4,walltime=10s", "ncpus=4,walltime=10s", "ncpus=4,walltime=10s"):
+        submit(text)
+    before = state(plan, 1000)
+    for text in ("rset=ncpus=5", "rset=ncpus=1,start=1005", "rset=ncpus=1,deadline=1019", "array=2"):
+        with pytest.raises(RefusedError, match="job '2'"):
+            plan.alter("2", parts(text), now=1001)
+        assert state(plan, 1000) == before
+    assert plan.alter("2", parts("rset=2:ncpus=4,walltime=1h"), now=1001).start_s == 1020
+    assert plan.alter("3", parts("rset=2:ncpus=4,walltime=9s"), now=1002).start_s == 1010
+    assert [job.id for job in plan.backfill(now=1003)] == ["2"]
+    assert [on(plan, name)[0] for name in "123"] == [1000, 1019, 1010]
 
 
 # ---------------------------------------------------------------------- after a crash

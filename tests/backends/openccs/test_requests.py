@@ -4,19 +4,16 @@ import pickle
 import re
 
 import pytest
+from asa.backends.openccs.pieces import LARGEST, LATEST_S, PointedError, iso
 from asa.backends.openccs.requests import (
-    LARGEST,
-    LATEST_S,
     STANDARD_KINDS,
     Arrangement,
     Chunk,
     PlacementRule,
-    PointedError,
     RequestError,
     RequestKind,
     ResourceRequest,
     Size,
-    iso,
 )
 from hypothesis import example, given
 from hypothesis import strategies as st

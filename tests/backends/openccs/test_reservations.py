@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from asa.backends.openccs.jobs import JobPhase
+from asa.backends.openccs.jobs import JobPhase, RefusedError
 from asa.backends.openccs.journal import open_plan
-from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import FOREVER
 from asa.backends.openccs.system import CcsSystem, Node

@@ -1,9 +1,10 @@
 """Rules of the plan that a user would expect, and that were missing."""
 
 import pytest
+from asa.backends.openccs.jobs import RefusedError
 from asa.backends.openccs.limits import Items, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.plan import RefusedError, RequestPlan
+from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.rusv import RUSV, UsageSlot
 from asa.backends.openccs.system import CcsSystem, Node, load_system

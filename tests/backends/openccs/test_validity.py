@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
-from asa.backends.openccs.requests import PointedError
+from asa.backends.openccs.pieces import PointedError
 from asa.backends.openccs.validity import Cron, Validity, ValidityError
 from hypothesis import example, given
 from hypothesis import strategies as st
