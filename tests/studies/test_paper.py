@@ -17,7 +17,7 @@ from asa.studies.paper import study as paper_cells
 from asa.studies.paper.findings import conclude
 from asa.studies.paper.kept import BY_CONSTRUCTION
 from asa.studies.paper.page import paper_page, workflow_pages
-from asa.studies.paper.published import PROBES, SIZES, STRATEGIES, TABLE_1, TABLE_2, WORKFLOWS
+from asa.studies.paper.published import FIGURES, PROBES, SIZES, STRATEGIES, TABLE_1, TABLE_2, WORKFLOWS
 from asa.studies.paper.study import PaperCampaign, PaperRun, Probes, run_campaign
 from asa.studies.paper.verdicts import average_above_best
 
@@ -205,6 +205,18 @@ def test_the_page_says_how_and_what_the_paper_claims(outcomes):
     shown = unescape(render(workflow_pages(conclude(SMALL, outcomes))["blast"]))
     assert "Methods" in shown
     assert "of 36 figures" in shown  # waits and makespans of six sizes and three strategies
+
+
+def test_figures_5_to_9_are_drawn(outcomes):
+    """On the page, and those of a workflow on its own: both centres, in both modes."""
+    results = conclude(SMALL, outcomes)
+    assert [section.title for section in paper_page(results).sections if section.key == "figure-5"]
+    for workflow, page in workflow_pages(results).items():
+        captions = re.findall(r"Figure \d[ab]?: [\w, -]+", unescape(render(page)))
+        number = FIGURES[workflow]
+        for centre in ("a", "b"):
+            assert any(words.startswith(f"Figure {number}{centre}: {workflow}") for words in captions)
+        assert any(words.startswith(f"Figure 9: {workflow}") for words in captions)
 
 
 def test_submissions_begin_when_the_queue_is_as_full_as_the_papers(outcomes):

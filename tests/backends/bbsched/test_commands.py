@@ -261,6 +261,9 @@ def test_decisions_are_timed_beside_their_limits(log):
         ("exact", 20, "fullest"),
     ]
     assert all(one["exact"] == 1 for one in told if one["solver"] == "exact")
+    worst_s = {(one["solver"], one["window"]): one["worst_s"] for one in told if one["which"] == "all"}
+    assert worst_s["genetic, G=500", 20] < 0.2  # the paper's, which here is some milliseconds
+    assert worst_s["genetic, G=2000", 50] < 2
     printed = bbsched(*arguments, columns=80).stdout
     assert "…" not in printed
     assert "5 / 50" in printed

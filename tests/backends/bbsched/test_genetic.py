@@ -15,6 +15,7 @@ from plain_window import solutions
 
 from asa.core.compiled import seen
 from asa.errors import InputError
+from asa.studies.bbsched.comparison import Case
 from asa.studies.bbsched.distance import gd_curve, generational_distance
 
 SYSTEM = System([JobKind(500, {"ssd": 128}), JobKind(500, {"ssd": 256})], {"bb": 1000})
@@ -28,6 +29,12 @@ def a_problem(seed, count=20, *, forced=None, goals=None):
         "ssd": rng.integers(0, 257, count),
     }
     return WindowProblem(Window(SYSTEM, demands, forced), SYSTEM.free([400, 300], {"bb": 700}), goals)
+
+
+def test_its_parameters_are_the_papers():
+    """Section 4.3; of the window, too."""
+    assert (Genetic().generations, Genetic().population, Genetic().mutation) == (500, 20, 0.0005)
+    assert Case("cori-s4", "bbsched").window == 20
 
 
 @settings(max_examples=30)

@@ -223,6 +223,13 @@ def test_on_a_device_it_thinks_the_same(kind):
         student._evaluate = evaluate
 
 
+def test_parameters_of_learning_are_the_papers():
+    """Sections III-B to IV-D; without a discount."""
+    assert Learning() == Learning(rate=0.001, instances=10, epsilon=1.0, epsilon_decay=0.995, discount=1.0)
+    optimiser = learner(NetworkSize("pg", NODES, WINDOW, (8, 4)))._optimiser
+    assert type(optimiser).__name__ == "Adam"
+
+
 @pytest.mark.parametrize("wrong", [{"rate": 0.0}, {"instances": 0}, {"epsilon": 1.5}, {"discount": -0.1}])
 def test_ways_to_learn_that_cannot_be_are_refused(wrong):
     """The error names the wrong setting."""

@@ -512,3 +512,17 @@ def test_help_shows_how_a_file_is_written():
         "Exit codes: 0 all are in the plan, 1 a request or an event was refused, 2 the input cannot be used."
         in words(told)
     )
+
+
+@pytest.mark.full
+def test_the_planner_is_faster_than_the_papers():
+    """By far, so that other processes do not disturb it; with a smaller plan, to be quick."""
+    done = CliRunner().invoke(app, ["bench", "--jobs", "1000", "--output", "json"])
+    assert done.exit_code == 0, done.output
+    times = {figure["what"]: figure["times_papers"] for figure in json.loads(done.stdout)["figures"]}
+    for what in ("backfills", "submissions", "an array of 1,000 jobs", "500 jobs recovered"):
+        assert times.pop(what) > 1
+    [sort, memory] = times.items()
+    assert sort[0] == "60,000 jobs sorted by priority"
+    assert memory[0].startswith("memory with")
+    assert memory[1] > 1
