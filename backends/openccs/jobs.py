@@ -32,6 +32,17 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
+class JobOutcome(StrEnum):
+    """How a job ended."""
+
+    NONE = ""
+    """It has not."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    """Before it started."""
+
+
 @dataclass(frozen=True, slots=True)
 class CcsJob:
     """A job in the plan."""
@@ -45,6 +56,7 @@ class CcsJob:
     placement: Placement | None = None  # time and nodes of its resources
     why: str = ""  # reason of its wait or end, if external
     first_walltime_s: int | None = None  # walltime before it was first extended or shortened, once it runs
+    outcome: JobOutcome = JobOutcome.NONE
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +83,7 @@ def entry_of(job: CcsJob, now: int) -> Entry:
         "phase": job.phase.value,
         "why": job.why,
         "first_walltime_s": job.first_walltime_s,
+        "outcome": job.outcome.value,
         "placement": placement
         and {
             "start": placement.start,
@@ -101,5 +114,6 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
         JobPhase(entry["phase"]),
         placement,
         entry["why"],
-        entry.get("first_walltime_s"),
+        entry.get("first_walltime_s"),  # which older journals do not have
+        JobOutcome(entry.get("outcome", JobOutcome.COMPLETED if entry["phase"] == JobPhase.ENDED else "")),
     )

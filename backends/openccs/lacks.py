@@ -33,6 +33,7 @@ class LackCause(StrEnum):
     START = "start"
     DEADLINE = "deadline"
     PAST = "past"
+    DEPENDENCY = "dependency"
     CONSUMER = "consumer"
     JOBS = "jobs"
     CHUNKS = "chunks"
@@ -88,6 +89,7 @@ class World:
         has_begun = placement is not None and placement.start <= now
         self.since_s = max(job.submit_s if has_begun else max(now, job.submit_s), plan.since)
         self.until_s = plan.until
+        self.readiness = plan.readiness(job)
         self.ask = self.prepared(job.request, plan.system)
 
     def prepared(self, request: ResourceRequest, system: CcsSystem) -> Ask | None:
@@ -159,6 +161,10 @@ class Meeting:
         if self.start < self.world.since_s:
             what = "it had not come yet" if self.start < self.job.submit_s else "that is past"
             yield Lack(LackCause.PAST, "", self.start, what)
+        ready = self.world.readiness
+        if not ready.is_met and (ready.since_s is None or self.start < ready.since_s):
+            until = "" if ready.since_s is None else f" until {clock_of(ready.since_s)}"
+            yield Lack(LackCause.DEPENDENCY, "", self.start, f"{ready.why}{until}")
         if self.end > self.world.until_s:
             text = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
             yield Lack(LackCause.DEADLINE, "", max(self.world.until_s, self.start), text)

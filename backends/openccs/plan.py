@@ -8,7 +8,7 @@ from typing import Self
 
 from asa.errors import InputError, near
 
-from .jobs import CcsJob, JobPhase, RefusedError
+from .jobs import CcsJob, JobOutcome, JobPhase, RefusedError
 from .plan_changes import PlanChanges
 from .plan_state import one_step
 from .requests import ResourceRequest
@@ -66,6 +66,7 @@ class RequestPlan(PlanChanges):
         if taken := next((name for name in names if name in self.jobs), None):
             raise RefusedError("is in the plan already", where=f"job {taken!r}", hint="Name it otherwise.")
         ask = self._prepared(request, name, user, group)
+        self._check_dependencies(CcsJob(name, request))
         self._names.add(name)
         since = now
         planned: list[CcsJob] = []
@@ -78,6 +79,7 @@ class RequestPlan(PlanChanges):
                 when = "at its start" if request.start_s is not None else "before its deadline"
                 hint = "Ask for less, or another time."
                 raise RefusedError(f"there is no room for it {when}", where=f"job {each!r}", hint=hint)
+            self._order.add(job)
             planned.append(self._put(job, ask, placement, now))
             if placement is not None:
                 since = placement.start  # elements are equal: a start without space for one has none for the next
@@ -120,15 +122,16 @@ class RequestPlan(PlanChanges):
             try:
                 ask = self._prepared(job.request, job.id, job.user, job.group)
             except RefusedError as error:
-                self._set(replace(moved, phase=JobPhase.ENDED, why=error.message), now)
-                del self._asks[job.id]
+                self._cancel(moved, error.message, now)
             else:
                 self._put(moved, ask, self._find(moved, ask, now), now)
 
     def due(self, now: int) -> list[CcsJob]:
         """Return the jobs whose planned start has come, in order."""
         planned = (job for job in self.jobs.values() if job.phase is JobPhase.PLANNED)
-        ready = [job for job in planned if job.placement is not None and job.placement.start <= now]
+        ready = [
+            job for job in planned if job.placement is not None and job.placement.start <= now and self._may_begin(job)
+        ]
         return sorted(ready, key=lambda job: (job.start_s, job.rank))
 
     @one_step
@@ -138,21 +141,33 @@ class RequestPlan(PlanChanges):
         if job.start_s is not None and job.start_s > now:
             why = f"is to start at {job.start_s}, and it is {now}"
             raise InputError(why, where=f"job {name!r}", hint="`due` names those that may start.")
+        if not self._may_begin(job):
+            why = self.readiness(job).why
+            raise InputError(f"cannot start: {why}", where=f"job {name!r}", hint="End those that it waits for.")
         job = replace(job, phase=JobPhase.RUNNING)
         self._set(job, now)
         return job
 
+    def _may_begin(self, job: CcsJob) -> bool:
+        return not job.request.depend or self.readiness(job).is_met
+
     @one_step
-    def end(self, name: str, *, now: int, why: str = "") -> None:
-        """Remove a job from the plan: it has ended, perhaps early, or was cancelled."""
+    def end(self, name: str, *, now: int, why: str = "", failed: bool = False) -> None:
+        """Remove a job from the plan: it has ended, perhaps early or because it failed, or is cancelled.
+
+        Jobs that depend on it are planned anew where they have to start later, and cancelled if they can never start.
+        """
         job = self._job(name, JobPhase.WAITING, JobPhase.PLANNED, JobPhase.RUNNING)
-        self._free(job, now)
+        self._free(job, now if job.phase is JobPhase.RUNNING else None)
         self.consumers.forget_before(now)
-        if job.placement is not None:
+        if job.phase is JobPhase.RUNNING and job.placement is not None:
             end = max(min(job.placement.end, now), job.placement.start)
-            job = replace(job, placement=replace(job.placement, end=end))
-        self._set(replace(job, phase=JobPhase.ENDED, why=why), now)
-        del self._asks[name]
+            outcome = JobOutcome.FAILED if failed else JobOutcome.COMPLETED
+            placement = replace(job.placement, end=end)
+            self._set(replace(job, phase=JobPhase.ENDED, placement=placement, why=why, outcome=outcome), now)
+            del self._asks[name]
+        else:
+            self._cancel(job, why, now)
         if (inside := self.reservations.pop(name, None)) is not None:
             for other in [other for other in inside.jobs.values() if other.phase is not JobPhase.ENDED]:
                 inside.end(other.id, now=now, why=f"reservation {name} has ended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from asa.errors import near
 from asa.units import format_duration
 
 from .cluster import Placement
@@ -31,6 +32,8 @@ class PlanChanges(PlanState):
         request = job.request.altered(parts)
         ask = self._prepared(request, name, job.user, job.group)
         changed = replace(job, request=request, first_walltime_s=None)
+        self._check_dependencies(changed)
+        self._order.add(changed)
         self._free(job)
         placement = self._find(changed, ask, now)
         if placement is None and (request.start_s is not None or request.deadline_s is not None):
@@ -75,12 +78,20 @@ class PlanChanges(PlanState):
         """Let a running job have its resources for more time, if they are free."""
         longer = replace(job.request, walltime_s=lasts_s)
         ask = self._prepared(longer, job.id, job.user, job.group)
-        is_late = more.end > self.until
+        # jobs that cannot start before this one has ended move in any case
+        later = [other for other in self._order.followers(job.id, self.jobs) if _is_planned_before(other, more.end)]
+        for other in later:
+            self._free(other)
         views = self.consumers.views(ask, job.user, job.group, more.start, more.end - 1)
-        if is_late or not self.cluster.has_room(ask, more, views):
+        if more.end > self.until or not self.cluster.has_room(ask, more, views):
+            for other in later:
+                if other.placement is not None:
+                    self._book(other, other.placement)
             hint = "Let those that are planned there make room, or ask for less."
             why = f"what it has is not free for {format_duration(more.end - more.start)} more"
             raise RefusedError(why, where=f"job {job.id!r}", hint=hint)
+        for other in self.in_order(later):
+            self._put(other, self._asks[other.id], None, now, f"it waits for {job.id}")
         assert job.placement is not None, "it runs"
         self._asks[job.id] = ask
         self._book(job, more)
@@ -105,7 +116,23 @@ class PlanChanges(PlanState):
         self._set(job, now)
         return job
 
+    def _check_dependencies(self, job: CcsJob) -> None:
+        """Refuse a job that depends on unknown jobs, on itself, or on what can never be."""
+        where = f"job {job.id!r}"
+        for name in (name for dependency in job.request.depend for name in dependency.names):
+            if not self._order.named(name, self.jobs):
+                hint = f"{near(name, self.jobs)}Name jobs that were submitted before."
+                raise RefusedError(f"depends on {name!r}, which is not in the plan", where=where, hint=hint)
+        if job.request.depend and self._order.reaches(job, job.id, self.jobs):
+            raise RefusedError("would wait for itself", where=where, hint="Leave out one of the dependencies.")
+        if (readiness := self.readiness(job)).is_never:
+            raise RefusedError(readiness.why, where=where, hint="Leave this dependency out.")
+
     def _refuse_reservation(self, name: str) -> None:
         if name in self.reservations:
             hint = "End it, and reserve anew."
             raise RefusedError("is a reservation, which is not changed", where=f"job {name!r}", hint=hint)
+
+
+def _is_planned_before(job: CcsJob, time_s: int) -> bool:
+    return job.phase is JobPhase.PLANNED and job.placement is not None and job.placement.start < time_s

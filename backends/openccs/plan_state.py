@@ -11,8 +11,9 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from asa.errors import InputError, StateError
 
 from .cluster import Ask, Placement, PlannedCluster, TooMuchError
-from .jobs import CcsJob, Entry, JobPhase, RefusedError, entry_of, job_of
+from .jobs import CcsJob, Entry, JobOutcome, JobPhase, RefusedError, entry_of, job_of
 from .limits import Consumers, FreePool, Limit
+from .order import JobOrder, Readiness
 from .requests import ResourceRequest
 from .rusv import BEGIN, FOREVER
 from .system import CcsSystem
@@ -63,6 +64,8 @@ class PlanState:
         self._entries: list[Entry] = []
         self._depth = 0
         self._is_broken = False
+        self._order = JobOrder()
+        self._touched: dict[str, int] = {}  # jobs that changed in this step, with its time
         self._names: set[str] = set()  # names of requests
         self._number = 0
 
@@ -93,6 +96,11 @@ class PlanState:
             since, end = request.start_s, request.start_s + ask.lasts_s
         elif request.deadline_s is not None:
             end = min(end, request.deadline_s)
+        if request.depend:
+            ready_s = self.readiness(job).since_s
+            if ready_s is None or (request.start_s is not None and request.start_s < ready_s):
+                return None
+            since = max(since, ready_s)
         since, end = max(since, self.since), min(end, self.until)
         if since + ask.lasts_s > end:
             return None
@@ -108,7 +116,9 @@ class PlanState:
         """Set or remove the placement of a job."""
         phase = JobPhase.WAITING if placement is None else JobPhase.PLANNED
         if placement is None and not why:
-            why = "there is no time at which it can have what it asks for"
+            readiness = self.readiness(job)
+            is_unknown = readiness.since_s is None
+            why = readiness.why if is_unknown else "there is no time at which it can have what it asks for"
         job = replace(job, phase=phase, placement=placement, why=why)
         self._asks[job.id] = ask
         if placement is not None:
@@ -118,6 +128,7 @@ class PlanState:
 
     def _set(self, job: CcsJob, now: int) -> None:
         self.jobs[job.id] = job
+        self._touched[job.id] = now
         if self._on_entry is not None:
             self._entries.append(entry_of(job, now))
 
@@ -131,10 +142,46 @@ class PlanState:
         self._depth += 1
 
     def close_step(self) -> None:
-        """End a step, and report it."""
+        """End a step, in which dependents follow the jobs that they depend on, and report it."""
+        if self._depth == 1:
+            self._follow()
         self._depth -= 1
         if not self._depth:
             self._tell()
+
+    def readiness(self, job: CcsJob) -> Readiness:
+        """Return from when on a job may start, by the jobs that it depends on."""
+        return self._order.readiness(job, self.jobs)
+
+    def _follow(self) -> None:
+        """Plan the dependents of changed jobs anew, where these have to start later, or can start at all."""
+        while self._touched:
+            name, now = next(iter(self._touched.items()))
+            del self._touched[name]
+            for dependent in list(self._order.dependents(name)):
+                job = self.jobs.get(dependent)
+                if job is not None and job.phase in {JobPhase.WAITING, JobPhase.PLANNED}:
+                    self._follow_one(job, now)
+
+    def _follow_one(self, job: CcsJob, now: int) -> None:
+        ready, ask = self.readiness(job), self._asks[job.id]
+        if ready.is_never:
+            self._free(job)
+            self._cancel(job, ready.why, now)
+        elif job.placement is None:
+            if placement := self._find(job, ask, now):
+                self._put(job, ask, placement, now)
+            elif ready.since_s is None and job.why != ready.why:
+                self._set(replace(job, why=ready.why), now)
+        elif ready.since_s is None or ready.since_s > job.placement.start:
+            self._free(job)
+            self._put(job, ask, self._find(job, ask, now), now, ready.why)
+
+    def _cancel(self, job: CcsJob, why: str, now: int) -> None:
+        """End a job that has not started, and whose resources are free."""
+        ended = replace(job, phase=JobPhase.ENDED, placement=None, why=why, outcome=JobOutcome.CANCELLED)
+        self._set(ended, now)
+        del self._asks[job.id]
 
     def _refuse_if_broken(self) -> None:
         if self._is_broken:
@@ -271,6 +318,7 @@ class PlanState:
         self.jobs[job.id] = job
         if job.phase is JobPhase.ENDED:
             self.reservations.pop(job.id, None)
+        self._order.add(job)
         number = job.id.partition("[")[0]
         self._names.add(number)
         self._number = max(self._number, int(number) if number.isdecimal() else 0)

@@ -11,6 +11,7 @@ A request is a list of parts, separated by commas:
     deadline=2017-08-31T18:00         when it must have ended
     array=0-9999, array=10            a job array, by its first and last index or by its length
     priority=5
+    depend=afterok:a:b+afterany:c     what other jobs must have done (see `dependencies.DependencyKind`)
     reservation=NAME                  the reservation in whose resources it runs
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
@@ -31,6 +32,7 @@ from typing import Any, Final, NamedTuple, Self
 from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
+from .dependencies import Dependency, read_dependencies
 from .pieces import LARGEST, LATEST_S, WHOLE, Piece, PointedError, iso, moment
 
 _SEPARATORS: Final = ",:+="
@@ -209,6 +211,7 @@ class ResourceRequest:
     deadline_s: int | None = None
     array: range | None = None  # indices of a job array
     priority: int = 0
+    depend: tuple[Dependency, ...] = ()  # what others must have done before it may start
     reservation: str | None = None  # name of the reservation that it runs in
 
     @classmethod
@@ -284,6 +287,8 @@ class ResourceRequest:
             parts.append(f"deadline={iso(self.deadline_s)}")
         if self.array is not None:
             parts.append(f"array={self.array.start}-{self.array.stop - 1}")
+        if self.depend:
+            parts.append(f"depend={'+'.join(map(str, self.depend))}")
         if self.reservation is not None:
             parts.append(f"reservation={self.reservation}")
         if self.priority:
@@ -433,6 +438,7 @@ _SAID: Final[Mapping[str, _RequestPart]] = {
     "deadline": _RequestPart(moment, "deadline_s"),
     "array": _RequestPart(_array, "array"),
     "priority": _RequestPart(_priority, "priority"),
+    "depend": _RequestPart(read_dependencies, "depend"),
     "reservation": _RequestPart(_job_name, "reservation"),
 }
 PARTS: Final = tuple(_SAID)

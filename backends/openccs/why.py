@@ -70,7 +70,8 @@ class Why:
         who = f"{job.id}, of {whose}," if whose else job.id
         if placement is None:
             reason = f": {job.why}" if job.why else ""
-            return f"{who} {'was refused' if self.is_refused else 'waits without a start'}{reason}."
+            state = {JobPhase.ENDED: "was cancelled"}.get(job.phase, "waits without a start")
+            return f"{who} {'was refused' if self.is_refused else state}{reason}."
         stands = {JobPhase.RUNNING: "runs", JobPhase.ENDED: "ran"}.get(job.phase, "is planned to run")
         later = f", in {format_duration(placement.start - self.now_s)}" if placement.start > self.now_s else ""
         when = f"from {clock(placement.start, self.now_s)} to {clock(placement.end, self.now_s)}"
@@ -168,6 +169,8 @@ class _Alternatives(World):
             yield Constraint(LackCause.START, "", f"it asks to start at {self.clock(request.start_s)}")
         if request.deadline_s is not None:
             yield Constraint(LackCause.DEADLINE, "", f"it must have ended by {self.clock(request.deadline_s)}")
+        if not self.readiness.is_met:
+            yield Constraint(LackCause.DEPENDENCY, "", self.readiness.why)
         if self.ask is not None:
             yield from self._of_others(self.ask)
         yield from self._of_its_own(request)
@@ -240,7 +243,7 @@ class _Alternatives(World):
         job, causes = self.job, {constraint.cause for constraint in gone}
         request = self._request_without(gone)
         ask = self._ask_without(gone, request)
-        if ask is None or (window := self._window(request, ask.lasts_s)) is None:
+        if ask is None or (window := self._window(request, ask.lasts_s, causes)) is None:
             return None
         since, end = window
         freed = {constraint.of for constraint in gone if constraint.cause is LackCause.JOBS}
@@ -255,9 +258,13 @@ class _Alternatives(World):
             placement = cluster.find(ask, since, end, views)
         return placement.start if placement is not None else None
 
-    def _window(self, request: ResourceRequest, lasts_s: int) -> tuple[int, int] | None:
+    def _window(self, request: ResourceRequest, lasts_s: int, without: Collection[LackCause]) -> tuple[int, int] | None:
         """Return the first second in which it may run, and the first in which it may not, for a sooner start."""
         since, end = self.since_s, self.until_s
+        if LackCause.DEPENDENCY not in without:
+            if self.readiness.since_s is None:
+                return None
+            since = max(since, self.readiness.since_s)
         if request.start_s is not None:
             if request.start_s < since:
                 return None

@@ -107,14 +107,16 @@ def plan(
     the request above it; the first comes at 0. USER@GROUP has its @ even where one of both is missing. Jobs without a
     name are called by their number.
 
-    A line may also be an event, behind its time: `end JOB` (early, or before it starts), `extend JOB 10m` (a running
-    one, by at most 10 % of its walltime), `alter JOB: walltime=1h,...` (whatever its request says, before it starts),
-    `fail NODE` and `recover NODE`. `reserve NAME: rset=...,start=...` keeps resources for jobs with reservation=NAME.
-    Then the table has the start that a job was promised when it came, if that moved, and below it what happened.
+    A line may also be an event, behind its time: `end JOB` (early, or before it starts; `end JOB failed` if it did),
+    `extend JOB 10m` (a running one, by at most 10 % of its walltime), `alter JOB: walltime=1h,...` (whatever its
+    request says, before it starts), `fail NODE` and `recover NODE`. `reserve NAME: rset=...,start=...` keeps resources
+    for jobs with reservation=NAME. Then the table has the start that a job was promised when it came, if that moved,
+    and below it what happened.
 
     rset= holds chunks, each of which must be on one node: `[N:]resource=value[:resource=value...]`, with + between
     sorts of them. Then come, in any order, walltime=, place=free, pack or scatter (with :excl for nodes of its own),
-    start= or deadline=, priority=, array=0-9, and what belongs to no node, such as sw=g03 for a licence.
+    start= or deadline=, priority=, array=0-9, depend=afterok:JOB:JOB+afterany:JOB (or after, afternotok), and what
+    belongs to no node, such as sw=g03 for a licence.
 
     A system is a file with a table for each kind of node, limits are one of their own:
 

@@ -62,6 +62,7 @@ class PlanEvent:
     text: str  # as in the file, without its time
     parts: RequestParts = field(default_factory=RequestParts)  # of a job that is altered
     by_s: int = 0  # of a job that is extended
+    failed: bool = False  # of a job that ends
 
 
 def read_events(file: Path, system: CcsSystem) -> list[AskedRequest | PlanEvent]:
@@ -162,9 +163,10 @@ class _EventReader:
             if not rest:
                 raise whole.cut(len(line)).refuse("a duration is missing here", "As in: extend big 10m")
             by_s = _duration(rest.pop(0))
-        if rest:
+        failed = kind is EventKind.END and [word.text for word in rest] == ["failed"]
+        if rest and not failed:
             raise rest[0].refuse(f"{rest[0].quoted} does not belong here")
-        return PlanEvent(at_s, kind, name.text, text, by_s=by_s)
+        return PlanEvent(at_s, kind, name.text, text, by_s=by_s, failed=failed)
 
     def _check_job(self, name: Piece) -> None:
         if name.text not in self.lines and name.text not in self._arrays:

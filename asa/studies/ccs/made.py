@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from asa.backends.openccs.jobs import CcsJob, JobPhase, RefusedError
+from asa.backends.openccs.jobs import CcsJob, JobOutcome, JobPhase, RefusedError
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.pieces import iso
 from asa.backends.openccs.plan import RequestPlan
@@ -25,6 +25,8 @@ STYLES = {
     "running": "bold green",
     "planned": "",
     "waiting": "yellow",
+    "failed": "red",
+    "cancelled": "dim",
     "refused": "bold red",
 }
 """Styles of jobs by their phase."""
@@ -70,8 +72,7 @@ class MadePlan:
         self.promised: dict[str, int | None] = {}  # the start that each job got at its submission
         self.now = now
         self._plans = [self.plan]  # with those of reservations, also ended ones
-        # with neither limits nor events, no start changes as time goes on
-        is_moving = bool(given.limits or given.pools) or any(isinstance(event, PlanEvent) for event in given.events)
+        is_moving = bool(given.limits or given.pools) or any(map(_is_moving, given.events))
         for event in sorted(given.events, key=lambda event: event.at_s):
             if event.at_s > now:
                 break
@@ -142,7 +143,7 @@ class MadePlan:
         elif event.kind is EventKind.EXTEND:
             plan.extend(job.id, event.by_s, now=event.at_s)
         elif job.phase is not JobPhase.ENDED or job.placement is None or job.placement.end != event.at_s:
-            plan.end(job.id, now=event.at_s)  # unless its time was over at this second anyway
+            plan.end(job.id, now=event.at_s, failed=event.failed)  # unless its time was over at this second anyway
 
     def _named(self, name: str) -> list[tuple[RequestPlan, CcsJob]]:
         """Return the job of a name, or the elements of an array, with their plans."""
@@ -172,13 +173,26 @@ class MadePlan:
             plan.backfill(now=now)
 
     def _step(self, now: int) -> None:
-        """Begin and end the jobs that are due."""
-        for plan in self._plans:
-            for job in plan.due(now):
-                plan.begin(job.id, now=job.start_s or 0)
-        for plan, job in self._live():
-            if job.phase is JobPhase.RUNNING and job.placement is not None and job.placement.end <= now:
+        """Begin and end the jobs that are due, and those that waited for these."""
+        while self._begin_due(now) | self._end_due(now):
+            pass
+
+    def _begin_due(self, now: int) -> bool:
+        due = [(plan, job) for plan in self._plans for job in plan.due(now)]
+        for plan, job in due:
+            plan.begin(job.id, now=job.start_s or 0)
+        return bool(due)
+
+    def _end_due(self, now: int) -> bool:
+        over = [
+            (plan, job)
+            for plan, job in self._live()
+            if job.phase is JobPhase.RUNNING and job.placement is not None and job.placement.end <= now
+        ]
+        for plan, job in over:
+            if plan.jobs[job.id] is job and job.placement is not None:  # it has not ended with its reservation
                 plan.end(job.id, now=job.placement.end)
+        return bool(over)
 
     def _live(self) -> Iterator[tuple[RequestPlan, CcsJob]]:
         """Yield the jobs that have a placement and have not ended, those within reservations first."""
@@ -214,7 +228,10 @@ class MadePlan:
 
     def state(self, job: CcsJob) -> str:
         """Return the state of a job."""
-        return "refused" if job.id in self.refused else job.phase.value
+        if job.id in self.refused:
+            return "refused"
+        is_as_wanted = job.outcome in {JobOutcome.NONE, JobOutcome.COMPLETED}
+        return job.phase.value if is_as_wanted else job.outcome.value
 
     def cores(self, job: CcsJob) -> int:
         """Return the cores that a job has, or asks for."""
@@ -269,3 +286,8 @@ class MadePlan:
         if last > self.now:
             text += f"; all is done at {clock(last, self.now)}, in {format_duration(last - self.now)}"
         return text
+
+
+def _is_moving(event: AskedRequest | PlanEvent) -> bool:
+    """Whether starts may change as time goes on, because of a line."""
+    return isinstance(event, PlanEvent) or bool(event.request.depend)

@@ -296,7 +296,26 @@ def test_events_of_an_array_are_of_each_of_its_jobs(place):
     assert happened(document)["alter s: walltime=5"]["refused"] is None
     assert [jobs[f"s[{i}]"]["start_s"] for i in range(4)] == [0, 60, 360, 660]
     _, jobs = plan()
-    assert {job["state"] for job in jobs.values()} == {"ended"}
+    assert [jobs[f"s[{i}]"]["state"] for i in range(4)] == ["ended", "ended", "cancelled", "cancelled"]
+
+
+def test_what_depends_on_a_failed_job(place):
+    """Both ways are in the plan until one is known; then the other is cancelled, and the table says why."""
+    lines = ["a: rset=ncpus=16,walltime=60", "b: rset=ncpus=1,depend=afterok:a", "c: rset=ncpus=1,depend=afternotok:a"]
+    (place / "jobs.txt").write_text("\n".join([*lines, "d: rset=ncpus=1,depend=afterany:c", "at=600 end a failed"]))
+    _, jobs = plan("--now", "0")
+    assert {name: job["start_s"] for name, job in jobs.items()} == {"a": 0, "b": 3600, "c": 3600, "d": 7200}
+    _, jobs = plan()
+    assert {name: (job["state"], job["start_s"]) for name, job in jobs.items()} == {
+        "a": ("failed", 0),
+        "b": ("cancelled", None),
+        "c": ("running", 600),
+        "d": ("planned", 4200),
+    }
+    told = words(ccs("plan", "jobs.txt", "--system", "mini.toml").stdout)
+    assert "b cancelled: it depends on a by afterok, which has failed" in told
+    _, jobs = plan("--now", "9000")
+    assert jobs["d"]["state"] == "ended"
 
 
 def test_jobs_in_a_reservation(place):
@@ -313,7 +332,11 @@ at=5000 end kept
     assert set(jobs["in[0]"]["nodes"] + jobs["in[1]"]["nodes"]) == set(jobs["kept"]["nodes"])
     assert jobs["other"]["start_s"] == 10800
     document, jobs = plan()
-    assert {name: job["state"] for name, job in jobs.items()} == dict.fromkeys(jobs, "ended") | {"other": "running"}
+    assert {name: job["state"] for name, job in jobs.items()} == {
+        "kept": "ended",
+        "other": "running",
+        **{f"in[{i}]": "ended" if i < 2 else "cancelled" for i in range(5)},
+    }
     assert jobs["in[3]"]["why"] == "reservation kept has ended"
     assert [move["to_s"] for move in happened(document)["end kept"]["moved"] if move["job"] == "other"] == [5000]
 

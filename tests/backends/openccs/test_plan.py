@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from asa.backends.openccs.jobs import JobPhase, RefusedError, entry_of
+from asa.backends.openccs.jobs import JobOutcome, JobPhase, RefusedError, entry_of
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import RequestParts, ResourceRequest
 from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve
@@ -261,9 +261,11 @@ class Watched:
         self.plan.end(job.id, now=self.now, why="enough")
         after = self.plan.jobs[job.id]
         assert (after.phase, after.why) == (JobPhase.ENDED, "enough")
-        if job.placement is not None:
-            assert after.start_s == job.start_s
+        if job.phase is JobPhase.RUNNING:
+            assert (after.start_s, after.outcome) == (job.start_s, JobOutcome.COMPLETED)
             assert after.placement.end == max(min(job.placement.end, self.now), job.start_s)
+        else:
+            assert (after.placement, after.outcome) == (None, JobOutcome.CANCELLED)
         self.others_are(before, {job.id})
 
     def time_goes_on(self):
