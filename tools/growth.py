@@ -36,7 +36,7 @@ from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
 
-STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
+STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-paper", "asa-naive", "asa-plan", "elastic")
 SYSTEM = "hpc2n"
 DEPTH = 5
 MAX_BEFORE = 3

@@ -45,7 +45,7 @@ from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import render
 from asa.workflow import Stage, Workflow
 
-ON_SLURM = (ForecastKind.NONE, ForecastKind.LEARNED)
+ON_SLURM = (ForecastKind.NONE, ForecastKind.LEARNED, ForecastKind.PUBLISHED)
 STRATEGIES = [name for name in names("asa.strategies") if name != POOL and load_strategy(name).forecast in ON_SLURM]
 NODES, CORES_PER_NODE = 16, 28
 SECONDS = 24.0  # of all stages together

@@ -38,6 +38,9 @@ from asa.waits import (
 OWN_USER = "~me"
 """The user of this client's jobs, if the site does not show it."""
 
+PUBLISHED = "asa-tuned"
+"""The estimator of the ASA paper."""
+
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
 _ROWS_AT_ONCE = 10_000
@@ -132,6 +135,7 @@ class WaitBank:
         self._queue: dict[int | str, tuple[QueuedJob, int]] = {}
         self._running: dict[int | str, tuple[QueuedJob, int, float]] = {}
         self._outcomes: dict[str, deque[Outcome]] = {}
+        self._published: WaitBank | None = None
         if store is not None:
             self.take(store.read(max_records()))
 
@@ -173,6 +177,15 @@ class WaitBank:
             self.user = login_name() if self.user == OWN_USER else self.user
         self._estimators[system] = estimator
         self.learned += learned
+
+    @property
+    def published(self) -> WaitBank:
+        """The bank of the ASA paper: Algorithm 1, tuned, which learns only from this client's own waits."""
+        if self._published is None:
+            self._published = _OwnWaits(
+                PUBLISHED, seed=self.seed, machine_cores=self.machine_cores, user=self.user, store=self.store
+            )
+        return self._published
 
     # ------------------------------------------------------------------ this client's own jobs
 
@@ -429,6 +442,25 @@ class WaitBank:
         if forecast is not None and observation.kind == "exact":
             recent = self._outcomes.setdefault(job.system, deque(maxlen=_RECENT))
             recent.append(Outcome(job, forecast, observation.wait_s))
+
+
+class _OwnWaits(WaitBank):
+    """A bank to which the jobs of others tell nothing."""
+
+    def follow(self, events: Iterable[QueueEvent]) -> int:
+        """Learn nothing of the queue."""
+        del events
+        return 0
+
+    def learn(self, history: JobHistory, *, most: int | None = None) -> int:
+        """Learn nothing of a history."""
+        del history, most
+        return 0
+
+    def take(self, records: Sequence[WaitRecord], *, until_s: float = math.inf) -> None:
+        """Learn this client's own records."""
+        own = user_in_store(self.user)
+        super().take([record for record in records if record.job.user == own], until_s=until_s)
 
 
 def login_name() -> str:

@@ -16,7 +16,7 @@ from asa.backend import Backend, Capabilities, Setting
 from asa.core import plugins, safe
 from asa.core.variables import asked
 from asa.errors import InputError
-from asa.estimators.bank import login_name
+from asa.estimators.bank import PUBLISHED, login_name
 from asa.estimators.choice import AUTO, BLIND, choose
 from asa.runner.folder import RunPlan
 from asa.runner.kinds import UnitsOfRun
@@ -49,10 +49,13 @@ def choose_estimator(wanted: str, strategy: str, world: Backend, history: int) -
 
     Raises `InputError`: there is no such estimator or strategy.
     """
+    forecast = check_strategy(strategy).forecast
+    if forecast is ForecastKind.PUBLISHED:
+        return Chosen(PUBLISHED, "the strategy's own, which learns from your own waits alone")
     if wanted != AUTO:
         plugins.load("asa.estimators", wanted)
         return Chosen(wanted)
-    if check_strategy(strategy).forecast is not ForecastKind.LEARNED:
+    if forecast is not ForecastKind.LEARNED:
         return Chosen(BLIND)
     if not history:
         return Chosen(BLIND, "with --history 0 the queue is not looked at")

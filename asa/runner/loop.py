@@ -280,6 +280,7 @@ def _may_plan(active: Active) -> bool:
 
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:
+    run = _with_own_bank(run)
     capabilities = UnitsOfRun.site_for(run.strategy, run.workflow, backend.capabilities)
     state = RunState(
         run.name or run.workflow.name,
@@ -295,7 +296,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     def spec_for(stages: tuple[str, ...]) -> JobSpec:
         return spec_of(state, PlannedJob(stages, 0.0, Keep.NOTHING, ""))
 
-    if run.strategy.forecast is ForecastKind.LEARNED:
+    if run.strategy.forecast in {ForecastKind.LEARNED, ForecastKind.PUBLISHED}:
         if (bank := run.bank) is None:
             raise InputError(
                 "this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank())."
@@ -330,6 +331,12 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         _wind_up(active)
         active.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
     return active
+
+
+def _with_own_bank(run: Run) -> Run:
+    """Give a run that predicts as the ASA paper the bank for that."""
+    is_published = run.strategy.forecast is ForecastKind.PUBLISHED
+    return replace(run, bank=run.bank.published) if is_published and run.bank is not None else run
 
 
 def _come_back(active: Active, entries: Iterable[Entry]) -> None:

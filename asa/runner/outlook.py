@@ -191,8 +191,11 @@ def plan_of(
 
     `events`: of the queue, if it was already read and the bank has not learned from them; else None.
     """
-    is_learned = strategy.forecast is ForecastKind.LEARNED
-    forecast = forecast_of(plan, backend, bank, events) if is_learned else NoForecast()
+    forecast: Forecast = NoForecast()
+    if strategy.forecast is ForecastKind.LEARNED:
+        forecast = forecast_of(plan, backend, bank, events)
+    elif strategy.forecast is ForecastKind.PUBLISHED:
+        forecast = forecast_of(plan, backend, bank.published, ())
     return list(_jobs(_state(plan), strategy, forecast, backend.now()))
 
 

@@ -36,7 +36,10 @@ _LOOKED_AHEAD = 64  # stages with a later submission that are planned at a time,
 
 @dataclass(frozen=True, slots=True)
 class AheadOfTime(Strategy):
-    """ASA as in the paper: dependencies keep a job from starting early, so an over-estimate costs no core-hours.
+    """ASA: each stage is submitted its predicted wait ahead; a dependency keeps it from starting early.
+
+    So an over-estimate costs no core-hours. It submits as the paper's ASA, with the estimator of the run; `AsPaper` has
+    the paper's own estimator.
 
     Parameters
     ----------
@@ -69,6 +72,21 @@ class AheadOfTime(Strategy):
                 start = _present_start(view, stage, needed)
             walk.ends_s[name] = _expected_end(view, stage, start)
         return Plan.of(_monotone(view.workflow, planned).values())
+
+
+@dataclass(frozen=True, slots=True)
+class AsPaper(AheadOfTime):
+    """ASA as in its paper: waits are predicted by Algorithm 1, tuned, which learns from one's own jobs alone.
+
+    Whatever estimator the run has. What Algorithm 1 draws is the lead.
+
+    Parameters
+    ----------
+    lead_level, forecast, needs
+        As for `AheadOfTime`.
+    """
+
+    forecast: ForecastKind = ForecastKind.PUBLISHED
 
 
 @dataclass(frozen=True, slots=True)

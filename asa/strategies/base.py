@@ -76,6 +76,8 @@ class ForecastKind(StrEnum):
 
     NONE = "none"
     LEARNED = "learned"
+    PUBLISHED = "published"
+    """Algorithm 1 of the ASA paper with the tuned policy, learned from this client's own waits alone."""
     PLANNED = "planned"
     """The batch system's own plan, for which it is asked."""
     KNOWN = "known"

@@ -24,7 +24,7 @@ from asa.workflow import Stage, Workflow
 CORES = 16
 NOT_SIMULATED = {"pool", "asa-asks", "asa-naive-asks"}  # tasks of a dask cluster; a batch system that plans
 STRATEGIES = [name for name in names("asa.strategies") if name not in NOT_SIMULATED]
-NEVER_IDLE = {"per-stage", "chained", "asa", "oracle"}
+NEVER_IDLE = {"per-stage", "chained", "asa", "asa-paper", "oracle"}
 # Their stages share jobs: nothing bounds what narrow stages leave idle between wide ones, or what stands still until
 # more cores have joined; but a job has work from its first second on.
 AT_WORK_AT_ONCE = {"big-job", "elastic"}

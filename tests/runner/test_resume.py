@@ -43,7 +43,7 @@ from asa.strategies.planning import Aim
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
-STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job", "elastic")
+STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job", "elastic", "asa-paper")
 
 
 class Growing(Planned):
