@@ -24,12 +24,12 @@ class DependencyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Dependency:
+class RequestDependency:
     """A dependency of a job on others.
 
     Examples
     --------
-    >>> print(Dependency(DependencyKind.AFTER_OK, ("fit", "sweep[3]")))
+    >>> print(RequestDependency(DependencyKind.AFTER_OK, ("fit", "sweep[3]")))
     afterok:fit:sweep[3]
     """
 
@@ -40,12 +40,12 @@ class Dependency:
         return ":".join((self.kind, *self.names))
 
 
-def read_dependencies(piece: Piece) -> tuple[Dependency, ...]:
+def read_dependencies(piece: Piece) -> tuple[RequestDependency, ...]:
     """Read dependencies, separated by plus signs; ``none`` is none."""
     return () if piece.text == "none" else tuple(_dependency(part) for part in piece.split("+"))
 
 
-def _dependency(piece: Piece) -> Dependency:
+def _dependency(piece: Piece) -> RequestDependency:
     kinds = [str(kind) for kind in DependencyKind]
     kind, *names = piece.split(":")
     if kind.text not in kinds:
@@ -53,4 +53,4 @@ def _dependency(piece: Piece) -> Dependency:
         raise kind.refuse(f"{kind.quoted} is no dependency" if kind.text else "a dependency is missing here", hint)
     if missing := next((name for name in names if not name.text), None if names else piece.cut(len(piece.text))):
         raise missing.refuse("the name of a job is missing here", "As in depend=afterok:fit:check.")
-    return Dependency(DependencyKind(kind.text), tuple(name.text for name in names))
+    return RequestDependency(DependencyKind(kind.text), tuple(name.text for name in names))

@@ -32,7 +32,7 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
-class JobOutcome(StrEnum):
+class CcsOutcome(StrEnum):
     """How a job ended."""
 
     NONE = ""
@@ -56,7 +56,7 @@ class CcsJob:
     placement: Placement | None = None  # time and nodes of its resources
     why: str = ""  # reason of its wait or end, if external
     first_walltime_s: int | None = None  # walltime before it was first extended or shortened, once it runs
-    outcome: JobOutcome = JobOutcome.NONE
+    outcome: CcsOutcome = CcsOutcome.NONE
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,5 +115,5 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
         placement,
         entry["why"],
         entry.get("first_walltime_s"),  # which older journals do not have
-        JobOutcome(entry.get("outcome", JobOutcome.COMPLETED if entry["phase"] == JobPhase.ENDED else "")),
+        CcsOutcome(entry.get("outcome", CcsOutcome.COMPLETED if entry["phase"] == JobPhase.ENDED else "")),
     )

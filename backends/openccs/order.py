@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .dependencies import DependencyKind
-from .jobs import CcsJob, JobOutcome, JobPhase
+from .jobs import CcsJob, CcsOutcome, JobPhase
 from .rusv import BEGIN
 
 
@@ -20,7 +20,7 @@ class Readiness:
     is_never: bool = False
 
 
-class JobOrder:
+class DependencyOrder:
     """The elements of arrays, and the dependents of jobs, by name."""
 
     def __init__(self) -> None:
@@ -101,13 +101,13 @@ def _after(kind: DependencyKind, other: CcsJob) -> Readiness:
     if kind is DependencyKind.AFTER:
         if other.phase is JobPhase.RUNNING:
             return Readiness()
-        wrong, when = {JobOutcome.CANCELLED}, placement and placement.start
+        wrong, when = {CcsOutcome.CANCELLED}, other.start_s
     else:
-        wrong = {DependencyKind.AFTER_OK: {JobOutcome.FAILED, JobOutcome.CANCELLED}}.get(kind, set())
-        wrong |= {JobOutcome.COMPLETED} if kind is DependencyKind.AFTER_NOT_OK else set()
-        when = placement and placement.end
+        wrong = {DependencyKind.AFTER_OK: {CcsOutcome.FAILED, CcsOutcome.CANCELLED}}.get(kind, set())
+        wrong |= {CcsOutcome.COMPLETED} if kind is DependencyKind.AFTER_NOT_OK else set()
+        when = placement.end if placement is not None else None
     if outcome in wrong:
-        did = "was cancelled" if outcome is JobOutcome.CANCELLED else f"has {outcome}"
+        did = "was cancelled" if outcome is CcsOutcome.CANCELLED else f"has {outcome}"
         return Readiness(None, f"it depends on {other.id} by {kind}, which {did}", is_met=False, is_never=True)
     if other.phase is JobPhase.ENDED:
         return Readiness()

@@ -8,7 +8,7 @@ from typing import Self
 
 from asa.errors import InputError, near
 
-from .jobs import CcsJob, JobOutcome, JobPhase, RefusedError
+from .jobs import CcsJob, CcsOutcome, JobPhase, RefusedError
 from .plan_changes import PlanChanges
 from .plan_state import one_step
 from .requests import ResourceRequest
@@ -162,7 +162,7 @@ class RequestPlan(PlanChanges):
         self.consumers.forget_before(now)
         if job.phase is JobPhase.RUNNING and job.placement is not None:
             end = max(min(job.placement.end, now), job.placement.start)
-            outcome = JobOutcome.FAILED if failed else JobOutcome.COMPLETED
+            outcome = CcsOutcome.FAILED if failed else CcsOutcome.COMPLETED
             placement = replace(job.placement, end=end)
             self._set(replace(job, phase=JobPhase.ENDED, placement=placement, why=why, outcome=outcome), now)
             del self._asks[name]

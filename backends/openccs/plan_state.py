@@ -11,9 +11,9 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from asa.errors import InputError, StateError
 
 from .cluster import Ask, Placement, PlannedCluster, TooMuchError
-from .jobs import CcsJob, Entry, JobOutcome, JobPhase, RefusedError, entry_of, job_of
+from .jobs import CcsJob, CcsOutcome, Entry, JobPhase, RefusedError, entry_of, job_of
 from .limits import Consumers, FreePool, Limit
-from .order import JobOrder, Readiness
+from .order import DependencyOrder, Readiness
 from .requests import ResourceRequest
 from .rusv import BEGIN, FOREVER
 from .system import CcsSystem
@@ -64,7 +64,7 @@ class PlanState:
         self._entries: list[Entry] = []
         self._depth = 0
         self._is_broken = False
-        self._order = JobOrder()
+        self._order = DependencyOrder()
         self._touched: dict[str, int] = {}  # jobs that changed in this step, with its time
         self._names: set[str] = set()  # names of requests
         self._number = 0
@@ -179,7 +179,7 @@ class PlanState:
 
     def _cancel(self, job: CcsJob, why: str, now: int) -> None:
         """End a job that has not started, and whose resources are free."""
-        ended = replace(job, phase=JobPhase.ENDED, placement=None, why=why, outcome=JobOutcome.CANCELLED)
+        ended = replace(job, phase=JobPhase.ENDED, placement=None, why=why, outcome=CcsOutcome.CANCELLED)
         self._set(ended, now)
         del self._asks[job.id]
 

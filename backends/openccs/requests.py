@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple, Self
 from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
-from .dependencies import Dependency, read_dependencies
+from .dependencies import RequestDependency, read_dependencies
 from .pieces import LARGEST, LATEST_S, WHOLE, Piece, PointedError, iso, moment
 
 _SEPARATORS: Final = ",:+="
@@ -211,7 +211,7 @@ class ResourceRequest:
     deadline_s: int | None = None
     array: range | None = None  # indices of a job array
     priority: int = 0
-    depend: tuple[Dependency, ...] = ()  # what others must have done before it may start
+    depend: tuple[RequestDependency, ...] = ()  # what others must have done before it may start
     reservation: str | None = None  # name of the reservation that it runs in
 
     @classmethod

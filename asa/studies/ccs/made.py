@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from asa.backends.openccs.jobs import CcsJob, JobOutcome, JobPhase, RefusedError
+from asa.backends.openccs.jobs import CcsJob, CcsOutcome, JobPhase, RefusedError
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.pieces import iso
 from asa.backends.openccs.plan import RequestPlan
@@ -230,7 +230,7 @@ class MadePlan:
         """Return the state of a job."""
         if job.id in self.refused:
             return "refused"
-        is_as_wanted = job.outcome in {JobOutcome.NONE, JobOutcome.COMPLETED}
+        is_as_wanted = job.outcome in {CcsOutcome.NONE, CcsOutcome.COMPLETED}
         return job.phase.value if is_as_wanted else job.outcome.value
 
     def cores(self, job: CcsJob) -> int:

@@ -4,8 +4,8 @@ import json
 from random import Random
 
 import pytest
-from asa.backends.openccs.dependencies import Dependency, DependencyKind
-from asa.backends.openccs.jobs import JobOutcome, JobPhase, RefusedError
+from asa.backends.openccs.dependencies import DependencyKind, RequestDependency
+from asa.backends.openccs.jobs import CcsOutcome, JobPhase, RefusedError
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import RequestError, RequestParts, ResourceRequest
 from asa.backends.openccs.system import CcsSystem, Node
@@ -46,8 +46,8 @@ def test_dependencies_are_read_and_written_alike():
     text = "rset=ncpus=1,depend=afterok:a:b[3]+after:c"
     request = ResourceRequest.parse(text)
     assert request.depend == (
-        Dependency(DependencyKind.AFTER_OK, ("a", "b[3]")),
-        Dependency(DependencyKind.AFTER, ("c",)),
+        RequestDependency(DependencyKind.AFTER_OK, ("a", "b[3]")),
+        RequestDependency(DependencyKind.AFTER, ("c",)),
     )
     assert str(request) == text
     assert ResourceRequest.parse("rset=ncpus=1,depend=none").depend == ()
@@ -90,7 +90,7 @@ def test_a_job_starts_when_what_it_depends_on_has_happened(kind, start, if_faile
         if kind == "after" and has_failed is not None:
             assert (job.phase, job.start_s) == (JobPhase.PLANNED, 0)
         elif expected is None:
-            assert (job.phase, job.outcome, job.start_s) == (JobPhase.ENDED, JobOutcome.CANCELLED, None)
+            assert (job.phase, job.outcome, job.start_s) == (JobPhase.ENDED, CcsOutcome.CANCELLED, None)
             assert "it depends on a by" in job.why
         else:
             assert (job.phase, job.start_s) == (JobPhase.PLANNED, expected)
@@ -102,7 +102,7 @@ def test_a_job_after_an_array_waits_for_all_its_elements_and_one_after_an_elemen
     assert submit("all", "ncpus=1,walltime=1s,depend=afterok:s")[0].start_s == 20
     assert submit("first", "ncpus=1,walltime=1s,depend=afterok:s[0]")[0].start_s == 10
     plan.end("s[4]", now=0)
-    assert [plan.jobs[name].outcome for name in ("all", "first")] == [JobOutcome.CANCELLED, JobOutcome.NONE]
+    assert [plan.jobs[name].outcome for name in ("all", "first")] == [CcsOutcome.CANCELLED, CcsOutcome.NONE]
 
 
 def test_a_job_may_not_begin_before_what_it_depends_on_has_ended():
@@ -272,9 +272,9 @@ class Ordered:
             if job.phase is JobPhase.PLANNED and not has_ended:
                 assert job.start_s >= (other.start_s if kind == "after" else other.placement.end)
             if job.phase in {JobPhase.WAITING, JobPhase.PLANNED}:
-                assert not (kind == "afterok" and other.outcome in {JobOutcome.FAILED, JobOutcome.CANCELLED})
-                assert not (kind == "afternotok" and other.outcome is JobOutcome.COMPLETED)
-                assert not (kind == "after" and other.outcome is JobOutcome.CANCELLED)
+                assert not (kind == "afterok" and other.outcome in {CcsOutcome.FAILED, CcsOutcome.CANCELLED})
+                assert not (kind == "afternotok" and other.outcome is CcsOutcome.COMPLETED)
+                assert not (kind == "after" and other.outcome is CcsOutcome.CANCELLED)
 
     def keeps_its_promise(self, before, job):
         """A job starts later than before only if its node failed, it was altered, or one that it waits for is later."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from asa.backends.openccs.jobs import JobOutcome, JobPhase, RefusedError, entry_of
+from asa.backends.openccs.jobs import CcsOutcome, JobPhase, RefusedError, entry_of
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import RequestParts, ResourceRequest
 from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve
@@ -262,10 +262,10 @@ class Watched:
         after = self.plan.jobs[job.id]
         assert (after.phase, after.why) == (JobPhase.ENDED, "enough")
         if job.phase is JobPhase.RUNNING:
-            assert (after.start_s, after.outcome) == (job.start_s, JobOutcome.COMPLETED)
+            assert (after.start_s, after.outcome) == (job.start_s, CcsOutcome.COMPLETED)
             assert after.placement.end == max(min(job.placement.end, self.now), job.start_s)
         else:
-            assert (after.placement, after.outcome) == (None, JobOutcome.CANCELLED)
+            assert (after.placement, after.outcome) == (None, CcsOutcome.CANCELLED)
         self.others_are(before, {job.id})
 
     def time_goes_on(self):
