@@ -48,7 +48,8 @@ class Ask:
     order: Integers  # nodes suitable for some sort, the cheapest first
     how: int
     is_exclusive: bool  # whether it requires exclusive nodes
-    lasts_s: int
+    lasts_s: int  # with the time that its allocation and its release may take
+    walltime_s: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,20 +122,20 @@ class PlannedCluster:
 
     # ------------------------------------------------------------------ requests
 
-    def prepare(self, request: ResourceRequest, lasts_s: int | None = None) -> Ask:
+    def prepare(self, request: ResourceRequest, walltime_s: int | None = None) -> Ask:
         """Prepare a request for planning.
 
         Raises `TooMuchError`: even the empty system lacks some of what is requested.
         """
-        lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
-        key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s
+        walltime_s = walltime_s or request.walltime_s or self.system.walltime_s
+        key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), walltime_s
         if (known := self._asks.get(key)) is None:
             if len(self._asks) > _MAX_KNOWN:
                 self._asks.clear()
-            known = self._asks[key] = self._prepared(request, lasts_s)
+            known = self._asks[key] = self._prepared(request, walltime_s)
         return known
 
-    def _prepared(self, request: ResourceRequest, lasts_s: int) -> Ask:
+    def _prepared(self, request: ResourceRequest, walltime_s: int) -> Ask:
         if both := next((n for n in (*request.licences, *request.job_wide) if n in self.resources), None):
             raise TooMuchError(f"asks for {both} on no node", hint="It is what nodes have: ask for it in rset=.")
         request = replace(request, chunks=tuple(map(self._with_defaults, request.chunks)))
@@ -148,7 +149,7 @@ class PlannedCluster:
         chunks = np.array([[sort.needs.get(name, 0) for name in self.resources] for sort in sorts], dtype=np.int64)
         shares = (chunks / np.maximum(self._items.sum(axis=0), 1)).max(axis=1)
         usable = self._usable(totals)
-        suits: NDArray[np.bool_] = np.array([self._suits(sort, lasts_s) for sort in sorts], dtype=np.bool_)
+        suits: NDArray[np.bool_] = np.array([self._suits(sort, walltime_s) for sort in sorts], dtype=np.bool_)
         if request.place.exclusive:
             suits &= ~self._is_kept(totals)
         if lost := next((sort for sort, nodes in zip(sorts, suits, strict=True) if not nodes.any()), None):
@@ -172,7 +173,8 @@ class PlannedCluster:
                 self._by_weight[np.any(suits, axis=0, keepdims=True)[0][self._by_weight]],
                 k.SCATTER if is_scattered else k.FREE,
                 request.place.exclusive,
-                lasts_s,
+                walltime_s + self.system.timeouts.sum_s,
+                walltime_s,
             )
             if self._search(ask, RUSV(1, stores=Stores.FREE), 0, FOREVER, self._empty, is_up=False) is not None:
                 return ask
@@ -205,10 +207,10 @@ class PlannedCluster:
                     column[expensive] = np.maximum(column[expensive] - items, 0)
         return usable
 
-    def _suits(self, chunk: Chunk, lasts_s: int) -> list[bool]:
+    def _suits(self, chunk: Chunk, walltime_s: int) -> list[bool]:
         return [
             all(node.properties.get(name) == value for name, value in chunk.properties.items())
-            and (not node.admits or any(reason.admits(chunk.needs, lasts_s) for reason in node.admits))
+            and (not node.admits or any(reason.admits(chunk.needs, walltime_s) for reason in node.admits))
             for node in self.system.nodes
         ]
 

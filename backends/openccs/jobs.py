@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,8 +28,18 @@ class JobPhase(StrEnum):
     WAITING = "waiting"
     """Accepted without a start: it is in the waiting room."""
     PLANNED = "planned"
+    ALLOCATING = "allocating"
+    """Its start has come, and its nodes are got ready."""
     RUNNING = "running"
+    RELEASING = "releasing"
+    """It has ended, and its nodes are not free yet."""
     ENDED = "ended"
+
+
+HOLDING: Final = frozenset({JobPhase.PLANNED, JobPhase.ALLOCATING, JobPhase.RUNNING, JobPhase.RELEASING})
+"""The states of jobs that have resources."""
+UNBEGUN: Final = frozenset({JobPhase.WAITING, JobPhase.PLANNED})
+"""The states of jobs that can be planned otherwise."""
 
 
 class CcsOutcome(StrEnum):
@@ -57,6 +67,8 @@ class CcsJob:
     why: str = ""  # reason of its wait or end, if external
     first_walltime_s: int | None = None  # walltime before it was first extended or shortened, once it runs
     outcome: CcsOutcome = CcsOutcome.NONE
+    begun_s: int | None = None  # when it began to run
+    notified_s: int | None = None  # when it was told that its time is almost over
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +96,8 @@ def entry_of(job: CcsJob, now: int) -> Entry:
         "why": job.why,
         "first_walltime_s": job.first_walltime_s,
         "outcome": job.outcome.value,
+        "begun_s": job.begun_s,
+        "notified_s": job.notified_s,
         "placement": placement
         and {
             "start": placement.start,
@@ -116,4 +130,6 @@ def job_of(entry: Entry, kinds: Mapping[str, RequestKind]) -> CcsJob:
         entry["why"],
         entry.get("first_walltime_s"),  # which older journals do not have
         CcsOutcome(entry.get("outcome", CcsOutcome.COMPLETED if entry["phase"] == JobPhase.ENDED else "")),
+        entry.get("begun_s", fields["start"] if fields and entry["phase"] == JobPhase.RUNNING else None),
+        entry.get("notified_s"),
     )

@@ -140,7 +140,7 @@ class Access:
             (not self.users or user in self.users)
             and (not self.groups or group in self.groups)
             and all(ask.totals.get(name, 0) <= items for name, items in self.at_most.items())
-            and (not self.at_most_s or ask.lasts_s <= self.at_most_s)
+            and (not self.at_most_s or ask.walltime_s <= self.at_most_s)
         )
 
 
@@ -394,7 +394,7 @@ class Consumers:
             for name, items in wanted.items():
                 for bound in account.bounds.get(name, ()):
                     size = self._used[name].most if name in self._used else 0
-                    if _is_always(bound.limit.validity) and (why := _why_never(bound, items, ask.lasts_s, size)):
+                    if _is_always(bound.limit.validity) and (why := _why_never(bound, items, ask, size)):
                         return f"{why} the limit of {account.who} on {name}"
         for pool in self._pools:
             if pool.binds(ask, user, group) and _is_always(pool.validity):
@@ -427,7 +427,7 @@ class Consumers:
                 held = [
                     (bound.limit.validity, left)
                     for bound in account.bounds.get(name, ())
-                    if (left := bound.left(available, ask.lasts_s, items * more_s)) is not None
+                    if (left := bound.left(available, ask.walltime_s, items * more_s)) is not None
                 ]
                 if is_new and not index:  # without free items of one resource the request does not fit
                     jobs = account.bounds.get(_JOBS, ())
@@ -451,7 +451,7 @@ class Consumers:
             for name, items in (*ask.totals.items(), (_JOBS, 1)):
                 for bound in account.bounds.get(name, ()):
                     if windows := list(bound.limit.validity.windows(start, end)):
-                        found += self._explain_limit(account, bound, items, ask.lasts_s, windows)
+                        found += self._explain_limit(account, bound, items, ask, windows)
         for pool in self._pools:
             windows = list(pool.validity.windows(start, end)) if pool.binds(ask, user, group) else []
             if windows:
@@ -466,7 +466,7 @@ class Consumers:
         return [words for _, words in sorted(found, key=lambda condition: not condition[0])]
 
     def _explain_limit(
-        self, account: _Account, bound: _Bound, items: int, lasts_s: int, windows: Sequence[tuple[int, int]]
+        self, account: _Account, bound: _Bound, items: int, ask: Ask, windows: Sequence[tuple[int, int]]
     ) -> Iterable[tuple[bool, str]]:
         """Describe what each part of a limit allows a request, and whether that is too little."""
         limit, name = bound.limit, bound.resource
@@ -482,11 +482,11 @@ class Consumers:
             used = own.available - min(own.min_free_within(since, until) for since, until in windows)
             yield used + items > most, f"{about}: {_items(name, most)}, of which {_items(name, used)} are used then"
         if limit.duration_s is not None:
-            longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)
-            yield lasts_s > limit.duration_s, f"{about}: no longer than {longest}, and the request lasts {lasts}"
+            longest, lasts = format_walltime(limit.duration_s), format_walltime(ask.walltime_s)
+            yield ask.walltime_s > limit.duration_s, f"{about}: no longer than {longest}, and the request lasts {lasts}"
         if limit.area is not None:
             text = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
-            own_area = items * lasts_s
+            own_area = items * ask.lasts_s
             yield bound.area + own_area > limit.area, f"{text}, and the request asks for {_hours(own_area)}"
 
     # ------------------------------------------------------------------ usage
@@ -524,17 +524,17 @@ def _is_always(validity: Validity) -> bool:
     return validity == _ALWAYS if cron is None else cron.template() == ((0, cron.period),)
 
 
-def _why_never(bound: _Bound, items: int, lasts_s: int, size: int) -> str:
+def _why_never(bound: _Bound, items: int, ask: Ask, size: int) -> str:
     """Return the part of a request that exceeds a limit even if its consumer uses nothing else."""
     limit, name = bound.limit, bound.resource
     most = limit.items.of(size)
     if most is not None and items > most:
         what = f"has {items} jobs" if name in _COUNTED else f"asks for {_items(name, items)} of {name}"
         return f"{what}, more than {_items(name, most)},"
-    if limit.duration_s is not None and lasts_s > limit.duration_s:
-        return f"lasts {format_walltime(lasts_s)}, longer than {format_walltime(limit.duration_s)},"
-    if limit.area is not None and items * lasts_s > limit.area:
-        return f"asks for an area of {_hours(items * lasts_s)}, more than {_hours(limit.area)},"
+    if limit.duration_s is not None and ask.walltime_s > limit.duration_s:
+        return f"lasts {format_walltime(ask.walltime_s)}, longer than {format_walltime(limit.duration_s)},"
+    if limit.area is not None and items * ask.lasts_s > limit.area:
+        return f"asks for an area of {_hours(items * ask.lasts_s)}, more than {_hours(limit.area)},"
     return ""
 
 

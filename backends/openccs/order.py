@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .dependencies import DependencyKind
-from .jobs import CcsJob, CcsOutcome, JobPhase
+from .jobs import UNBEGUN, CcsJob, CcsOutcome, JobPhase
 from .rusv import BEGIN
 
 
@@ -66,7 +66,7 @@ class DependencyOrder:
         while left:
             before = left.pop()
             for other in map(jobs.get, self.dependents(before)):
-                if other is None or other.id in found or other.phase not in {JobPhase.WAITING, JobPhase.PLANNED}:
+                if other is None or other.id in found or other.phase not in UNBEGUN:
                     continue
                 kinds = {kind for kind, awaited in self._awaited(other, jobs) if awaited.id == before}
                 if kinds - {DependencyKind.AFTER} or (kinds and before != name):
@@ -99,7 +99,7 @@ def _after(kind: DependencyKind, other: CcsJob) -> Readiness:
     """Return from when on a job may start that depends on another."""
     outcome, placement = other.outcome, other.placement
     if kind is DependencyKind.AFTER:
-        if other.phase is JobPhase.RUNNING:
+        if other.phase in {JobPhase.RUNNING, JobPhase.RELEASING}:
             return Readiness()
         wrong, when = {CcsOutcome.CANCELLED}, other.start_s
     else:

@@ -6,18 +6,17 @@ import itertools
 from dataclasses import replace
 from typing import Self
 
-from asa.errors import InputError, near
+from asa.errors import near
 
-from .jobs import CcsJob, CcsOutcome, JobPhase, RefusedError
-from .plan_changes import PlanChanges
+from .jobs import CcsJob, JobPhase, RefusedError
+from .plan_faults import PlanFaults
 from .plan_state import one_step
 from .requests import ResourceRequest
-from .system import CcsSystem
 
 _MAX_ELEMENTS = 100_000
 
 
-class RequestPlan(PlanChanges):
+class RequestPlan(PlanFaults):
     """All accepted requests and their starts.
 
     A request is planned when it comes, without changing earlier ones, and moves only to earlier times (backfilling),
@@ -98,80 +97,6 @@ class RequestPlan(PlanChanges):
         self._note(kind="reservation", id=name)
         return self._open(name)
 
-    def _reserved_elsewhere(self, name: str, now: int) -> bool:
-        """Move a reservation that has not begun to other nodes at its time; return whether that was possible."""
-        job, ask, before = self.jobs[name], self._asks[name], self.jobs[name].placement
-        if before is None or job.phase is not JobPhase.PLANNED:
-            return False
-        self._free(job)
-        placement = self._find(job, ask, now)
-        if placement is None:
-            self._book(job, before)
-            return False
-        self._put(job, ask, placement, now)
-        self._note(kind="moved", id=name)
-        self.reservations[name].move_to(self.cluster.part(placement, name), now=now)
-        return True
-
-    @one_step
-    def move_to(self, system: CcsSystem, *, now: int) -> None:
-        """Plan all unended jobs anew on another system; those that do not fit there end."""
-        self.furnish(system)
-        for job in self.in_order(job for job in self.jobs.values() if job.phase is not JobPhase.ENDED):
-            moved = replace(job, placement=None)
-            try:
-                ask = self._prepared(job.request, job.id, job.user, job.group)
-            except RefusedError as error:
-                self._cancel(moved, error.message, now)
-            else:
-                self._put(moved, ask, self._find(moved, ask, now), now)
-
-    def due(self, now: int) -> list[CcsJob]:
-        """Return the jobs whose planned start has come, in order."""
-        planned = (job for job in self.jobs.values() if job.phase is JobPhase.PLANNED)
-        ready = [
-            job for job in planned if job.placement is not None and job.placement.start <= now and self._may_begin(job)
-        ]
-        return sorted(ready, key=lambda job: (job.start_s, job.rank))
-
-    @one_step
-    def begin(self, name: str, *, now: int) -> CcsJob:
-        """Start a planned job whose start has come."""
-        job = self._job(name, JobPhase.PLANNED)
-        if job.start_s is not None and job.start_s > now:
-            why = f"is to start at {job.start_s}, and it is {now}"
-            raise InputError(why, where=f"job {name!r}", hint="`due` names those that may start.")
-        if not self._may_begin(job):
-            why = self.readiness(job).why
-            raise InputError(f"cannot start: {why}", where=f"job {name!r}", hint="End those that it waits for.")
-        job = replace(job, phase=JobPhase.RUNNING)
-        self._set(job, now)
-        return job
-
-    def _may_begin(self, job: CcsJob) -> bool:
-        return not job.request.depend or self.readiness(job).is_met
-
-    @one_step
-    def end(self, name: str, *, now: int, why: str = "", failed: bool = False) -> None:
-        """Remove a job from the plan: it has ended, perhaps early or because it failed, or is cancelled.
-
-        Jobs that depend on it are planned anew where they have to start later, and cancelled if they can never start.
-        """
-        job = self._job(name, JobPhase.WAITING, JobPhase.PLANNED, JobPhase.RUNNING)
-        self._free(job, now if job.phase is JobPhase.RUNNING else None)
-        self.consumers.forget_before(now)
-        if job.phase is JobPhase.RUNNING and job.placement is not None:
-            end = max(min(job.placement.end, now), job.placement.start)
-            outcome = CcsOutcome.FAILED if failed else CcsOutcome.COMPLETED
-            placement = replace(job.placement, end=end)
-            self._set(replace(job, phase=JobPhase.ENDED, placement=placement, why=why, outcome=outcome), now)
-            del self._asks[name]
-        else:
-            self._cancel(job, why, now)
-        if (inside := self.reservations.pop(name, None)) is not None:
-            for other in [other for other in inside.jobs.values() if other.phase is not JobPhase.ENDED]:
-                inside.end(other.id, now=now, why=f"reservation {name} has ended")
-
     @one_step
     def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[CcsJob]:
         """Look for earlier starts of planned jobs, and for starts of waiting ones, in order of priority and submission.
@@ -206,32 +131,6 @@ class RequestPlan(PlanChanges):
             self._book(job, before)
             return None
         return self._put(job, ask, placement, now)
-
-    @one_step
-    def fail(self, node: str, *, now: int) -> list[CcsJob]:
-        """Note a failed node: jobs planned on it are planned anew, and jobs that ran there are planned to run again.
-
-        A reservation that has not begun is planned anew as well, with all its jobs, if other nodes are free at its
-        time. Else it keeps its time and its other nodes, and its jobs are planned anew on these.
-        """
-        self.cluster.set_up(node, up=False)
-        for name, inside in self.reservations.items():
-            if node in inside.cluster.names and not self._reserved_elsewhere(name, now):
-                inside.fail(node, now=now)
-        self._note(kind="node", name=node, up=False, at_s=now)
-        place = self.cluster.names.index(node)
-        met = [
-            job
-            for job in self.jobs.values()
-            if job.phase in (JobPhase.PLANNED, JobPhase.RUNNING)
-            and job.id not in self.reservations
-            and job.placement is not None
-            and place in job.placement.nodes
-            and job.placement.end > now
-        ]
-        for job in met:
-            self._free(job, now)
-        return [self._again(job, now, f"node {node} went away") for job in self.in_order(met)]
 
     @one_step
     def recover(self, node: str, *, now: int) -> list[CcsJob]:

@@ -9,11 +9,12 @@ from asa.units import format_duration
 
 from .cluster import Placement
 from .jobs import CcsJob, JobPhase, RefusedError
-from .plan_state import PlanState, one_step
+from .plan_life import PlanLife
+from .plan_state import one_step
 from .requests import RequestParts
 
 
-class PlanChanges(PlanState):
+class PlanChanges(PlanLife):
     """A plan whose requests may change after they were planned."""
 
     @one_step
@@ -46,7 +47,7 @@ class PlanChanges(PlanState):
         if parts.job_wide or parts.terms.keys() != {"walltime"}:
             hint = "Give a walltime alone, or alter it before it starts."
             raise RefusedError("runs, and only its walltime may change", where=f"job {job.id!r}", hint=hint)
-        more_s = parts.terms["walltime"] - self._asks[job.id].lasts_s
+        more_s = parts.terms["walltime"] - self._asks[job.id].walltime_s
         if more_s > 0:
             return self.extend(job.id, more_s, now=now)
         return self._shortened(job, -more_s, now) if more_s else job
@@ -63,7 +64,7 @@ class PlanChanges(PlanState):
         if by_s < 1:
             raise RefusedError(f"cannot last {by_s} s more", where=f"job {name!r}", hint="Give a second or more.")
         self._refuse_reservation(name)
-        lasts_s = self._asks[name].lasts_s
+        lasts_s = self._asks[name].walltime_s
         first_s = job.first_walltime_s or lasts_s
         percent = self.system.extension_percent
         left_s = first_s * percent // 100 - (lasts_s - first_s)
@@ -96,7 +97,7 @@ class PlanChanges(PlanState):
         self._asks[job.id] = ask
         self._book(job, more)
         placement = replace(job.placement, end=more.end)
-        job = replace(job, request=longer, placement=placement, first_walltime_s=first_s)
+        job = replace(job, request=longer, placement=placement, first_walltime_s=first_s, notified_s=None)
         self._set(job, now)
         return job
 
@@ -104,14 +105,14 @@ class PlanChanges(PlanState):
         """Let a running job end earlier, and free its resources from then on."""
         placement = job.placement
         assert placement is not None, "it runs"
-        end = placement.end - by_s
-        if end <= now:
+        ask, over_s = self._asks[job.id], self.over_s(job)
+        if over_s is not None and over_s - by_s <= now:
             raise RefusedError("would have ended already", where=f"job {job.id!r}", hint="End it.")
-        self.cluster.revoke(replace(placement, start=end))
-        self.consumers.shorten(job.user, job.group, placement, end)
-        request = replace(job.request, walltime_s=end - placement.start)
+        end = placement.end - by_s
+        self._shorten(job, end)
+        request = replace(job.request, walltime_s=ask.walltime_s - by_s)
         self._asks[job.id] = self._prepared(request, job.id, job.user, job.group)
-        first_s = job.first_walltime_s or placement.end - placement.start
+        first_s = job.first_walltime_s or ask.walltime_s
         job = replace(job, request=request, placement=replace(placement, end=end), first_walltime_s=first_s)
         self._set(job, now)
         return job

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from asa.errors import InputError, StateError
 
 from .cluster import Ask, Placement, PlannedCluster, TooMuchError
-from .jobs import CcsJob, CcsOutcome, Entry, JobPhase, RefusedError, entry_of, job_of
+from .jobs import UNBEGUN, CcsJob, CcsOutcome, Entry, JobPhase, RefusedError, entry_of, job_of
 from .limits import Consumers, FreePool, Limit
 from .order import DependencyOrder, Readiness
 from .requests import ResourceRequest
@@ -55,6 +55,7 @@ class PlanState:
     ) -> None:
         self.system = system
         self.since, self.until = since, until
+        self.outer: Self | None = None  # the plan that this reservation is in
         self.reservations: dict[str, Self] = {}
         self.cluster = PlannedCluster(system)
         self.consumers = Consumers(self.cluster.used, limits, pools)
@@ -119,7 +120,7 @@ class PlanState:
             readiness = self.readiness(job)
             is_unknown = readiness.since_s is None
             why = readiness.why if is_unknown else "there is no time at which it can have what it asks for"
-        job = replace(job, phase=phase, placement=placement, why=why)
+        job = replace(job, phase=phase, placement=placement, why=why, begun_s=None, notified_s=None)
         self._asks[job.id] = ask
         if placement is not None:
             self._book(job, placement)
@@ -160,7 +161,7 @@ class PlanState:
             del self._touched[name]
             for dependent in list(self._order.dependents(name)):
                 job = self.jobs.get(dependent)
-                if job is not None and job.phase in {JobPhase.WAITING, JobPhase.PLANNED}:
+                if job is not None and job.phase in UNBEGUN:
                     self._follow_one(job, now)
 
     def _follow_one(self, job: CcsJob, now: int) -> None:
@@ -244,6 +245,7 @@ class PlanState:
             since=placement.start,
             until=placement.end,
         )
+        inside.outer = self
         self.reservations[name] = inside
         return inside
 
@@ -288,8 +290,7 @@ class PlanState:
             if job.placement is not None and job.placement.end > job.placement.start:
                 self._book(job, job.placement)
             if job.phase is not JobPhase.ENDED:
-                lasts_s = job.placement.end - job.placement.start if job.placement is not None else None
-                self._asks[job.id] = self.cluster.prepare(job.request, lasts_s)
+                self._asks[job.id] = self.cluster.prepare(job.request)
         for inside in self.reservations.values():
             inside.settle()
 

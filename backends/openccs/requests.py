@@ -12,6 +12,7 @@ A request is a list of parts, separated by commas:
     array=0-9999, array=10            a job array, by its first and last index or by its length
     priority=5
     depend=afterok:a:b+afterany:c     what other jobs must have done (see `dependencies.DependencyKind`)
+    notify=10m                        how long before the end of its walltime the job is told of it
     reservation=NAME                  the reservation in whose resources it runs
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
@@ -212,6 +213,7 @@ class ResourceRequest:
     array: range | None = None  # indices of a job array
     priority: int = 0
     depend: tuple[RequestDependency, ...] = ()  # what others must have done before it may start
+    notify_s: int | None = None  # by how long before the end of its time it is told of it
     reservation: str | None = None  # name of the reservation that it runs in
 
     @classmethod
@@ -289,6 +291,8 @@ class ResourceRequest:
             parts.append(f"array={self.array.start}-{self.array.stop - 1}")
         if self.depend:
             parts.append(f"depend={'+'.join(map(str, self.depend))}")
+        if self.notify_s is not None:
+            parts.append(f"notify={format_walltime(self.notify_s)}")
         if self.reservation is not None:
             parts.append(f"reservation={self.reservation}")
         if self.priority:
@@ -439,6 +443,7 @@ _SAID: Final[Mapping[str, _RequestPart]] = {
     "array": _RequestPart(_array, "array"),
     "priority": _RequestPart(_priority, "priority"),
     "depend": _RequestPart(read_dependencies, "depend"),
+    "notify": _RequestPart(_walltime, "notify_s"),
     "reservation": _RequestPart(_job_name, "reservation"),
 }
 PARTS: Final = tuple(_SAID)

@@ -60,6 +60,22 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
+class CcsTimeouts:
+    """Longest times of operations around a job, in seconds, for which its resources are planned as well.
+
+    A node that takes longer is down for the planner, and its jobs are planned anew.
+    """
+
+    allocate_s: int = 0  # to get a job's nodes ready
+    release_s: int = 0  # to free them once it has ended
+
+    @property
+    def sum_s(self) -> int:
+        """Both together."""
+        return self.allocate_s + self.release_s
+
+
+@dataclass(frozen=True, slots=True)
 class CcsSystem:
     """A cluster."""
 
@@ -69,6 +85,7 @@ class CcsSystem:
     reserves: tuple[Reserve, ...] = ()
     walltime_s: int = 3600  # default duration of a request
     sizes: frozenset[str] = frozenset({"mem", "vmem"})  # resources counted in bytes
+    timeouts: CcsTimeouts = CcsTimeouts()  # frozen
     extension_percent: int = 10  # by so much of its first walltime a running job may be extended
 
     def __post_init__(self) -> None:
@@ -192,8 +209,8 @@ def load_system(path: str | Path) -> CcsSystem:
 
     `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
     ``properties``, ``priority``, ``admits``), and optionally ``[licences]``, ``[[reserves]]``, ``walltime``,
-    ``extension`` (of a running job, as ``"10%"`` of its walltime). Sizes are text with a unit, as ``"64G"``; a bare
-    number means bytes, or items.
+    ``extension`` (of a running job, as ``"10%"`` of its walltime), ``[timeouts]`` (``allocate``, ``release``). Sizes
+    are text with a unit, as ``"64G"``; a bare number means bytes, or items.
     """
     document = read_toml(path)
     reader = _SystemReader()
@@ -204,9 +221,10 @@ def load_system(path: str | Path) -> CcsSystem:
         licences = reader.items(document.pop("licences", {}))
         extension = _percent(document.pop("extension", "10%"))
         name = str(document.pop("name", Path(path).stem))
-        _all_read(document, "a system")
         sizes = frozenset({"mem", "vmem", *reader.sizes})
-        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, sizes, extension)
+        timeouts = reader.timeouts(dict(document.pop("timeouts", {})))
+        _all_read(document, "a system")
+        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, sizes, timeouts, extension)
     except InputError as error:
         raise InputError(error.message, where=str(path), hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -236,6 +254,11 @@ class _SystemReader:
     def admission(self, table: dict[str, Any]) -> Admission:
         lasts_s = int(parse_duration(str(table.pop("walltime")))) if "walltime" in table else 0
         return Admission(self.items(table), lasts_s)
+
+    def timeouts(self, table: dict[str, Any]) -> CcsTimeouts:
+        allocate_s, release_s = (int(parse_duration(str(table.pop(name, "0")))) for name in ("allocate", "release"))
+        _all_read(table, "timeouts")
+        return CcsTimeouts(allocate_s, release_s)
 
     def reserve(self, table: dict[str, Any]) -> Reserve:
         made = Reserve(str(table.pop("resource")), self.items(table.pop("keeps")))

@@ -109,14 +109,15 @@ def plan(
 
     A line may also be an event, behind its time: `end JOB` (early, or before it starts; `end JOB failed` if it did),
     `extend JOB 10m` (a running one, by at most 10 % of its walltime), `alter JOB: walltime=1h,...` (whatever its
-    request says, before it starts), `fail NODE` and `recover NODE`. `reserve NAME: rset=...,start=...` keeps resources
-    for jobs with reservation=NAME. Then the table has the start that a job was promised when it came, if that moved,
-    and below it what happened.
+    request says, before it starts), `fail NODE`, `hang NODE` (it answers no more, until time-outs of the system say
+    that it is down) and `recover NODE`. `reserve NAME: rset=...,start=...` keeps resources for jobs with
+    reservation=NAME. Then the table has the start that a job was promised when it came, if that moved, and below it
+    what happened.
 
     rset= holds chunks, each of which must be on one node: `[N:]resource=value[:resource=value...]`, with + between
     sorts of them. Then come, in any order, walltime=, place=free, pack or scatter (with :excl for nodes of its own),
-    start= or deadline=, priority=, array=0-9, depend=afterok:JOB:JOB+afterany:JOB (or after, afternotok), and what
-    belongs to no node, such as sw=g03 for a licence.
+    start= or deadline=, priority=, array=0-9, depend=afterok:JOB:JOB+afterany:JOB (or after, afternotok),
+    notify=10m (before its end), and what belongs to no node, such as sw=g03 for a licence.
 
     A system is a file with a table for each kind of node, limits are one of their own:
 

@@ -18,7 +18,7 @@ from asa.units import parse_duration
 _AT = re.compile(r"\s*at=(\S*)")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _WORD = re.compile(r"\S+")
-_EVENT = re.compile(r"\s*(submit|reserve|end|alter|extend|fail|recover)(?=\s+[^\s:=])")
+_EVENT = re.compile(r"\s*(submit|reserve|end|alter|extend|fail|hang|recover)(?=\s+[^\s:=])")
 
 
 class EventKind(StrEnum):
@@ -32,11 +32,13 @@ class EventKind(StrEnum):
     """A running job is to last longer."""
     FAIL = "fail"
     """A node goes down."""
+    HANG = "hang"
+    """A node does not answer any more; the planner notices once that takes too long."""
     RECOVER = "recover"
     """A node is up again."""
 
 
-NODE_EVENTS: Final = (EventKind.FAIL, EventKind.RECOVER)
+NODE_EVENTS: Final = (EventKind.FAIL, EventKind.HANG, EventKind.RECOVER)
 """Those of nodes; others are of jobs."""
 
 

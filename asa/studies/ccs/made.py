@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from asa.backends.openccs.jobs import CcsJob, CcsOutcome, JobPhase, RefusedError
+from asa.backends.openccs.jobs import HOLDING, CcsJob, CcsOutcome, JobPhase, RefusedError
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.pieces import iso
 from asa.backends.openccs.plan import RequestPlan
@@ -23,6 +23,8 @@ SCHEMA = 1
 STYLES = {
     "ended": "dim",
     "running": "bold green",
+    "releasing": "dim",
+    "allocating": "green",
     "planned": "",
     "waiting": "yellow",
     "failed": "red",
@@ -30,8 +32,6 @@ STYLES = {
     "refused": "bold red",
 }
 """Styles of jobs by their phase."""
-
-_THERE = (JobPhase.PLANNED, JobPhase.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,10 @@ class MadePlan:
         self.happened: list[Happening] = []
         self.promised: dict[str, int | None] = {}  # the start that each job got at its submission
         self.now = now
+        self._silent: set[str] = set()  # nodes that do not answer
         self._plans = [self.plan]  # with those of reservations, also ended ones
-        is_moving = bool(given.limits or given.pools) or any(map(_is_moving, given.events))
+        is_moving = bool(given.limits or given.pools or given.system.timeouts.sum_s)
+        is_moving = is_moving or any(map(_is_moving, given.events))
         for event in sorted(given.events, key=lambda event: event.at_s):
             if event.at_s > now:
                 break
@@ -110,14 +112,15 @@ class MadePlan:
         before = self._starts()
         refusals = self._of_node(event) if event.kind in NODE_EVENTS else self._of_jobs(event)
         self._backfill(event.at_s)
-        after = self._starts()
-        moved = tuple(MovedJob(name, start, after[name]) for name, start in before.items() if after[name] != start)
-        self.happened.append(Happening(event.at_s, event.text, "; ".join(refusals), moved))
+        self.happened.append(Happening(event.at_s, event.text, "; ".join(refusals), self._moved(before)))
 
     def _of_node(self, event: PlanEvent) -> list[str]:
-        if event.kind is EventKind.FAIL:
+        if event.kind is EventKind.HANG:
+            self._silent.add(event.name)
+        elif event.kind is EventKind.FAIL:
             self.plan.fail(event.name, now=event.at_s)
         else:
+            self._silent.discard(event.name)
             self.plan.recover(event.name, now=event.at_s)
         return []
 
@@ -143,7 +146,7 @@ class MadePlan:
         elif event.kind is EventKind.EXTEND:
             plan.extend(job.id, event.by_s, now=event.at_s)
         elif job.phase is not JobPhase.ENDED or job.placement is None or job.placement.end != event.at_s:
-            plan.end(job.id, now=event.at_s, failed=event.failed)  # unless its time was over at this second anyway
+            self._leave(plan, job, event.at_s, failed=event.failed)  # unless its time was over at this second anyway
 
     def _named(self, name: str) -> list[tuple[RequestPlan, CcsJob]]:
         """Return the job of a name, or the elements of an array, with their plans."""
@@ -155,49 +158,121 @@ class MadePlan:
     def _starts(self) -> dict[str, int | None]:
         return {job.id: job.start_s for plan in self._plans for job in plan.jobs.values()}
 
+    def _moved(self, before: Mapping[str, int | None]) -> tuple[MovedJob, ...]:
+        after = self._starts()
+        return tuple(MovedJob(name, start, after[name]) for name, start in before.items() if after[name] != start)
+
     # ------------------------------------------------------------------ time
 
     def _let_pass(self, now: int) -> None:
-        """Begin and end jobs in order until a time, so that others may take their place."""
-        while True:
-            ends = [job.placement.end for _, job in self._live() if job.placement is not None]
-            at_s = min(ends, default=now + 1)
-            if at_s > now:
-                break
+        """Let jobs begin and end in order until a time, so that others may take their place."""
+        while (at_s := min(self._moments(), default=now + 1)) <= now:
             self._step(at_s)
             self._backfill(at_s)
         self._step(now)
+
+    def _moments(self) -> Iterator[int]:
+        """Yield the times at which something happens to a job by itself."""
+        for plan, job in self._live():
+            if job.placement is None:
+                continue
+            if job.phase is JobPhase.ALLOCATING:
+                yield job.placement.start + plan.system.timeouts.allocate_s
+            elif job.phase is JobPhase.RUNNING:
+                over_s, notice_s = plan.over_s(job), plan.notice_s(job)
+                yield from (time_s for time_s in (over_s, notice_s) if time_s is not None)
+            else:
+                yield job.placement.end if job.phase is JobPhase.RELEASING else job.placement.start
 
     def _backfill(self, now: int) -> None:
         for plan in self._plans:
             plan.backfill(now=now)
 
     def _step(self, now: int) -> None:
-        """Begin and end the jobs that are due, and those that waited for these."""
-        while self._begin_due(now) | self._end_due(now):
+        """Let all happen that is due, and what follows from it at the same time."""
+        while any(
+            [self._begin_due(now), self._tell_due(now), self._end_due(now), self._answer(now), self._time_out(now)]
+        ):
             pass
 
     def _begin_due(self, now: int) -> bool:
         due = [(plan, job) for plan in self._plans for job in plan.due(now)]
         for plan, job in due:
-            plan.begin(job.id, now=job.start_s or 0)
+            if self._silent_node(job) is None:
+                plan.begin(job.id, now=job.start_s or 0)
+            else:
+                plan.allocate(job.id, now=job.start_s or 0)
+        return bool(due)
+
+    def _tell_due(self, now: int) -> bool:
+        """Tell jobs that asked for it that their time is almost over."""
+        due = [
+            (plan, job, notice_s)
+            for plan, job in self._live()
+            if (notice_s := plan.notice_s(job)) is not None and notice_s <= now
+        ]
+        for plan, job, notice_s in due:
+            at_s = max(notice_s, job.begun_s or 0)
+            plan.notify(job.id, now=at_s)
+            left = format_duration((plan.over_s(job) or at_s) - at_s)
+            self.happened.append(Happening(at_s, f"{job.id} is told that its time is over in {left}"))
         return bool(due)
 
     def _end_due(self, now: int) -> bool:
         over = [
-            (plan, job)
+            (plan, job, over_s)
             for plan, job in self._live()
-            if job.phase is JobPhase.RUNNING and job.placement is not None and job.placement.end <= now
+            if job.phase is JobPhase.RUNNING and (over_s := plan.over_s(job)) is not None and over_s <= now
         ]
-        for plan, job in over:
-            if plan.jobs[job.id] is job and job.placement is not None:  # it has not ended with its reservation
-                plan.end(job.id, now=job.placement.end)
+        for plan, job, over_s in over:
+            if plan.jobs[job.id] is job:  # it has not ended with its reservation
+                self._leave(plan, job, over_s)
         return bool(over)
 
+    def _leave(self, plan: RequestPlan, job: CcsJob, now: int, *, failed: bool = False) -> None:
+        """End a job; its nodes are free at once, unless one of them does not answer."""
+        if job.phase is JobPhase.RUNNING and self._silent_node(job) is not None:
+            plan.release(job.id, now=now, failed=failed)
+        else:
+            plan.end(job.id, now=now, failed=failed)
+
+    def _awaiting(self) -> list[tuple[RequestPlan, CcsJob]]:
+        """Return the jobs whose nodes are allocated or released."""
+        phases = {JobPhase.ALLOCATING, JobPhase.RELEASING}
+        return [(plan, job) for plan, job in self._live() if job.phase in phases]
+
+    def _answer(self, now: int) -> bool:
+        """Begin or end jobs whose nodes answer again, or are known to be down."""
+        answered = [(plan, job) for plan, job in self._awaiting() if self._silent_node(job) is None]
+        for plan, job in answered:
+            (plan.begin if job.phase is JobPhase.ALLOCATING else plan.end)(job.id, now=now)
+        return bool(answered)
+
+    def _time_out(self, now: int) -> bool:
+        """Set a node down that took too long to allocate or to release."""
+        for plan, job in self._awaiting():
+            assert job.placement is not None, "it waits for its nodes"
+            is_new = job.phase is JobPhase.ALLOCATING
+            at_s = job.placement.start + plan.system.timeouts.allocate_s if is_new else job.placement.end
+            node = self._silent_node(job)
+            if at_s > now or node is None:
+                continue
+            before = self._starts()
+            (plan.late if is_new else plan.late_release)(job.id, node, now=at_s)
+            text = f"{node} is down: it took too long to {'allocate' if is_new else 'release'} {job.id}"
+            self.happened.append(Happening(at_s, text, moved=self._moved(before)))
+            return True
+        return False
+
+    def _silent_node(self, job: CcsJob) -> str | None:
+        """Return a node of a job that is up, and does not answer."""
+        cluster = self.plan.cluster
+        return next((node for node in self.nodes_of(job) if node in self._silent and cluster.is_up(node)), None)
+
     def _live(self) -> Iterator[tuple[RequestPlan, CcsJob]]:
-        """Yield the jobs that have a placement and have not ended, those within reservations first."""
+        """Yield the jobs that have resources, those within reservations first."""
         for plan in reversed(self._plans):
-            yield from ((plan, job) for job in list(plan.jobs.values()) if job.phase in _THERE)
+            yield from ((plan, job) for job in list(plan.jobs.values()) if job.phase in HOLDING)
 
     # ------------------------------------------------------------------ what is shown
 
@@ -290,4 +365,4 @@ class MadePlan:
 
 def _is_moving(event: AskedRequest | PlanEvent) -> bool:
     """Whether starts may change as time goes on, because of a line."""
-    return isinstance(event, PlanEvent) or bool(event.request.depend)
+    return isinstance(event, PlanEvent) or bool(event.request.depend) or event.request.notify_s is not None

@@ -318,6 +318,62 @@ def test_what_depends_on_a_failed_job(place):
     assert jobs["d"]["state"] == "ended"
 
 
+SLOW = f"""[timeouts]
+allocate = "2m"
+release = "3m"
+{SYSTEM.replace('name = "mini"', "", 1)}"""
+
+
+def test_nodes_that_do_not_answer_are_down_once_that_takes_too_long(place):
+    """The job in question starts in their place, and displaces one of lower priority; later ones are planned anew."""
+    (place / "mini.toml").write_text(SLOW)
+    (place / "jobs.txt").write_text(
+        """at=0 a: rset=10:ncpus=16,walltime=60,notify=10m
+b: rset=6:ncpus=16,walltime=60,priority=5
+c: rset=4:ncpus=16,walltime=60,priority=1
+at=600 hang n1
+at=3750 recover n1
+hang n2
+"""
+    )
+    document, jobs = plan("--now", "0")
+    assert [jobs[name]["start_s"] for name in "abc"] == [0, 3900, 3900]
+    document, jobs = plan("--now", "3800")
+    assert [event["event"] for event in document["events"]] == [
+        "hang n1",
+        "a is told that its time is over in 10m00s",
+        "recover n1",  # within the three minutes that its release may take
+        "hang n2",
+    ]
+    assert [(jobs[name]["state"], jobs[name]["start_s"]) for name in "abc"] == [
+        ("ended", 0),
+        ("allocating", 3750),
+        ("running", 3750),
+    ]
+    document, jobs = plan("--now", "3900")
+    [down] = [event for event in document["events"] if event["event"].startswith("n2 is down")]
+    assert (down["at_s"], down["event"]) == (3870, "n2 is down: it took too long to allocate b")
+    assert {move["job"]: move["to_s"] for move in down["moved"]} == {"b": 3750 + 3900}
+
+
+@pytest.mark.parametrize(("priority", "b_s", "d_s"), [(1, 120, 120 + 3900), (9, 900 + 3900, 900)])
+def test_a_job_that_could_not_be_allocated_displaces_one_of_lower_priority(place, priority, b_s, d_s):
+    """It starts as soon as its node is known to be down, and the other behind it; one of higher priority stays."""
+    (place / "mini.toml").write_text(SLOW)
+    (place / "jobs.txt").write_text(
+        f"""at=0 hang n2
+b: rset=5:ncpus=16,walltime=60,priority=5
+x: rset=1:ncpus=16,walltime=10,priority=5
+d: rset=5:ncpus=16,walltime=60,depend=afterany:x,priority={priority}
+"""
+    )
+    _, jobs = plan("--now", "0")
+    assert {name: jobs[name]["start_s"] for name in "bxd"} == {"b": 0, "x": 0, "d": 900}
+    document, jobs = plan("--now", "121")
+    assert {name: jobs[name]["start_s"] for name in "bxd"} == {"b": b_s, "x": 0, "d": d_s}
+    assert document["events"][-1]["event"] == "n2 is down: it took too long to allocate b"
+
+
 def test_jobs_in_a_reservation(place):
     """They run in its resources, and end with it."""
     (place / "jobs.txt").write_text(

@@ -225,6 +225,17 @@ class Ordered:
         self.down.add(node)
         self.plan.fail(node, now=self.now)
 
+    def late(self):
+        """A job that is due is not allocated in time: its node goes down, and jobs of lower rank may be displaced."""
+        if due := self.plan.due(self.now):
+            job = self.random.choice(due)
+            place = self.random.choice(job.placement.nodes.tolist())
+            live = [other for other in self.plan.jobs.values() if other.phase in LIVE]
+            self.moved = {other.id for other in live if place in other.placement.nodes}
+            self.moved |= {other.id for other in live if other.rank > job.rank and other.phase is JobPhase.PLANNED}
+            self.down.add("abc"[place])
+            self.plan.late(job.id, "abc"[place], now=self.now)
+
     def recover(self):
         for node in sorted(self.down):
             self.plan.recover(node, now=self.now)
@@ -235,8 +246,9 @@ class Ordered:
 
     def live(self):
         before, self.moved = dict(self.plan.jobs), set()
-        acts = [self.submit, self.time, self.end, self.extend, self.alter, self.fail, self.recover, self.backfill]
-        act = self.random.choices(acts, [9, 5, 2, 2, 2, 1, 1, 2])[0]
+        acts = [self.submit, self.time, self.end, self.extend, self.alter, self.fail, self.late, self.recover]
+        acts.append(self.backfill)
+        act = self.random.choices(acts, [9, 5, 2, 2, 2, 1, 1, 1.5, 2])[0]
         try:
             act()
         except RefusedError:
@@ -277,7 +289,7 @@ class Ordered:
                 assert not (kind == "after" and other.outcome is CcsOutcome.CANCELLED)
 
     def keeps_its_promise(self, before, job):
-        """A job starts later than before only if its node failed, it was altered, or one that it waits for is later."""
+        """A job starts later only if its node failed, it was altered or displaced, or waits for one that is later."""
         was = before[job.id]
         is_later = was.phase is JobPhase.PLANNED and job.phase in {JobPhase.PLANNED, JobPhase.WAITING}
         if not is_later or was.start_s is None or (job.start_s is not None and job.start_s <= was.start_s):

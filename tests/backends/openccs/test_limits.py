@@ -29,7 +29,7 @@ NOTHING = np.empty(0, dtype=np.int64)
 
 
 def ask(lasts_s=HOUR, **totals):
-    return Ask(totals, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, False, lasts_s)
+    return Ask(totals, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, 0, False, lasts_s, lasts_s)
 
 
 def placement(start, lasts_s=HOUR, **totals):
@@ -688,7 +688,7 @@ def test_what_binds_is_said_worst_first():
     assert large[0] == "the limit of user 'alice' on mem: 64g, of which 1g are used then"
     noon = consumers.explain(request, "alice", "g", AUGUST + 11 * HOUR, AUGUST + 13 * HOUR - 1)
     assert "the limit of group 'g' on ncpus: 100, of which 0 are used then" in noon
-    assert consumers.explain(replace(request, lasts_s=2 * DAY), "alice", "g", AUGUST, 0)[:3] == [
+    assert consumers.explain(replace(request, lasts_s=2 * DAY, walltime_s=2 * DAY), "alice", "g", AUGUST, 0)[:3] == [
         used_up,
         "the limit of user 'alice' on ncpus: no longer than 1-00:00:00, and the request lasts 2-00:00:00",
         f"{area} asks for 2400h",

@@ -11,9 +11,10 @@ from random import Random
 
 import pytest
 from asa.backends.openccs.jobs import CcsOutcome, JobPhase, RefusedError, entry_of
+from asa.backends.openccs.limits import Limit
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import RequestParts, ResourceRequest
-from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve
+from asa.backends.openccs.system import Admission, CcsSystem, CcsTimeouts, Node, Reserve
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_planner import Held, PlainPlanner, a_request, a_system, has_one_sort, lasts
@@ -269,7 +270,7 @@ class Watched:
         self.others_are(before, {job.id})
 
     def time_goes_on(self):
-        """Jobs begin when they are due, and end by when they have to."""
+        """Jobs begin when they are due, unless a node takes too long, and end by when they have to."""
         self.now += self.random.randint(1, 6)
         for job in list(self.plan.jobs.values()):
             if job.phase is JobPhase.RUNNING and job.placement.end <= self.now:
@@ -279,9 +280,12 @@ class Watched:
         while due := self.plan.due(self.now):
             assert all(job.phase is JobPhase.PLANNED and job.start_s <= self.now for job in due)
             job = due[0]
+            if self.random.random() < 0.25 and len(self.down) < len(self.system.nodes):
+                self.late(job)
+                continue
             before = dict(self.plan.jobs)
             begun = self.plan.begin(job.id, now=self.now)
-            assert begun == replace(job, phase=JobPhase.RUNNING)
+            assert begun == replace(job, phase=JobPhase.RUNNING, begun_s=self.now)
             self.others_are(before, {job.id})
         return "time"
 
@@ -311,6 +315,66 @@ class Watched:
         found = sorted((job for job in found if job.start_s is None or job.start_s > self.now), key=rank)
         self.backfilled(before, found, self.plan.recover(node, now=self.now))
         return "recover"
+
+    def late(self, job):
+        """A node does not let a job in: the node goes away, and lower ranks make room if that helps."""
+        node = self.random.choice(list(self.held(job).nodes))
+        before, met = dict(self.plan.jobs), self.met(node)
+        self.down.add(node)
+        told = self.plan.late(job.id, node, now=self.now)
+        after = self.plan.jobs
+        changed = {name for name, was in before.items() if after[name] is not was}
+        assert {one.id for one in told} == changed
+        assert all(after[one.id] is one for one in told)
+        assert {one.id for one in met} <= changed
+        assert all(rank(before[name]) > rank(job) for name in changed - {one.id for one in met})
+        self.others_are(before, changed)
+        if all(has_one_sort(one.request) for one in before.values() if one.phase is not JobPhase.ENDED):
+            expected = self.as_if_late(job, before, met)
+            starts = {name: after[name].start_s for name in expected}
+            assert starts == {name: held and held.start for name, held in expected.items()}
+            self.counts["made room"] += len(changed) > len(met)
+        self.counts["late"] += 1
+
+    def as_if_late(self, job, before, met):
+        """What becomes of all whom it concerns, where each has chunks of one sort."""
+        ids = {one.id for one in met}
+        held = {one.id: self.held(one) for one in before.values() if one.phase in LIVE and one.id not in ids}
+        concerned = sorted(met, key=rank)
+        for one in concerned:
+            self.place(held, one)
+        if held[job.id] is None or held[job.id].start != self.now:
+            until = self.now + self.lasts[job.id]
+            below = [one for one in before.values() if one.phase is JobPhase.PLANNED or one.id in ids]
+            below = [one for one in below if one.request.start_s is None and one.request.deadline_s is None]
+            below = [one for one in below if rank(one) > rank(job) and held[one.id] and held[one.id].start < until]
+            gone = self.who_makes_room(held, job, sorted(below, key=rank)[::-1])
+            held |= dict.fromkeys(one.id for one in gone)
+            concerned += gone
+            for one in [job, *sorted(gone, key=rank)] if gone else []:
+                self.place(held, one)
+        return {one.id: held[one.id] for one in concerned}
+
+    def beside(self, held, without=()):
+        plain = PlainPlanner(self.system, self.now, frozenset(self.down))
+        for name, one in held.items():
+            if one is not None and name not in without:
+                plain.hold(one)
+        return plain
+
+    def place(self, held, job):
+        """Plan a job anew beside what others hold."""
+        plain, request = self.beside(held, {job.id}), self.request(job)
+        start = plain.planned(request, self.now)
+        held[job.id] = start and plain.cheapest(request, start)
+
+    def who_makes_room(self, held, job, below):
+        """As few as may be, from the first of these, without whom a job could start now; nobody if it cannot."""
+        for many in range(1, len(below) + 1):
+            plain = self.beside(held, {job.id, *(one.id for one in below[:many])})
+            if plain.planned(self.request(job), self.now, self.now + self.lasts[job.id]) == self.now:
+                return below[:many]
+        return []
 
     def extend(self):
         running = [job for job in self.plan.jobs.values() if job.phase is JobPhase.RUNNING]
@@ -452,6 +516,19 @@ def test_an_array_is_planned_as_its_elements_would_be_one_by_one(random):
         assert [str(job.placement) for job in array] == [str(job.placement) for job in jobs]
         assert [job.id for job in array] == [f"{array[0].id.partition('[')[0]}[{index}]" for index in range(many)]
     assert state(one.plan, BEGIN)[1:] == state(other.plan, BEGIN)[1:]
+
+
+@given(RANDOMS)
+def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
+    """Many jobs of all ranks are planned and none runs, so that there is room to be made."""
+    watched = Watched(random, max_sorts=1)
+    for _ in range(7):
+        for job in watched.submitted(f",priority={random.randint(1, 4)}"):
+            watched.lasts[job.id] = lasts(job.request, watched.system)
+    due = watched.plan.due(BEGIN)
+    if due:
+        watched.late(min(due, key=rank) if random.random() < 0.7 else random.choice(due))
+        watched.check()
 
 
 @given(RANDOMS)
@@ -670,6 +747,81 @@ def test_jobs_of_a_node_that_goes_away_are_planned_anew_and_wait_if_they_cannot_
     assert {job.id for job in plan.recover("b", now=1040)} == {"1", "3", "6"}  # too late for 4 and 5
     assert {job.id for job in plan.recover("a", now=1050)} >= {"2"}
     assert {name for name, job in plan.jobs.items() if job.phase is JobPhase.WAITING} == {"4", "5"}
+
+
+def test_a_late_job_displaces_lower_ranks_from_the_last_and_no_more_than_need_be():
+    system = CcsSystem("four", tuple(Node(name, {"ncpus": 4}) for name in "abcd"))
+    plan, submit = planned(system)
+    submit("ncpus=4,walltime=10s,priority=5")
+    for priority in (9, 2, 1):
+        submit(f"ncpus=4,walltime=10s,priority={priority}")
+    submit("ncpus=4,walltime=5s,priority=0")
+    told = plan.late("1", "a", now=1000)
+    assert {job.id: job.start_s for job in told} == {"1": 1000, "4": 1010, "5": 1010}
+    assert on(plan, "1") == (1000, ["d"])
+    assert [on(plan, name)[0] for name in "2345"] == [1000, 1000, 1010, 1010]
+    assert sum(plan.cluster.used["ncpus"].at(second) for second in range(1000, 1100)) == 4 * (40 + 5)
+
+
+def test_a_late_job_displaces_nobody_who_has_a_fixed_start():
+    plan, submit = planned()
+    submit("ncpus=4,walltime=10s,priority=5")
+    submit("ncpus=4,walltime=10s,start=1005")
+    assert {job.id: job.start_s for job in plan.late("1", "a", now=1000)} == {"1": 1015}
+    assert on(plan, "2") == (1005, ["b"])
+
+
+def test_a_late_job_that_no_lower_rank_can_make_room_for_displaces_nobody():
+    plan, submit = planned()
+    submit("ncpus=4,walltime=10s,priority=5")
+    submit("ncpus=3,walltime=10s,priority=9")
+    submit("ncpus=1,walltime=10s,priority=1")
+    assert {job.id: job.start_s for job in plan.late("1", "a", now=1000)} == {"1": 1010}
+    assert [on(plan, name)[0] for name in "23"] == [1000, 1000]
+
+
+def test_a_job_that_is_not_released_in_time_takes_its_node_down():
+    system = replace(TWO, timeouts=CcsTimeouts(release_s=3))
+    told = []
+    plan, submit = planned(system, on_entry=told.append)
+    submit("2:ncpus=4,walltime=10s")
+    submit("ncpus=1,walltime=10s,depend=afterok:1")
+    assert submit("2:ncpus=4,walltime=10s").start_s == 1026
+    plan.begin("1", now=1000)
+    assert plan.over_s(plan.jobs["1"]) == 1010
+    assert plan.release("1", now=1004).placement.end == 1007
+    assert plan.due(1006) == []
+    plan.backfill(now=1004)
+    assert [on(plan, name)[0] for name in "23"] == [1007, 1020]
+    assert {job.id for job in plan.late_release("1", "a", now=1007)} == {"2", "3"}
+    assert plan.jobs["1"].outcome is CcsOutcome.COMPLETED
+    assert (on(plan, "2"), on(plan, "3")) == ((1007, ["b"]), None)
+    again = RequestPlan.reload(system, json.loads(json.dumps(told)))
+    assert state(again, 1007) == state(plan, 1007)
+
+
+def test_the_time_of_allocation_and_release_is_planned_and_no_limit_counts_it():
+    node = Node("a", {"ncpus": 4}, admits=(Admission(at_most_s=11),))
+    system = replace(TWO, timeouts=CcsTimeouts(allocate_s=2, release_s=3), nodes=(node,))
+    plan = RequestPlan(system, [Limit("user", "*", "ncpus", duration_s=10)])
+    for start in (1000, 1015, 1030):
+        [job] = plan.submit(ResourceRequest.parse("rset=ncpus=4,walltime=10s"), now=BEGIN, user="ann")
+        assert (job.start_s, job.placement.end) == (start, start + 15)
+    assert plan.allocate("1", now=1000).phase is JobPhase.ALLOCATING
+    plan.begin("1", now=1002)
+    assert plan.over_s(plan.jobs["1"]) == 1012
+    with pytest.raises(RefusedError, match="longer than"):
+        plan.submit(ResourceRequest.parse("rset=ncpus=4,walltime=11s"), now=BEGIN, user="ann")
+
+
+def test_a_job_is_told_once_that_its_time_is_almost_over_and_again_if_it_is_extended():
+    plan, submit = planned(replace(TWO, extension_percent=100))
+    submit("ncpus=1,walltime=10s,notify=4s")
+    assert plan.notice_s(plan.jobs["1"]) is None
+    plan.begin("1", now=1001)  # a second late: it has to end when planned
+    assert plan.notice_s(plan.jobs["1"]) == 1006
+    assert plan.notice_s(plan.notify("1", now=1006)) is None
+    assert plan.notice_s(plan.extend("1", 5, now=1008)) == 1011
 
 
 def parts(text):
