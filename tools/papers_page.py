@@ -34,6 +34,7 @@ on the page that each section links to. `LOG` is a workload log in the Standard 
 _FOOT = """
 The page is made of [`tools/papers.toml`](../../tools/papers.toml) by `python tools/papers_page.py`.
 `tests/test_papers.py` checks that each command can be given with these arguments, and that each test exists.
+Those of agents that learn need PyTorch, and are skipped without it; those in `tests/slurm` need Slurm.
 """
 
 
