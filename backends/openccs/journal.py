@@ -15,11 +15,16 @@ from asa.errors import InputError, StateError
 from .jobs import Entry
 from .limits import FreePool, Limit
 from .plan import RequestPlan
+from .rules import ConsumerRule
 from .system import CcsSystem
 
 
 def open_plan(
-    path: Path, system: CcsSystem, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()
+    path: Path,
+    system: CcsSystem,
+    limits: Sequence[Limit] = (),
+    pools: Sequence[FreePool] = (),
+    rules: Sequence[ConsumerRule] = (),
 ) -> RequestPlan:
     """Restore a plan from its journal, and let it append its changes there.
 
@@ -55,7 +60,7 @@ def open_plan(
     if not entries:
         write(header)
     try:
-        return RequestPlan.reload(system, entries[1:], limits, pools, on_entry=write)
+        return RequestPlan.reload(system, entries[1:], limits, pools, rules, on_entry=write)
     except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
         raise StateError(f"is no plan: {error!r}", where=str(path), hint="Name another file.") from error
 

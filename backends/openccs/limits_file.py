@@ -1,6 +1,7 @@
-"""Limits and pools from a TOML file.
+"""Limits, pools, and rules for users and groups from a TOML file.
 
-Required are only the consumer and the resource of a limit, and the name, the resource and the items of a pool:
+Required are only the consumer of a limit and of a rule, the resource of a limit, and the name, the resource and the
+items of a pool:
 
 .. code-block:: toml
 
@@ -17,12 +18,19 @@ Required are only the consumer and the resource of a limit, and the name, the re
     resource = "ncpus"
     items = "10/20%"
     access = [{ groups = ["physics"] }, { at_most = { ncpus = 3 }, duration = "59m" }]
+
+    [[consumers]]
+    user = "alice"                   # as of a limit
+    validity = "/2017-12-31"         # she can submit, and her jobs run, until then
+    default = "walltime=2h,rset=mem=2g"   # what her requests have if they say nothing of it; memory for each chunk
+    force = "place=scatter"          # what they have in any case
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -30,24 +38,42 @@ from asa.errors import InputError, near
 from asa.units import parse_duration
 
 from .limits import Access, FreePool, Items, Limit
+from .requests import STANDARD_KINDS, RequestKind, RequestParts
+from .rules import ConsumerRule
 from .system import read_toml
 from .validity import Validity
 
 _LIMIT: Final = ("user", "group", "resource", "items", "duration", "area", "validity")
 _POOL: Final = ("name", "resource", "items", "validity", "access")
+_RULE: Final = ("user", "group", "validity", "default", "force")
 _ACCESS: Final = ("users", "groups", "at_most", "duration")
 _AREA = re.compile(r"[0-9]{1,15}(\.[0-9]+)?[smhd]")
 
 _T = TypeVar("_T")
 
 
-def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
-    """Read limits and pools from a TOML file in the format of this module's description.
+@dataclass(frozen=True, slots=True)
+class ConsumerBounds:
+    """What a file says of users and groups."""
+
+    limits: tuple[Limit, ...] = ()
+    pools: tuple[FreePool, ...] = ()
+    rules: tuple[ConsumerRule, ...] = ()
+
+
+def load_limits(path: str | Path, kinds: Mapping[str, RequestKind] = STANDARD_KINDS) -> ConsumerBounds:
+    """Read limits, pools and rules from a TOML file in the format of this module's description.
+
+    `kinds`: the resources of the system.
 
     Raises `InputError`: it cannot be read, or something in it is invalid; the error names the place.
     """
-    file = _LimitsTable(read_toml(path), str(path), ("limits", "pools"))
-    return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))
+    file = _LimitsTable(read_toml(path), str(path), ("limits", "pools", "consumers"))
+    return ConsumerBounds(
+        tuple(map(_limit, file.tables("limits", _LIMIT))),
+        tuple(map(_pool, file.tables("pools", _POOL))),
+        tuple(_rule(table, kinds) for table in file.tables("consumers", _RULE)),
+    )
 
 
 class _LimitsTable:
@@ -94,10 +120,30 @@ class _LimitsTable:
             raise
 
 
-def _limit(table: _LimitsTable) -> Limit:
+def _kind_of(table: _LimitsTable) -> Literal["user", "group"]:
     if ("user" in table) == ("group" in table):
         raise InputError("is not of one consumer", where=table.where, hint="Give it user or group; * is everybody.")
-    kind: Literal["user", "group"] = "user" if "user" in table else "group"
+    return "user" if "user" in table else "group"
+
+
+def _rule(table: _LimitsTable, kinds: Mapping[str, RequestKind]) -> ConsumerRule:
+    kind = _kind_of(table)
+
+    def parts(value: object) -> RequestParts:
+        return RequestParts.parse(_text(value), kinds)
+
+    return table.build(
+        ConsumerRule,
+        kind=kind,
+        name=table.need(kind, _name),
+        validity=table.read("validity", _validity) or Validity(),
+        default=table.read("default", parts) or RequestParts(),
+        force=table.read("force", parts) or RequestParts(),
+    )
+
+
+def _limit(table: _LimitsTable) -> Limit:
+    kind = _kind_of(table)
     return table.build(
         Limit,
         kind=kind,

@@ -23,6 +23,7 @@ class RequestPlan(PlanFaults):
     unless its resources fail. The caller provides the time, which must not go back.
 
     `limits`, `pools`: upper bounds of users and groups, and amounts kept free.
+    `rules`: validities of users and groups, and values of their requests.
     `on_entry`: called with each change, as plain data; `RequestPlan.reload` restores the plan from these.
     `since`, `until`: of a reservation: nothing runs before or after.
     `reservations`: a plan for each reservation, by name: for the scheduler a reservation is a system of its own.
@@ -50,6 +51,9 @@ class RequestPlan(PlanFaults):
         Returns: one, or those of the array in the order of their indices.
         Raises `RefusedError`: its requirements can never be met, or not at its required time.
         """
+        if why := self.consumers.invalid(user, group, now):
+            raise RefusedError(why, where=f"job {name!r}" if name else "a job", hint="Submit when it is.")
+        request = self.completed(request, user, group)
         if request.reservation is not None:
             inside = self.reservations.get(request.reservation)
             if inside is None:

@@ -30,7 +30,7 @@ class PlanChanges(PlanLife):
             raise RefusedError(f"keeps its {fixed[0]}", where=f"job {name!r}", hint=hint)
         if job.phase is JobPhase.RUNNING:
             return self._altered_running(job, parts, now)
-        request = job.request.altered(parts)
+        request = self.completed(job.request.altered(parts), job.user, job.group)
         ask = self._prepared(request, name, job.user, job.group)
         changed = replace(job, request=request, first_walltime_s=None)
         self._check_dependencies(changed)

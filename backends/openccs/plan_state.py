@@ -11,10 +11,12 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from asa.errors import InputError, StateError
 
 from .cluster import Ask, Placement, PlannedCluster, TooMuchError
+from .consumers import Consumers
 from .jobs import UNBEGUN, CcsJob, CcsOutcome, Entry, JobPhase, RefusedError, entry_of, job_of
-from .limits import Consumers, FreePool, Limit
+from .limits import FreePool, Limit
 from .order import DependencyOrder, Readiness
 from .requests import ResourceRequest
+from .rules import ConsumerRule
 from .rusv import BEGIN, FOREVER
 from .system import CcsSystem
 
@@ -48,6 +50,7 @@ class PlanState:
         system: CcsSystem,
         limits: Sequence[Limit] = (),
         pools: Sequence[FreePool] = (),
+        rules: Sequence[ConsumerRule] = (),
         *,
         on_entry: Callable[[Entry], None] | None = None,
         since: int = BEGIN,
@@ -58,7 +61,7 @@ class PlanState:
         self.outer: Self | None = None  # the plan that this reservation is in
         self.reservations: dict[str, Self] = {}
         self.cluster = PlannedCluster(system)
-        self.consumers = Consumers(self.cluster.used, limits, pools)
+        self.consumers = Consumers(self.cluster.used, limits, pools, rules)
         self.jobs: dict[str, CcsJob] = {}
         self._asks: dict[str, Ask] = {}
         self._on_entry = on_entry
@@ -75,6 +78,13 @@ class PlanState:
         while str(self._number) in self._names:
             self._number += 1
         return str(self._number)
+
+    def completed(self, request: ResourceRequest, user: str, group: str) -> ResourceRequest:
+        """Return a request with default and forced values of its user and group, and with its priority."""
+        request = self.consumers.completed(request, user, group)
+        if "priority" in request.given or request.priority:
+            return request
+        return replace(request, priority=self.system.priority_of(request))
 
     def _prepared(self, request: ResourceRequest, name: str, user: str, group: str) -> Ask:
         try:
@@ -269,11 +279,12 @@ class PlanState:
         entries: Iterable[Entry],
         limits: Sequence[Limit] = (),
         pools: Sequence[FreePool] = (),
+        rules: Sequence[ConsumerRule] = (),
         *,
         on_entry: Callable[[Entry], None] | None = None,
     ) -> Self:
         """Restore the plan from its entries: the same jobs at the same times on the same nodes."""
-        plan = cls(system, limits, pools)
+        plan = cls(system, limits, pools, rules)
         past = None
         for entry in entries:
             plan.take_in(entry)

@@ -137,6 +137,15 @@ class Chunk:
     properties: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, int] = field(default_factory=dict)  # numbers passed to the job
 
+    def over(self, other: Chunk) -> Chunk:
+        """Return this chunk with what another has, and it has not."""
+        return Chunk(
+            self.count,
+            {**self.needs, **other.needs, **self.needs},
+            {**self.properties, **other.properties, **self.properties},
+            {**self.settings, **other.settings, **self.settings},
+        )
+
     def __str__(self) -> str:
         items = (*self.needs.items(), *self.properties.items(), *self.settings.items())
         written = ":".join(f"{name}={value!s}" for name, value in items)
@@ -215,6 +224,8 @@ class ResourceRequest:
     depend: tuple[RequestDependency, ...] = ()  # what others must have done before it may start
     notify_s: int | None = None  # by how long before the end of its time it is told of it
     reservation: str | None = None  # name of the reservation that it runs in
+    # names of the parts that were written
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str, kinds: Mapping[str, RequestKind] = STANDARD_KINDS) -> Self:
@@ -235,7 +246,7 @@ class ResourceRequest:
         if "rset" not in parts.terms:
             end = Piece(text, len(text), len(text), RequestError)
             raise end.refuse("it asks for no node: rset= is missing", "Write one, as in rset=2:ncpus=4:mem=8g.")
-        return cls(parts.terms.pop("rset"), parts.job_wide, **parts.fields())
+        return cls(parts.terms["rset"], parts.job_wide, **parts.fields(), given=frozenset(parts.terms))
 
     def altered(self, parts: RequestParts) -> Self:
         """Return the request with other values of some of its parts.
@@ -252,7 +263,32 @@ class ResourceRequest:
         if {"start", "deadline"} & parts.terms.keys():
             fields = {"start_s": None, "deadline_s": None} | fields
         chunks = parts.terms.get("rset", self.chunks)
-        return replace(self, chunks=chunks, job_wide={**self.job_wide, **parts.job_wide}, **fields)
+        given = self.given | parts.terms.keys()
+        return replace(self, chunks=chunks, job_wide={**self.job_wide, **parts.job_wide}, **fields, given=given)
+
+    def with_defaults(self, parts: RequestParts) -> Self:
+        """Return the request with values for what it does not say; resources of a chunk are added to each chunk.
+
+        Examples
+        --------
+        >>> parts = RequestParts.parse("rset=mem=2g,walltime=1h,place=scatter")
+        >>> print(ResourceRequest.parse("rset=2:ncpus=4,walltime=5").with_defaults(parts))
+        rset=2:ncpus=4:mem=2g,place=scatter,walltime=00:05:00
+        """
+        fields = {name: value for name, value in parts.fields().items() if not self._says(name)}
+        chunks = tuple(chunk.over(other) for chunk in self.chunks for other in parts.terms.get("rset", (Chunk(1),)))
+        return replace(self, chunks=chunks, job_wide={**parts.job_wide, **self.job_wide}, **fields)
+
+    def forced(self, parts: RequestParts) -> Self:
+        """Return the request with these values in place of its own; resources of a chunk are those of each chunk."""
+        others = parts.terms.get("rset", (Chunk(1),))
+        chunks = tuple(replace(other.over(chunk), count=chunk.count) for chunk in self.chunks for other in others)
+        return replace(self, chunks=chunks, job_wide={**self.job_wide, **parts.job_wide}, **parts.fields())
+
+    def _says(self, name: str) -> bool:
+        """Return whether a field of it was written, or is another than without a word."""
+        is_written = any(_SAID[part].field == name for part in self.given if part in _SAID)
+        return is_written or getattr(self, name) not in {None, 0, PlacementRule()}
 
     def job_set(self) -> dict[str, int]:
         """Sum up a request (the paper's ``jRS``): amounts of all chunks, and job-wide ones, by resource.

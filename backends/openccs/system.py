@@ -15,11 +15,13 @@ from asa.core import documents
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 
-from .requests import PARTS, STANDARD_KINDS, RequestKind
+from .requests import PARTS, STANDARD_KINDS, Arrangement, RequestKind, ResourceRequest
 
 _GIB = 1 << 30
 _MAX_ITEMS = 1 << 50  # upper bound for a resource
 _NAME = re.compile(r"[^\s,:+=]+")
+PRIORITIES = ("start", "deadline", "node")
+"""What a request may get a priority for, besides resources."""
 _WORDS = {"rset", *PARTS}
 
 
@@ -86,6 +88,9 @@ class CcsSystem:
     walltime_s: int = 3600  # default duration of a request
     sizes: frozenset[str] = frozenset({"mem", "vmem"})  # resources counted in bytes
     timeouts: CcsTimeouts = CcsTimeouts()  # frozen
+    # what a request that says no priority gets: for a `start`, a `deadline`, each `node` that it needs at least, and
+    # for each resource, by name, that it asks for
+    priorities: Mapping[str, int] = field(default_factory=dict)
     extension_percent: int = 10  # by so much of its first walltime a running job may be extended
 
     def __post_init__(self) -> None:
@@ -118,6 +123,7 @@ class CcsSystem:
             "{} is a word of requests, and cannot name a resource": (counted | properties) & _WORDS,
             "no request could write {!r}": {text for text in texts if not _NAME.fullmatch(text)},
             "no node has {}": set(kept) - resources,
+            "nothing of a request has a priority by {!r}": set(self.priorities) - counted - set(PRIORITIES),
             "a request lasts a second at least": {""} if self.walltime_s < 1 else set(),
         }
         return next((why.format(min(names)) for why, names in wrong.items() if names), "")
@@ -138,6 +144,31 @@ class CcsSystem:
         counted = [*self.resources, *self.licences]
         own = {name: RequestKind.SIZE if name in self.sizes else RequestKind.COUNT for name in counted}
         return dict(STANDARD_KINDS) | dict.fromkeys(self.properties, RequestKind.PROPERTY) | own
+
+    def priority_of(self, request: ResourceRequest) -> int:
+        """Compute the priority of a request by its kind, its special resources, and its parallelism (Section 5.4).
+
+        Examples
+        --------
+        >>> system = CcsSystem("s", (Node("n", {"ncpus": 16}),), priorities={"node": 2, "deadline": 100})
+        >>> system.priority_of(ResourceRequest.parse("rset=40:ncpus=1,deadline=3600"))
+        106
+        """
+        if not self.priorities:
+            return 0
+        wanted = {name for name, items in request.job_set().items() if items} | set(request.licences)
+        wanted |= {"start"} if request.start_s is not None else set()
+        wanted |= {"deadline"} if request.deadline_s is not None else set()
+        nodes = self._least_nodes(request) * self.priorities.get("node", 0)
+        return nodes + sum(self.priorities[name] for name in wanted & self.priorities.keys())
+
+    def _least_nodes(self, request: ResourceRequest) -> int:
+        """Return the number of nodes that a request needs at least."""
+        if request.place.arrangement is Arrangement.SCATTER:
+            return sum(chunk.count for chunk in request.chunks)
+        most = dict(zip(self.resources, self.items().max(axis=0).tolist(), strict=True))
+        needs = [-(-items // most[name]) for name, items in request.job_set().items() if most.get(name)]
+        return max(needs, default=1)
 
     def items(self) -> NDArray[np.int64]:
         """Items by node and resource."""
@@ -209,8 +240,9 @@ def load_system(path: str | Path) -> CcsSystem:
 
     `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
     ``properties``, ``priority``, ``admits``), and optionally ``[licences]``, ``[[reserves]]``, ``walltime``,
-    ``extension`` (of a running job, as ``"10%"`` of its walltime), ``[timeouts]`` (``allocate``, ``release``). Sizes
-    are text with a unit, as ``"64G"``; a bare number means bytes, or items.
+    ``extension`` (of a running job, as ``"10%"`` of its walltime), ``[timeouts]`` (``allocate``, ``release``),
+    ``[priority]`` (numbers for ``start``, ``deadline``, ``node``, and resources). Sizes are text with a unit, as
+    ``"64G"``; a bare number means bytes, or items.
     """
     document = read_toml(path)
     reader = _SystemReader()
@@ -223,8 +255,9 @@ def load_system(path: str | Path) -> CcsSystem:
         name = str(document.pop("name", Path(path).stem))
         sizes = frozenset({"mem", "vmem", *reader.sizes})
         timeouts = reader.timeouts(dict(document.pop("timeouts", {})))
+        priorities = {name: _whole(value, name) for name, value in document.pop("priority", {}).items()}
         _all_read(document, "a system")
-        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, sizes, timeouts, extension)
+        return CcsSystem(name, tuple(nodes), licences, reserves, walltime_s, sizes, timeouts, priorities, extension)
     except InputError as error:
         raise InputError(error.message, where=str(path), hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from asa.backends.openccs.jobs import HOLDING, CcsJob, CcsOutcome, JobPhase, RefusedError
 from asa.backends.openccs.lacks import amount
+from asa.backends.openccs.limits_file import ConsumerBounds
 from asa.backends.openccs.pieces import iso
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.words import IN_1973_S, clock
@@ -66,14 +67,15 @@ class MadePlan:
     """
 
     def __init__(self, given: GivenPlan, now: int, *, until: str = "") -> None:
-        self.plan = RequestPlan(given.system, given.limits, given.pools)
+        bounds = given.bounds
+        self.plan = RequestPlan(given.system, bounds.limits, bounds.pools, bounds.rules)
         self.refused: dict[str, CcsJob] = {}
         self.happened: list[Happening] = []
         self.promised: dict[str, int | None] = {}  # the start that each job got at its submission
         self.now = now
         self._silent: set[str] = set()  # nodes that do not answer
         self._plans = [self.plan]  # with those of reservations, also ended ones
-        is_moving = bool(given.limits or given.pools or given.system.timeouts.sum_s)
+        is_moving = bounds != ConsumerBounds() or bool(given.system.timeouts.sum_s)
         is_moving = is_moving or any(map(_is_moving, given.events))
         for event in sorted(given.events, key=lambda event: event.at_s):
             if event.at_s > now:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from asa.backends.openccs.limits import FreePool, Limit
-from asa.backends.openccs.limits_file import load_limits
+from asa.backends.openccs.limits_file import ConsumerBounds, load_limits
 from asa.backends.openccs.pieces import Piece, PointedError, moment
 from asa.backends.openccs.requests import Chunk, ResourceRequest
 from asa.backends.openccs.system import CcsSystem, Node, load_system, oculus
@@ -29,8 +28,7 @@ class GivenPlan:
 
     system: CcsSystem
     events: Sequence[AskedRequest | PlanEvent]
-    limits: tuple[Limit, ...] = ()
-    pools: tuple[FreePool, ...] = ()
+    bounds: ConsumerBounds
 
 
 def read_given(
@@ -41,17 +39,18 @@ def read_given(
     `log`: its path (None to read a file of requests), the number of jobs to take, and the machine's cores.
     """
     trace, jobs, cores = log
-    bounds = load_limits(limits) if limits is not None else ((), ())
     if file is not None and trace is None:
         what = _system(system)
-        return GivenPlan(what, read_events(file, what), *bounds)
+        bounds = load_limits(limits, what.kinds) if limits is not None else ConsumerBounds()
+        return GivenPlan(what, read_events(file, what), bounds)
     if trace is None or file is not None:
         hint = "As in: asa ccs plan requests.txt"
         raise InputError("name a file of requests, or a log with --trace", where="FILE", hint=hint)
     if system != _OCULUS:
         hint = "Leave one of both out: a log is planned on one node."
         raise InputError("does not go with --trace", where="--system", hint=hint)
-    return GivenPlan(*_log(trace, jobs, cores), *bounds)
+    bounds = load_limits(limits) if limits is not None else ConsumerBounds()
+    return GivenPlan(*_log(trace, jobs, cores), bounds)
 
 
 def _system(name: str) -> CcsSystem:

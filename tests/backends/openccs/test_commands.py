@@ -152,6 +152,18 @@ def test_limits_hold_and_release(place):
     assert "b waiting: there is no time at which it can have what it asks for" in told
 
 
+def test_rules_of_users_and_groups(place):
+    """Default values are in the plan, and who is not valid is refused."""
+    (place / "limits.toml").write_text(
+        '[[consumers]]\nuser = "*"\ndefault = "walltime=2h,rset=mem=32g"\n'
+        '[[consumers]]\ngroup = "chem"\nvalidity = "2017-08-02/"\n'
+    )
+    _, jobs = plan("--limits", "limits.toml", code=1)
+    assert jobs["big"]["request"] == "rset=8:ncpus=16:mem=32g,walltime=0-02:00:00"
+    assert jobs["wide"]["state"] == jobs["sweep"]["state"] == "refused"
+    assert jobs["wide"]["why"] == "group 'chem' is not valid now, but 2017-08-02T00:00:00Z/"
+
+
 def test_oculus_without_a_word(place):
     """Without another name, the system is the paper's cluster."""
     (place / "jobs.txt").write_text("rset=600:ncpus=1,walltime=5,place=scatter,sw=g03\n")

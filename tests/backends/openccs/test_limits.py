@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from asa.backends.openccs.bounds import HORIZON_S
 from asa.backends.openccs.cluster import Ask, Placement
+from asa.backends.openccs.consumers import Consumers
 from asa.backends.openccs.jobs import RefusedError
-from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, Items, Limit
+from asa.backends.openccs.limits import Access, FreePool, Items, Limit
 from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import RequestParts, ResourceRequest
@@ -168,7 +170,8 @@ def read(tmp_path):
     def read(text):
         path = tmp_path / "limits.toml"
         path.write_text(text, encoding="utf-8")
-        return load_limits(path)
+        bounds = load_limits(path)
+        return bounds.limits, bounds.pools
 
     return read
 
@@ -706,7 +709,7 @@ POOL = '[[pools]]\nname = "p"\nresource = "x"\nitems = 3\n'
     ("text", "message"),
     [
         ("[[limits]", r"limits\.toml: cannot be read"),
-        ("[[limit]]", r"limits\.toml: does not know 'limit'\nDid you mean 'limits'\? Known: limits, pools\."),
+        ("[[limit]]", r"limits\.toml: does not know 'limit'\nDid you mean 'limits'\? Known: limits, pools, cons"),
         ("[limits]", r"limits\.toml: limits: is no list"),
         ("limits = [3]", "limits 1: is no table"),
         ('[[limits]]\nresource = "x"', "limits 1: is not of one consumer"),

@@ -89,7 +89,7 @@ def test_a_bare_number_is_one_of_items_and_of_bytes_everywhere(tmp_path):
     submit(RequestPlan(system), "rset=ncpus=4:mem=64:scratch=1g,walltime=1h")
     limits = tmp_path / "l.toml"
     limits.write_text('[[limits]]\nuser = "x"\nresource = "ncpus"\nitems = "4"\n')
-    assert load_limits(limits)[0][0].items.of(16) == 4
+    assert load_limits(limits).limits[0].items.of(16) == 4
 
 
 def test_what_is_no_slot_is_refused():

@@ -5,9 +5,10 @@ import random
 
 import numpy as np
 import pytest
+from asa.backends.openccs.consumers import Consumers
 from asa.backends.openccs.jobs import CcsJob, JobPhase, RefusedError
 from asa.backends.openccs.lacks import LackCause
-from asa.backends.openccs.limits import Access, Consumers, FreePool, Items, Limit
+from asa.backends.openccs.limits import Access, FreePool, Items, Limit
 from asa.backends.openccs.plan import RequestPlan
 from asa.backends.openccs.requests import ResourceRequest
 from asa.backends.openccs.system import Admission, CcsSystem, Node, Reserve, oculus
