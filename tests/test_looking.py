@@ -56,8 +56,8 @@ LOOK = {
 """How each command is run that reads a file, without asking a batch system."""
 NO_FILE = {
     "init", "list", "schema", "bank export", "bank forget", "workload check", "workload calibrate", "workload generate",
-    "experiment strategies", "experiment shapes", "experiment bags", "experiment legs", "campaign paper",
-    "campaign schedulers", "ccs bench", "bbsched compare", "bbsched gd", "bbsched bench", "dmr study",
+    "experiment strategies", "experiment shapes", "experiment bags", "experiment legs", "experiment adoption",
+    "campaign paper", "campaign schedulers", "ccs bench", "bbsched compare", "bbsched gd", "bbsched bench", "dmr study",
     "dras train", "dras orders", "dras ablation",
 }  # fmt: skip
 """They read nothing but what asa itself kept, and logs of jobs, which the others try."""

@@ -228,6 +228,83 @@ def legs(
     print_found(LegVerdicts(found), as_json=output is Output.JSON)
 
 
+@app.command("adoption")
+def adoption(
+    trace: _Traces,
+    models: Annotated[
+        str,
+        typer.Option(
+            help="Models of each log's machine, comma-separated: replay (EASY backfilling), or a fitted twin."
+        ),
+    ] = "replay,twin",
+    shares: Annotated[
+        str, typer.Option(help="Shares of users who use asa, in percent, comma-separated.")
+    ] = "5,10,25,50,100",
+    draws: Annotated[int, typer.Option(help="Number of draws of weeks and users.", min=2, max=MAX_RUNS)] = 20,
+    weeks: Annotated[float, typer.Option(help="Weeks of the log in each draw.", min=0.1, max=520)] = 4.0,
+    ways: Annotated[
+        str,
+        typer.Option(
+            help="What they do, comma-separated: ask for jobs ahead, race in two shapes, split jobs into parts."
+        ),
+    ] = "ahead,races,parts",
+    parts: Annotated[int, typer.Option(help="Number of jobs into which one is split.", min=2, max=1000)] = 8,
+    rivals: Annotated[
+        int, typer.Option("--max-racers", help="Jobs that race with the first one, at most.", min=0, max=100)
+    ] = 3,
+    age: Annotated[
+        Age, typer.Option(help="Whether jobs gain priority while they wait for a dependency.")
+    ] = Age.ACCRUES,
+    estimator: Annotated[str, typer.Option(help="What predicts waits; `asa list` shows all.")] = "asa",
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
+    executor: ExecutorOption = "local",
+    output: OutputOption = Output.TABLE,
+    table: Annotated[
+        Path | None, typer.Option("--csv", help="Write every score to this file, too.", metavar="FILE.csv")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw others' waits by the share of users (.png, .svg).", metavar="FILE")
+    ] = None,
+) -> None:
+    """Show what asa does to everybody if a share of a site's users uses it, on recorded logs.
+
+    Users with many or wide jobs submit them as in the log, or in asa's ways. All are in one simulated world, so those
+    who use asa learn from a queue that they change.
+
+    Example: `asa experiment adoption --trace KTH.swf.gz --draws 5 --models replay --plot others.png`
+    """
+    from asa.studies.adoption.scores import AdoptionVerdicts
+    from asa.studies.adoption.study import AdoptionQuestion, compare_shares
+
+    if plot is not None:
+        from asa.core.drawing import check_figure_path
+
+        check_figure_path(plot)
+    runs = []
+    for rule in _RULES[age]:
+        question = AdoptionQuestion(
+            tuple(trace),
+            names_in(models, "--models"),
+            tuple(percent / 100 for percent in _numbers(shares, "--shares")),
+            draws,
+            weeks,
+            names_in(ways, "--ways"),
+            parts,
+            rivals,
+            rule,
+            estimator,
+        )
+        runs += run_study(compare_shares, question, results, executor=executor, jobs=jobs, kept=results)
+    found = AdoptionVerdicts(runs, question.ways)
+    if table is not None:
+        found.write_csv(table)
+    print_found(found, as_json=output is Output.JSON)
+    if plot is not None:
+        found.draw(plot)
+        write_notice(f"Figure written to {plot}")
+
+
 def _day(text: str) -> float:
     from datetime import UTC, datetime
 
@@ -239,13 +316,13 @@ def _day(text: str) -> float:
         raise InputError(f"{text!r} is not a date", where="--since", hint="As in 2023-03-01.") from None
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def _numbers(text: str, option: str = "--hours") -> tuple[float, ...]:
     from asa.errors import InputError
 
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is not a list of numbers", where="--hours", hint="As in 1,12.") from None
+        raise InputError(f"{text!r} is not a list of numbers", where=option, hint="As in 1,12.") from None
 
 
 def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:

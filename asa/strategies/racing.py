@@ -56,7 +56,7 @@ class Races:
         first = view.to_run_now()
         if len(first) != 1 or not left or left[0] != first[0]:
             return None
-        job, *others = self._requests(left, stages, view.capabilities)
+        job, *others = self.requests(left, stages, view.capabilities)
         if not others:
             return None
         choices = {name: Choice(shape) for name, shape in zip(job.stages, job.shapes, strict=True)}
@@ -80,7 +80,7 @@ class Races:
         asked = {_rest(racer.stages, racer.shapes, left) for racer in view.racers}
         asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
         waited = format_duration(view.now_s - lead.submit_s)
-        others = self._requests(left, stages, view.capabilities)
+        others = self.requests(left, stages, view.capabilities)
         most = view.capabilities.max_queued
         pending = sum(racer.is_pending for racer in view.racers)
         free = min(self.max_racers + 1, self.max_racers + 1 if most is None else most) - pending
@@ -98,7 +98,7 @@ class Races:
             for place, job in enumerate(new, start=1)
         )
 
-    def _requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
+    def requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
         """List the requests in order: the first by itself, the others after a while."""
         whole = list(self._ladder(stages, site))
         alone = list(self._ladder(stages[:1], site))[: self.alone] if len(left) > 1 else []

@@ -415,6 +415,8 @@ class GeneralCore:
         self._clients += 1
         arrays = self._arrays
         users = len(arrays["usage"])
+        if self.client_user is not None and not 0 <= self.client_user < users:
+            raise ValueError(f"there is no user {self.client_user}")
         for name, value in (("request", request), ("cores", cores), ("qos", qos), ("partition", partition)):
             arrays[name][index] = value
         arrays["user"][index] = users - 1 if self.client_user is None else self.client_user
