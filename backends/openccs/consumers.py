@@ -100,7 +100,7 @@ class Consumers:
 
         What is said of a user counts more than what is said of the group, and that more than what is said of all.
         """
-        own = rules_of(self._rules, user, group)
+        own = rules_of(self._rules, user, group) if self._rules else []
         for rule in own:
             request = request.with_defaults(rule.default)
         for rule in reversed(own):
@@ -116,7 +116,7 @@ class Consumers:
 
     def _validities(self, user: str, group: str) -> list[tuple[str, Validity]]:
         """Return the validities of a user and its group, without those that are always."""
-        own = rules_of(self._rules, user, group)
+        own = rules_of(self._rules, user, group) if self._rules else []
         return [(rule.who(user, group), rule.validity) for rule in own if rule.validity != ALWAYS]
 
     # ------------------------------------------------------------------ views of requests

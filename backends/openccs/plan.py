@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Self
+from typing import Final, Self
 
 from asa.errors import near
 
+from .cluster import Ask
 from .jobs import CcsJob, JobPhase, RefusedError
 from .plan_faults import PlanFaults
 from .plan_state import one_step
 from .requests import ResourceRequest
 
 _MAX_ELEMENTS = 100_000
+ARRAY_PART: Final = 500
+"""So many elements of an array are planned at once, as in the paper; those of a fixed start or a deadline all are."""
 
 
 class RequestPlan(PlanFaults):
@@ -48,6 +52,8 @@ class RequestPlan(PlanFaults):
     ) -> list[CcsJob]:
         """Plan a request, or each element of an array; one without a possible start goes to the waiting room.
 
+        Of a large array a part is planned, and `plan_later` plans the others: until then they wait.
+
         Returns: one, or those of the array in the order of their indices.
         Raises `RefusedError`: its requirements can never be met, or not at its required time.
         """
@@ -71,22 +77,48 @@ class RequestPlan(PlanFaults):
         ask = self._prepared(request, name, user, group)
         self._check_dependencies(CcsJob(name, request))
         self._names.add(name)
-        since = now
-        planned: list[CcsJob] = []
-        for each in names:
-            job = CcsJob(each, request, user, group, now)
-            placement = self._find(job, ask, since)
-            if placement is None and (request.start_s is not None or request.deadline_s is not None):
-                for before in planned:
-                    self._forget(before)
-                when = "at its start" if request.start_s is not None else "before its deadline"
-                hint = "Ask for less, or another time."
-                raise RefusedError(f"there is no room for it {when}", where=f"job {each!r}", hint=hint)
+        is_timed = request.start_s is not None or request.deadline_s is not None
+        first = len(names) if is_timed else ARRAY_PART
+        planned = self._placed([CcsJob(each, request, user, group, now) for each in names[:first]], ask, now)
+        if is_timed and (missed := next((job for job in planned if job.placement is None), None)):
+            for job in planned:
+                self._forget(job)
+            when = "at its start" if request.start_s is not None else "before its deadline"
+            hint = "Ask for less, or another time."
+            raise RefusedError(f"there is no room for it {when}", where=f"job {missed.id!r}", hint=hint)
+        if later := names[first:]:
+            self._later[name] = later
+            why = "its part of the array is planned next"
+            planned += [self._put(CcsJob(each, request, user, group, now), ask, None, now, why) for each in later]
+        for job in planned:
             self._order.add(job)
-            planned.append(self._put(job, ask, placement, now))
-            if placement is not None:
-                since = placement.start  # elements are equal: a start without space for one has none for the next
         return planned
+
+    def _placed(self, jobs: Iterable[CcsJob], ask: Ask, now: int) -> list[CcsJob]:
+        """Plan equal jobs, one after the other."""
+        since: int | None = now
+        planned: list[CcsJob] = []
+        for job in jobs:
+            placement = None if since is None else self._find(job, ask, since)
+            planned.append(self._put(job, ask, placement, now))
+            since = None if placement is None else placement.start  # where there is none for one, nor is for the next
+        return planned
+
+    @one_step
+    def plan_later(self, *, now: int) -> list[CcsJob]:
+        """Plan the next part of an array, of the one whose turn it is; requests that came meanwhile are before it.
+
+        Returns: the jobs of that part; none if all arrays are planned.
+        """
+        if not self._later:
+            return []
+        name, left = next(iter(self._later.items()))
+        del self._later[name]
+        if rest := left[ARRAY_PART:]:
+            self._later[name] = rest
+        found = [self.jobs[each] for each in left[:ARRAY_PART] if each in self.jobs]
+        waiting = [job for job in found if job.phase is JobPhase.WAITING]
+        return self._placed(waiting, self._asks[waiting[0].id], now) if waiting else self.plan_later(now=now)
 
     @one_step
     def reserve(self, request: ResourceRequest, *, now: int, name: str, user: str = "", group: str = "") -> Self:
@@ -111,10 +143,12 @@ class RequestPlan(PlanFaults):
         paper; 0 for until none moves any more.
         """
         self.consumers.forget_before(now)
+        later = {name for left in self._later.values() for name in left}
         moved: dict[str, CcsJob] = {}
         for number in itertools.count(1):
             found = (job for job in self.jobs.values() if job.phase in (JobPhase.PLANNED, JobPhase.WAITING))
-            jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
+            found = (job for job in found if job.id not in later and (job.start_s is None or job.start_s > now))
+            jobs = self.in_order(found)
             better = [job for job in (self._moved(job, now) for job in jobs[:most]) if job is not None]
             moved |= {job.id: job for job in better}
             if not better or number == passes:

@@ -70,6 +70,7 @@ class PlanState:
         self._is_broken = False
         self._order = DependencyOrder()
         self._touched: dict[str, int] = {}  # jobs that changed in this step, with its time
+        self._later: dict[str, list[str]] = {}  # elements of arrays that are not planned yet, by array
         self._names: set[str] = set()  # names of requests
         self._number = 0
 
@@ -167,9 +168,9 @@ class PlanState:
     def _follow(self) -> None:
         """Plan the dependents of changed jobs anew, where these have to start later, or can start at all."""
         while self._touched:
-            name, now = next(iter(self._touched.items()))
-            del self._touched[name]
-            for dependent in list(self._order.dependents(name)):
+            touched, self._touched = self._touched, {}
+            now = max(touched.values())
+            for dependent in dict.fromkeys(later for name in touched for later in self._order.dependents(name)):
                 job = self.jobs.get(dependent)
                 if job is not None and job.phase in UNBEGUN:
                     self._follow_one(job, now)

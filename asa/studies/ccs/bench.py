@@ -73,6 +73,8 @@ class Speed:
     weeks: float
     # plans with more and more jobs, which become longer: jobs, slots, and microseconds to place a request
     longer: tuple[Effort, ...]
+    # the part of planning a request that threads could share, at most: the pass over the vectors of all nodes
+    threads_share: float
     flat: tuple[Effort, ...]  # the same for plans with equal work in more and more, smaller jobs
 
     def as_json(self) -> str:
@@ -82,6 +84,7 @@ class Speed:
                 "figures": [asdict(figure) | {"times_papers": figure.times_papers} for figure in self.figures],
                 "slots": self.slots,
                 "weeks": self.weeks,
+                "threads_share": self.threads_share,
                 "longer": [timing._asdict() for timing in self.longer],
                 "flat": [timing._asdict() for timing in self.flat],
             },
@@ -122,6 +125,12 @@ def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> R
     return plan
 
 
+def _plan_array(plan: RequestPlan, array: ResourceRequest) -> None:
+    plan.submit(array, now=60)
+    while plan.plan_later(now=60):
+        pass
+
+
 def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
     """Measure everything; takes about a minute. `jobs`: number in the plan; the paper has 10,000."""
     filled(50)  # compiles the code first
@@ -131,13 +140,14 @@ def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 
     cores = plan.cluster.used["ncpus"]
     last = max(job.placement.end for job in plan.jobs.values() if job.placement is not None)
     slots, weeks = len(cores), last / (7 * 86_400)
+    share = _threads_share(plan)
     on_progress("backfilling")
     figures.append(PlannerFigure("backfills", _backfills(plan), "1/s", 500))
     on_progress("submitting")
     figures.append(PlannerFigure("submissions", _submissions(plan), "1/s", 100))
     on_progress("planning an array")
     array = ResourceRequest.parse(f"rset=ncpus=1,walltime=2h,array=0-{jobs - 1}")
-    seconds = _timed(lambda: plan.submit(array, now=60))
+    seconds = _timed(lambda: _plan_array(plan, array))
     figures.append(PlannerFigure(f"an array of {jobs:,} jobs", seconds, "s", 30 * jobs / 10_000, more_is_better=False))
     on_progress("recovering")
     figures.append(PlannerFigure(f"{jobs // 2:,} jobs recovered", _recovery(jobs // 2), "s", 20 * jobs / 10_000, False))  # noqa: FBT003
@@ -153,7 +163,7 @@ def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures.append(PlannerFigure(f"memory with {len(plan.jobs):,} jobs", megabytes, "MB", 6_000, more_is_better=False))
     on_progress("splitting jobs")
-    return Speed(tuple(figures), slots, weeks, longer, tuple(_split(jobs // 4)))
+    return Speed(tuple(figures), slots, weeks, longer, share, tuple(_split(jobs // 4)))
 
 
 def _timed(act: Callable[[], object]) -> float:
@@ -198,6 +208,18 @@ def _effort(plan: RequestPlan) -> Effort:
     probes = [plan.cluster.prepare(request) for request, _ in zip(requests(99), range(100), strict=False)]
     seconds = min(_timed(lambda: [plan.cluster.find(ask, 0) for ask in probes]) for _ in range(3))
     return Effort(len(plan.jobs), len(plan.cluster.used["ncpus"]), 1e6 * seconds / len(probes))
+
+
+def _threads_share(plan: RequestPlan) -> float:
+    """Return the share of a search that ends after the first time window, in a search without an end.
+
+    Up to there each node's vector is looked at, which threads could share; after that the few that change. The sums of
+    the whole system are in both: the share is an upper bound.
+    """
+    probes = [plan.cluster.prepare(request) for request, _ in zip(requests(99), range(100), strict=False)]
+    whole = min(_timed(lambda: [plan.cluster.find(ask, 0) for ask in probes]) for _ in range(3))
+    first = min(_timed(lambda: [plan.cluster.find(ask, 0, ask.lasts_s) for ask in probes]) for _ in range(3))
+    return first / whole
 
 
 def _backfills(plan: RequestPlan) -> float:

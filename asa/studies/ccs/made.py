@@ -77,9 +77,13 @@ class MadePlan:
         self._plans = [self.plan]  # with those of reservations, also ended ones
         is_moving = bounds != ConsumerBounds() or bool(given.system.timeouts.sum_s)
         is_moving = is_moving or any(map(_is_moving, given.events))
+        at_s = 0
         for event in sorted(given.events, key=lambda event: event.at_s):
             if event.at_s > now:
                 break
+            if event.at_s > at_s:
+                self._plan_arrays(at_s)
+            at_s = event.at_s
             if is_moving:
                 self._let_pass(event.at_s)
             if isinstance(event, PlanEvent):
@@ -87,6 +91,7 @@ class MadePlan:
             elif not self._submit(event) and event.name == until:
                 self.now = event.at_s
                 break
+        self._plan_arrays(at_s)
         if is_moving:
             self._let_pass(self.now)
         self._step(self.now)
@@ -108,6 +113,12 @@ class MadePlan:
             return False
         self.promised |= {job.id: job.start_s for job in jobs}
         return True
+
+    def _plan_arrays(self, now: int) -> None:
+        """Plan what is left of large arrays, after all requests of the same time."""
+        for plan in self._plans:
+            while jobs := plan.plan_later(now=now):
+                self.promised |= {job.id: job.start_s for job in jobs}
 
     def _apply(self, event: PlanEvent) -> None:
         """Let an event happen, and note which jobs it moved."""

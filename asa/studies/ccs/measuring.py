@@ -66,7 +66,8 @@ def _print_speed(speed: Speed) -> None:
     ]
     out = console()
     out.print(Table(["What", "Here", "Paper", "Times"], rows, is_ruled=False))
-    out.print(f"\nThe plan is {speed.weeks:.1f} weeks long, and its cores have {speed.slots} slots.\n")
+    out.print(f"\nThe plan is {speed.weeks:.1f} weeks long, and its cores have {speed.slots} slots.")
+    out.print(f"Threads could share at most {speed.threads_share:.0%} of planning a request.\n")
     for words, efforts in (
         ("More jobs, and so a longer plan:", speed.longer),
         ("The same work in more and more, smaller jobs:", speed.flat),

@@ -127,6 +127,17 @@ def test_requests_are_taken_in_the_order_of_their_times(place):
     assert {name: job["start_s"] for name, job in jobs.items()} == {"1": 110, "2": 50}
 
 
+def test_a_large_array_lets_others_of_its_time_in(place):
+    """They are planned behind its first 500 jobs, and before the others."""
+    (place / "jobs.txt").write_text(
+        "a: rset=ncpus=16,walltime=1,array=1200\nb: rset=10:ncpus=16,walltime=1\nat=9 c: rset=ncpus=16,walltime=1\n"
+    )
+    _, jobs = plan()
+    assert jobs["a[499]"]["start_s"] == 49 * 60
+    assert [jobs[name]["start_s"] for name in ("b", "a[500]", "a[1199]", "c")] == [3000, 3060, 120 * 60, 121 * 60]
+    assert jobs["a[1199]"]["promised_s"] == 120 * 60
+
+
 def test_what_is_refused(place):
     """The output has the reason, other requests are planned, and the exit code says so."""
     more = "x: rset=11:ncpus=16,walltime=1h\nlate: rset=10:ncpus=16,walltime=1h,deadline=2017-08-01T10:00\n"

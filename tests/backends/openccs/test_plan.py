@@ -531,6 +531,35 @@ def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
         watched.check()
 
 
+def test_a_large_array_is_planned_in_parts_and_requests_that_came_meanwhile_are_before_the_rest():
+    told = []
+    plan, submit = planned(on_entry=lambda entry: told.append(json.loads(json.dumps(entry))))
+    first = submit("ncpus=4,walltime=1s,array=1101", name="a")
+    other = submit("ncpus=4,walltime=1s,array=600", name="b")
+    assert [job.start_s for job in first[:500]] == [1000 + number // 2 for number in range(500)]
+    assert {job.phase for job in first[500:]} == {JobPhase.WAITING}
+    assert other[0].start_s == 1250
+    assert submit("ncpus=4,walltime=1s", name="c").start_s == 1500
+    assert plan.backfill(now=BEGIN) == []
+    again = RequestPlan.reload(TWO, told)  # which plans the rest when it is looked at next
+    assert {job.phase for job in again.backfill(now=BEGIN)} == {JobPhase.PLANNED}
+    parts = []
+    while part := plan.plan_later(now=BEGIN):
+        parts.append((part[0].id, len(part)))
+    assert parts == [("a[500]", 500), ("b[500]", 100), ("a[1000]", 101)]
+    for one in (plan, again):
+        ends = Counter(job.start_s for job in one.jobs.values())
+        assert ends == dict.fromkeys(range(1000, 1851), 2)
+
+
+def test_a_large_array_with_a_deadline_is_planned_whole_or_not_at_all():
+    plan, submit = planned()
+    with pytest.raises(RefusedError, match="before its deadline"):
+        submit("ncpus=4,walltime=1s,array=1201,deadline=1600")
+    assert not plan.jobs
+    assert submit("ncpus=4,walltime=1s,array=1200,deadline=1600")[-1].start_s == 1599
+
+
 @given(RANDOMS)
 def test_backfilling_until_nobody_moves_leaves_nobody_who_could(random):
     watched = Watched(random, max_sorts=2)
