@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -47,6 +48,17 @@ class Account:
         self._jobs: dict[_Key, list[tuple[int, NDArray[np.int64]]]] = {}
         self._ends: list[_Key] = []
         self.jobs = 0
+
+    def fork(self) -> Account:
+        """Return a copy that counts for itself."""
+        fork = copy.copy(self)
+        fork.bounds = {name: tuple(map(copy.copy, bounds)) for name, bounds in self.bounds.items()}
+        every = (bound for bounds in fork.bounds.values() for bound in bounds)
+        fork._areas = [bound for bound in every if bound.limit.area is not None]
+        fork.used = {name: vector.copy() for name, vector in self.used.items()}
+        fork._jobs = {key: list(jobs) for key, jobs in self._jobs.items()}
+        fork._ends = list(self._ends)
+        return fork
 
     def book(self, placement: Placement) -> None:
         """Count a job, or the extension of one."""

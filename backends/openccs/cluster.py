@@ -6,6 +6,7 @@ Usage of the whole system is a `RUSV` for each resource (sRS). Usage of each nod
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -112,6 +113,14 @@ class PlannedCluster:
         nodes, width = self._items.shape
         nothing = np.zeros(nodes * width, dtype=np.int64)
         self._empty = np.full(nodes, BEGIN, dtype=np.int64), nothing, np.ones(nodes, dtype=np.int64), 1
+
+    def fork(self) -> PlannedCluster:
+        """Return a copy with bookings of its own."""
+        fork = copy.copy(self)
+        fork.used = {name: vector.copy() for name, vector in self.used.items()}
+        fork._up, fork._asks = self._up.copy(), dict(self._asks)
+        fork._times, fork._amounts, fork._counts = self._times.copy(), self._amounts.copy(), self._counts.copy()
+        return fork
 
     def _make_nodes(self, room: int) -> None:
         nodes, width = self._items.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 from asa.errors import InputError, near
@@ -70,6 +71,14 @@ class Consumers:
             if name not in names:
                 hint = f"{near(name, names)}Known: {', '.join(names)}."
                 raise InputError(f"there is no resource {name!r}", where=where, hint=hint)
+
+    def fork(self, used: Mapping[str, RUSV]) -> Consumers:
+        """Return a copy with accounts of its own. `used`: the usage of the copied system."""
+        fork = copy.copy(self)
+        fork._used = used
+        fork._accounts = {name: account.fork() for name, account in self._accounts.items()}
+        fork._found = {}
+        return fork
 
     def _of(self, user: str, group: str) -> tuple[Account, ...]:
         """Return the accounts of a user and of a group that have limits."""

@@ -11,7 +11,12 @@ from asa.backends.simulated.cores.base import Fate, InPython, News
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
+from asa.errors import InputError
+
+from .limits_file import ConsumerBounds, load_limits
+from .nodes_core import NodesCore, NodesMachine, equal_nodes
 from .rusv import FOREVER, RUSV
+from .system import find_system
 
 Integers = NDArray[np.int64]
 
@@ -25,8 +30,8 @@ class OpenCcsCore(InPython):
     Every job is planned when it comes, at the earliest time at which it fits among all planned jobs. When a job ends
     early, or is withdrawn, pending ones are considered in order, and moved to earlier times. None moves to a later one.
 
-    The starts are those of `plan.Plan` on one node of all cores. `plan.Plan`, with nodes, limits and reservations,
-    takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep usage in `RUSV`.
+    The starts are those of `plan.RequestPlan` on one node of all cores. That plan, with nodes and limits
+    (`nodes_core.NodesCore`), takes tens of times as long. Both keep usage in `RUSV`.
 
     `most`: how many pending jobs are considered when a job ends early; all if not given.
     `promised`: for each background job the start promised when it came.
@@ -200,23 +205,63 @@ class OpenCcs:
     """Makes the machine of a simulated site with OpenCCS as its scheduler."""
 
     most: int = 0  # number of waiting jobs considered at an early end; 0 for all
+    # nodes of the machine: the cores of equal ones, a file of a system, or a name as in `asa ccs plan`; cores alone if
+    # empty
+    nodes: str = ""
+    limits: str = ""  # file of limits, pools, and rules of users and groups, which need nodes
+    user: str = ""  # user and group of the client's jobs
+    group: str = ""
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore:
+    def __post_init__(self) -> None:
+        if not self.nodes and (self.limits or self.user or self.group):
+            hint = "Give nodes=16 for nodes of 16 cores, or nodes=FILE.toml."
+            raise InputError("limits hold on a machine of nodes", where="limits", hint=hint)
+
+        if self.nodes.isdecimal() and not int(self.nodes):
+            raise InputError("a node has 1 core or more", where="nodes", hint="Give nodes=16 for nodes of 16 cores.")
+
+    def machine(self, capacity: int, name: str = "machine", users: Integers | None = None) -> NodesMachine | None:
+        """Make the nodes; None for a machine of cores alone.
+
+        Raises `InputError`: they have fewer cores than the background's machine.
+        """
+        if not self.nodes:
+            return None
+        system = equal_nodes(name, capacity, int(self.nodes)) if self.nodes.isdecimal() else find_system(self.nodes)
+        bounds = load_limits(self.limits, system.kinds) if self.limits else ConsumerBounds()
+        machine = NodesMachine(system, bounds, self.user, self.group, users)
+        if machine.cores < capacity:
+            why = f"have {machine.cores} cores, and the background's machine has {capacity}"
+            raise InputError(why, where="nodes", hint="Give more nodes, or another log.")
+        return machine
+
+    def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore | NodesCore:
         """Make a core."""
-        return OpenCcsCore(capacity, table, now=now, most=self.most or None)
+        if (machine := self.machine(capacity)) is None:
+            return OpenCcsCore(capacity, table, now=now, most=self.most or None)
+        return NodesCore(machine, capacity, table, now=now, most=self.most or None)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return no notes, as nothing is invented."""
-        return ()
+        """Note how jobs become chunks, since logs have none."""
+        if not self.nodes:
+            return ()
+        return ("its jobs are chunks of whole nodes, and one of the rest, since logs tell of cores alone",)
 
 
-def openccs(*, most: int = 0) -> OpenCcs:
+def openccs(*, most: int = 0, nodes: str = "", limits: str = "", user: str = "", group: str = "") -> OpenCcs:
     """Plan every job when it comes, and move it to an earlier start when others end early (OpenCCS).
 
     Parameters
     ----------
     most
         How many pending jobs are considered when a job ends early; 0 for all.
+    nodes
+        Cores of each of equal nodes, a file of a system as `asa ccs plan --system` takes it, or ``oculus``; without it
+        the machine is cores alone, on which planning takes a small part of the time.
+    limits
+        File of limits, pools, and rules of users and groups, as `asa ccs plan --limits` takes it.
+    user, group
+        User and group of the client's jobs, to whom these apply.
     """
-    return OpenCcs(most)
+    return OpenCcs(most, nodes, limits, user, group)

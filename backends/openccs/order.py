@@ -27,6 +27,13 @@ class DependencyOrder:
         self._elements: dict[str, dict[str, None]] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
+    def fork(self) -> DependencyOrder:
+        """Return a copy that goes on by itself."""
+        fork = DependencyOrder()
+        fork._elements = {name: dict(elements) for name, elements in self._elements.items()}
+        fork._dependents = {name: dict(dependents) for name, dependents in self._dependents.items()}
+        return fork
+
     def add(self, job: CcsJob) -> None:
         """Note a job that is new, or depends on others now."""
         if array := _array(job.id):

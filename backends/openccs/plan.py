@@ -94,6 +94,18 @@ class RequestPlan(PlanFaults):
             self._order.add(job)
         return planned
 
+    def first_start(self, request: ResourceRequest, since: int, *, user: str = "", group: str = "") -> int | None:
+        """Return the start that a request would get if it came at a time, without planning it; None if it gets none.
+
+        Raises `RefusedError`: it would be refused.
+        """
+        if why := self.consumers.invalid(user, group, since):
+            raise RefusedError(why, where="a job", hint="Submit when it is.")
+        request = self.completed(request, user, group)
+        ask = self._prepared(request, "", user, group)
+        placement = self._find(CcsJob("", request, user, group, since), ask, since)
+        return placement.start if placement is not None else None
+
     def _placed(self, jobs: Iterable[CcsJob], ask: Ask, now: int) -> list[CcsJob]:
         """Plan equal jobs, one after the other."""
         since: int | None = now

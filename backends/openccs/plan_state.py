@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -272,6 +273,20 @@ class PlanState:
                 self._tell()
 
         return note
+
+    def fork(self) -> Self:
+        """Return an equal plan that goes on by itself, and reports nothing. O(jobs + slots + steps of the nodes)."""
+        fork = copy.copy(self)
+        fork.cluster = self.cluster.fork()
+        fork.consumers = self.consumers.fork(fork.cluster.used)
+        fork.jobs, fork._asks, fork._names = dict(self.jobs), dict(self._asks), set(self._names)
+        fork._order = self._order.fork()
+        fork._later = {name: list(left) for name, left in self._later.items()}
+        fork._touched, fork._entries, fork._on_entry = {}, [], None
+        fork.reservations = {name: inside.fork() for name, inside in self.reservations.items()}
+        for inside in fork.reservations.values():
+            inside.outer = fork
+        return fork
 
     @classmethod
     def reload(

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core import documents
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.units import parse_duration, parse_memory
 
 from .requests import PARTS, STANDARD_KINDS, Arrangement, RequestKind, ResourceRequest
 
 _GIB = 1 << 30
+_OCULUS = "oculus"
 _MAX_ITEMS = 1 << 50  # upper bound for a resource
 _NAME = re.compile(r"[^\s,:+=]+")
 PRIORITIES = ("start", "deadline", "node")
@@ -223,6 +224,16 @@ def _nodes(
     name: str, many: int, resources: Mapping[str, int], properties: Mapping[str, str], **more: Any
 ) -> list[Node]:
     return [Node(f"{name}{number:03}", resources, properties, **more) for number in range(1, many + 1)]
+
+
+def find_system(name: str, where: str = "nodes") -> CcsSystem:
+    """Return a system by its name, or from its file."""
+    if name == _OCULUS:
+        return oculus()
+    if not name.endswith(".toml") and not Path(name).exists():
+        hint = f"{near(name, [_OCULUS])}Write oculus, or name a .toml file."
+        raise InputError(f"there is no system {name!r}", where=where, hint=hint)
+    return load_system(name)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from asa.backends.openccs.limits_file import ConsumerBounds, load_limits
 from asa.backends.openccs.pieces import Piece, PointedError, moment
 from asa.backends.openccs.requests import Chunk, ResourceRequest
-from asa.backends.openccs.system import CcsSystem, Node, load_system, oculus
+from asa.backends.openccs.system import CcsSystem, Node, find_system
 from asa.backends.openccs.words import IN_1973_S
 from asa.backends.simulated.swf import read_swf
-from asa.errors import InputError, near
+from asa.errors import InputError
 from asa.units import parse_duration
 
 from .event_lines import AskedRequest, PlanEvent, read_events
@@ -40,7 +40,7 @@ def read_given(
     """
     trace, jobs, cores = log
     if file is not None and trace is None:
-        what = _system(system)
+        what = find_system(system, "--system")
         bounds = load_limits(limits, what.kinds) if limits is not None else ConsumerBounds()
         return GivenPlan(what, read_events(file, what), bounds)
     if trace is None or file is not None:
@@ -51,15 +51,6 @@ def read_given(
         raise InputError("does not go with --trace", where="--system", hint=hint)
     bounds = load_limits(limits) if limits is not None else ConsumerBounds()
     return GivenPlan(*_log(trace, jobs, cores), bounds)
-
-
-def _system(name: str) -> CcsSystem:
-    if name == _OCULUS:
-        return oculus()
-    if not name.endswith(".toml") and not Path(name).exists():
-        hint = f"{near(name, [_OCULUS])}Write oculus, or name a .toml file."
-        raise InputError(f"there is no system {name!r}", where="--system", hint=hint)
-    return load_system(name)
 
 
 def _log(path: Path, jobs: int, cores: int | None) -> tuple[CcsSystem, list[AskedRequest]]:
