@@ -936,22 +936,21 @@ class Shrinking(Protocol):
 class Growing(Protocol):
     """A backend whose jobs can get more cores after their start, by a second job whose cores join the first."""
 
-    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+    def grow(self, job_id: str, spec: JobSpec) -> str:
         """Ask for more cores for a job; return the id of the second job, which waits for them in the queue.
 
         The second job is eligible while the first runs, and asks for the first's remaining walltime. It is pending
-        until it has the cores, and running once they have joined. It ends with the first, or when the first has given
-        all of them back. Cancelling it withdraws the request, or gives the cores back. Before a step that keeps more
-        cores than the job had (`Step.cores`), the payload waits for them.
+        until it has the cores, and running from then on. It ends with the first, or when the first has given all of
+        them back. Cancelling it withdraws the request, or gives the cores back. Before a step that keeps more cores
+        than the job had (`Step.cores`), the payload waits for them.
 
         Parameters
         ----------
         job_id
             The first job, pending or running.
-        cores
-            How many additional cores, a multiple of `Capabilities.grow_by`.
-        token
-            Token of the second job, as `JobSpec.token`; `Backend.find` finds the job by it.
+        spec
+            The second job: how many additional cores, a multiple of `Capabilities.grow_by`; its token, by which
+            `Backend.find` finds it; the first's remaining walltime, partition, options and terms. It runs nothing.
 
         Raises
         ------
@@ -959,6 +958,8 @@ class Growing(Protocol):
             The site does not know the first job.
         SubmitRejectedError
             The site will never give that many.
+        SubmitDeferredError
+            The first job has not begun, or has ended, at a site where only running jobs can get more cores.
         BackendError
             The site cannot do it, or the first job has ended.
         """

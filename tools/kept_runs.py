@@ -210,10 +210,7 @@ class World:
                 case Accepted():
                     self._wait(entry.status.submit_s)
                     planned, spec = intended[entry.token].planned, intended[entry.token].spec
-                    if planned.joins:
-                        job_id = self.grow(planned.joins, spec.cores, token=spec.token)
-                    else:
-                        job_id = self.submit(spec)
+                    job_id = self.grow(planned.joins, spec) if planned.joins else self.submit(spec)
                     assert job_id == entry.status.job_id
                 case GivingUp():
                     self._wait(entry.at_s)

@@ -6,6 +6,25 @@ only() { (cd -- "$marks" && scontrol update "JobId=$job" "$1") >&2; }
 # Names the first nodes of the job.
 first() { scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n "$1" | paste -s -d , -; }
 
+# Names its first nodes, this one among them, on which its script runs: nodes that it got later may come before it.
+first_with_this() {
+  scontrol show hostnames "$SLURM_JOB_NODELIST" |
+    awk -v here="${SLURMD_NODENAME-}" '$0 != here { print 2, $0; next } { print 1, $0 }' |
+    sort -s -n -k 1,1 | head -n "$1" | cut -d ' ' -f 2 | paste -s -d , -
+}
+
+# Slurm wrote down what the job's environment must be from now on.
+resized() {
+  # shellcheck disable=SC1090 # of Slurm's making
+  [ ! -e "$marks/slurm_job_${job}_resize.sh" ] || . "$marks/slurm_job_${job}_resize.sh"
+  rm -f "$marks/slurm_job_${job}_resize.sh" "$marks/slurm_job_${job}_resize.csh"
+}
+
+cores_here() {
+  printf '%s\n' "${SLURM_JOB_CPUS_PER_NODE:-}" |
+    awk -F, '{ for (i = 1; i <= NF; i++) { split($i, p, /[(x)]+/); sum += p[1] * (p[2] ? p[2] : 1) } print sum + 0 }'
+}
+
 # Gives back all but the first nodes, if those have the cores. That it cannot be done is no failure, only expensive.
 keep() {
   [ "${SLURM_JOB_NUM_NODES:-1}" -gt "$1" ] || return 0
@@ -15,11 +34,8 @@ keep() {
   cores=$(printf '%s\n' "${SLURM_JOB_CPUS_PER_NODE:-}" | awk -F, -v n="$1" "$of_first")
   if [ "${cores:-0}" -lt "$2" ]; then
     say "its first $1 nodes have not the $2 cores that it needs: it gives none back"
-  elif only "NumNodes=$1" || only "ReqNodeList=$(first "$1")"; then
-    # Slurm wrote down what the job's environment must be from now on
-    # shellcheck disable=SC1090 # of Slurm's making
-    [ ! -e "$marks/slurm_job_${job}_resize.sh" ] || . "$marks/slurm_job_${job}_resize.sh"
-    rm -f "$marks/slurm_job_${job}_resize.sh" "$marks/slurm_job_${job}_resize.csh"
+  elif only "NumNodes=$1" || only "ReqNodeList=$(first_with_this "$1")"; then
+    resized
     kept=$cores
     say "keeps $kept cores from now on"
   else
@@ -29,8 +45,7 @@ keep() {
 
 # Begins no step that the job has too few cores for: one that gave some back may be requeued without them.
 room() {
-  has=$(printf '%s\n' "${SLURM_JOB_CPUS_PER_NODE:-}" |
-    awk -F, '{ for (i = 1; i <= NF; i++) { split($i, p, /[(x)]+/); sum += p[1] * (p[2] ? p[2] : 1) } print sum + 0 }')
+  has=$(cores_here)
   [ "${has:-0}" -gt 0 ] && [ "$has" -lt "$1" ] || return 0
   say "it has $has cores, and its next step needs $1: what is left is for another job"
   finish 88 too-few-cores

@@ -185,11 +185,11 @@ class BackendWithLocalStages:
             raise _unchangeable(job_id)
         backend.shrink(own, nodes)
 
-    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+    def grow(self, job_id: str, spec: JobSpec) -> str:
         """Ask for more cores for a job of the batch system; see `asa.backend.Growing`."""
         if not isinstance(self.far, Growing):
             raise SubmitRejectedError("no job gets more cores here", where=f"job {job_id}", hint="Take `asa-plan`.")
-        return self.far.grow(job_id, cores, token=token)
+        return self.far.grow(job_id, spec)
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
         """Return when the batch system would plan a job to start; see `asa.backend.Planning`."""

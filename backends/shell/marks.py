@@ -72,6 +72,9 @@ class KeptSubmission:
     cancelled_s: float | None = None  # when the batch system last accepted its cancellation
     # approximate time when it was last seen suspended: it may run for its whole walltime after that
     suspended_s: float | None = None
+    # the running job that its nodes are for, and how many cores these are; it runs nothing itself
+    into: str = ""
+    cores: int = 0
 
 
 class MarksFolder:

@@ -52,6 +52,7 @@ _RENUMBERED = ", which Slurm counts from 0 on"
 _WALLTIME = "# Its walltime in seconds: "
 _RACES = "# It runs nothing if another job of its race began first: "
 _POSTED = "posted="
+_INTO = re.compile(r"# It runs nothing: its (\d+) cores are for job (\d+)\.")
 _HEEDS = "# Where Slurm says that its memory ran out: "
 _SCREEN = 21  # number of lines that show what is run
 _MAX_STEPS = 12  # maximum number of steps that are shown
@@ -195,8 +196,9 @@ def batch_script(
 ) -> str:
     """Return the batch script of a payload, for any POSIX shell and any text of a command.
 
-    `calls`: a file of `asa.job` with the shell functions that the lines before steps call. They may set `kept` to the
-    cores that are left after the job gave others back, and `seen` to arguments of `env` for later steps.
+    `calls`: files of `asa.job`, separated by spaces, with the shell functions that the lines before steps call. They
+    may set `kept` to the cores that the job has after it gave some back, or got more, and `seen` to arguments of `env`
+    for later steps.
     `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Fractions require a
     `sleep` that accepts them.
 
@@ -230,7 +232,7 @@ def batch_script(
     else:
         values |= {"before": "\n".join(payload.before[0])} if any(payload.before) else {}
         values |= _run("", payload.command, heeds=payload.out_of_memory == "fail")
-    files += [calls] * any(payload.before)
+    files += calls.split() * any(payload.before)
     races = bool(payload.race)
     if races:
         names = [step.race for step in payload.steps] or [payload.race]
@@ -377,6 +379,28 @@ def _files(tokens: Sequence[str]) -> str:
     return shlex.quote(" ".join(file_name(token) for token in tokens))
 
 
+def note_of(name: str, walltime_s: float, cores: int, into: str) -> str:
+    """Return a text in place of the script of a job that runs nothing: its cores are for another, running job.
+
+    Examples
+    --------
+    >>> facts = facts_of(note_of("fit+28.a1", 600.0, 28, into="12"))
+    >>> facts["into"], facts["cores"], facts["walltime_s"]
+    ('12', 28, 600.0)
+    """
+    lines = [
+        "#!/bin/sh",
+        f"# Written by asa for the job {name}.",
+        f"# It runs nothing: its {cores} cores are for job {into}.",
+        f"{_WALLTIME}{walltime_s:g}",
+        f"{_AWAITS}''",
+        f"{_POSTED}''",
+        f"{_STEPS}''",
+        f"{_END_OF_FACTS}\n",
+    ]
+    return "\n".join(lines)
+
+
 def facts_of(script: str) -> dict[str, Any]:
     """Read from a script of `batch_script` the facts for later clients: fields of `KeptSubmission`.
 
@@ -403,7 +427,9 @@ def facts_of(script: str) -> dict[str, Any]:
     if sum(line.startswith(_STEPS) for line in facts) != 1:
         raise ValueError("this is no script of a job")
     elements = said(_ELEMENTS)
+    into = next(filter(None, map(_INTO.fullmatch, facts)), None)
     return {
+        **({} if into is None else {"cores": int(into[1]), "into": into[2]}),
         "awaits": f"{_AWAITS}''" not in facts or bool(said(_RACES)),
         "steps": tuple(map(token_of_file, names(_STEPS))),
         "walltime_s": float(said(_WALLTIME, "inf")),

@@ -157,7 +157,7 @@ class SimulatedBackend:
         """Cancel a job; it takes effect at once."""
         self._engine.cancel(self._number(job_id))
 
-    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+    def grow(self, job_id: str, spec: JobSpec) -> str:
         """Request more cores for a job; see `asa.backend.Growing`.
 
         Raises
@@ -174,14 +174,14 @@ class SimulatedBackend:
             raise BackendError("cannot get more cores here", where=where, hint="Submit a wider one.")
         if job.state.is_final:
             raise BackendError("has ended", where=where, hint="Submit another.")
-        cores = self._machine.allocated(cores)
+        cores = self._machine.allocated(spec.cores)
         if not 1 <= cores <= engine.capacity - engine.widths.of(number):
             raise SubmitRejectedError(
                 f"is to get {cores} more cores on a machine of {engine.capacity}", where=where, hint="Ask for fewer."
             )
         resizer = str(engine.widths.grow(number, cores) + 1)
-        if token:
-            self._tokens.setdefault(token, []).append(resizer)
+        if spec.token:
+            self._tokens.setdefault(spec.token, []).append(resizer)
         return resizer
 
     def hold(self, job_id: str) -> None:

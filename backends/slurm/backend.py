@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import KeptSubmission, MarksFolder
-from asa.backends.shell.script import file_name, job_name
+from asa.backends.shell.script import file_name, job_name, note_of
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import (
@@ -35,6 +35,7 @@ from .cluster import HomeCluster
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
+from .growing import JoiningJob, not_now, refuse_unless_possible
 from .identity import COMMENT, AnothersJobError, OwnJobs, is_same, token_of
 from .link import SlurmLink, SlurmRecord, is_renumbered
 from .pacing import Pacer
@@ -163,25 +164,59 @@ class SlurmBackend:
             self._home.confirm(self._is_at_home)  # a refusal of another cluster does not count
             self._excuse(spec, passed, error)
             raise
-        self._check_number(job_id, name)
-        after_s = self._clock()
-        submit_s = self.now()
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
         kept = KeptSubmission(
-            name, spec.token, spec.begins_late, steps, kept_back, spec.walltime_s, submit_s,
+            name, spec.token, spec.begins_late, steps, kept_back, spec.walltime_s, self.now(),
             array=str(spec.array.elements) if spec.array is not None else "",
             is_renumbered=is_renumbered(spec, self._capabilities),
             posts=tuple(map(file_name, spec.posts)),
             out_of_memory=heeds(spec),
         )  # fmt: skip
+        self._accepted(job_id, kept, before_s, dependencies=passed.kept, held_here=spec.held)
+        return job_id
+
+    def grow(self, job_id: str, spec: JobSpec) -> str:
+        """Ask for more nodes for a running job; see `asa.backend.Growing`, and `growing`.
+
+        The request is withdrawn once it has waited for its own walltime, which is what the running job has left.
+        """
+        first, name = self.status([_number(job_id)])[job_id], job_name(spec.name, spec.token)
+        refuse_unless_possible(spec, self._capabilities)
+        self._defer_unless_running(first, spec)
+        alone = replace(spec, dependencies=(), exclusive=True)
+        self._refuse_the_impossible(alone)
+        self._home.confirm(self._is_at_home, before=True)
+        self._folder.keep_script(name, note_of(name, spec.walltime_s, spec.cores, into=job_id))
+        passed = replace(pass_on(alone, {}, self.now()), words=f"expand:{job_id}")
+        job = self._writer.job(alone, name, _NOTHING, passed, self._capabilities)
+        before_s = self._clock()
+        try:
+            number = self._link.allocate(job, spec.walltime_s)
+        except SubmitRejectedError:
+            self._home.confirm(self._is_at_home)
+            self._ask_again([job_id])
+            self._defer_unless_running(self._jobs[job_id].status, spec)
+            raise
+        facts: dict[str, Any] = {"awaits": False, "steps": (), "kept_back": False, "into": job_id, "cores": spec.cores}
+        kept = KeptSubmission(name, spec.token, walltime_s=spec.walltime_s, submit_s=self.now(), **facts)
+        self._accepted(number, kept, before_s)
+        return number
+
+    @staticmethod
+    def _defer_unless_running(first: JobStatus, spec: JobSpec) -> None:
+        if why := not_now(first):
+            raise SubmitDeferredError(why, where=f"job {spec.name!r}")
+
+    def _accepted(self, job_id: str, kept: KeptSubmission, before_s: float, **known: Any) -> None:
+        """Record a job that Slurm has just accepted, and begin to track it."""
+        self._check_number(job_id, kept.name)
+        after_s = self._clock()
         self._folder.keep_job(job_id, kept)
         self._home.submitted(job_id, kept)
         self._strangers.discard(job_id)
-        sent: dict[str, Any] = {"sent_s": (before_s, after_s), "dependencies": passed.kept, "held_here": spec.held}
-        self._follow(job_id, kept, after_s, **sent).tell()
+        self._follow(job_id, kept, after_s, sent_s=(before_s, after_s), **known).tell()
         self._pacer.changed(after_s)
-        return job_id
 
     def _check_number(self, job_id: str, name: str) -> None:
         """Check a new job's number if it is not above all earlier numbers: it may be cut off, or another job's.
@@ -815,7 +850,9 @@ class SlurmBackend:
 
     def _follow(self, job_id: str, kept: KeptSubmission, heard_s: float = -math.inf, **known: Any) -> TrackedJob:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
-        tracked = TrackedArray.of if kept.array else TrackedJob
+        if kept.into:
+            known["first"] = lambda: self._jobs.get(kept.into)
+        tracked = TrackedArray.of if kept.array else JoiningJob if kept.into else TrackedJob
         job = self._jobs[job_id] = tracked(kept, status, heard_s=heard_s, **known)
         return job
 

@@ -19,7 +19,6 @@ from asa.units import format_duration
 from .link import SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
 from .preflight import ENFORCED
 from .probe import Prober, Revelation
-from .resizing import can_resize
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 
@@ -299,8 +298,8 @@ class Examiner:
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             findings.add("Limits", f"the controller takes {', '.join(known)}")
-        if not can_resize(self._link.changeable):
-            findings.findings.append(self._settings.resizing_found())
+        findings.findings += self._settings.resizing_found(self._link.changeable, config)
+        findings.settings |= self._settings.resizing_settings(config)
 
     @staticmethod
     def _privacy(findings: _Findings, config: Mapping[str, str]) -> None:

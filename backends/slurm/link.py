@@ -279,7 +279,7 @@ class SlurmLink(Protocol):
 
     @property
     def changeable(self) -> frozenset[str]:
-        """Properties of a job that `update` can change, as names of its arguments."""
+        """Properties of a job that can be changed: names of arguments of `update`, and `MORE_NODES` by `allocate`."""
         ...
 
     def about(self) -> SlurmAbout:
@@ -312,6 +312,14 @@ class SlurmLink(Protocol):
         Raises `SubmitDeferredError`: a limit on the number of jobs of the user, the account or the controller is
         reached. Raises
         `SubmitInDoubtError`: the request was sent, but no readable answer came back.
+        """
+        ...
+
+    def allocate(self, job: SlurmJob, patience_s: float) -> str:
+        """Submit a job that runs nothing, since its nodes are for another job; return its id.
+
+        `patience_s`: seconds after which the job is withdrawn if it still waits, whether or not this client is there.
+        Raises what `submit` raises, and `BackendError`: this link cannot do it (`changeable`).
         """
         ...
 

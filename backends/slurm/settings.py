@@ -166,7 +166,7 @@ class SlurmSettings(ResizingSettings):
     @property
     def says_all(self) -> bool:
         """Whether the settings have all values that would be read from Slurm's configuration."""
-        return self.age_accrues is not None and self.max_array_size is not None
+        return None not in (self.age_accrues, self.max_array_size) and self.says_how_resized
 
     def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
         """Return fields of `asa.backend.Capabilities`: whether there are job arrays, their size, whether jobs may race.

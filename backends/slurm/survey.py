@@ -115,7 +115,7 @@ def capabilities(
         max_cores=max_cores,
         cores_per_node=cores_per_node,
         age_accrues=accrues,
-        **settings.resizability(cores_per_node, changeable),
+        **settings.resizability(cores_per_node, changeable, config),
         max_queued=settings.max_queued,
         **settings.kinds_of_jobs(config),
         charges=settings.charges,

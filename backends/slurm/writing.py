@@ -18,8 +18,9 @@ from .dependencies import Passed
 from .identity import COMMENT
 from .link import SlurmJob, is_renumbered, numbered
 from .options import variables_of_steps, without_nodes
+from .resizing import on_whole_nodes, waits_for_more
 from .sbatch_variables import filled
-from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
+from .script import LONGEST_SCRIPT_BYTES, batch_script, before_steps
 from .tracking import BY_TASK
 
 _ALL_MEMORY = "--mem=0"
@@ -48,7 +49,7 @@ class JobWriter:
             walltime_s=spec.walltime_s,
             heeds=heeds(spec),
             is_renumbered=is_renumbered(spec, site),
-            before=[before_step(step, spec, site.cores_per_node) for step in spec.steps],
+            before=before_steps(spec, site.cores_per_node, rises=waits_for_more(spec, site)),
         )
         script = batch_script(payload)
         if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
@@ -88,6 +89,7 @@ class JobWriter:
 
     def _asked_of(self, spec: JobSpec, site: Capabilities) -> dict[str, Any]:
         """Return a job's request except its walltime: in its own options if it has these, else in asa's."""
+        spec = on_whole_nodes(spec, site)
         options, per_node = _with_own_nodes(spec), site.cores_per_node
         asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:

@@ -15,7 +15,7 @@ import pytest
 from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import MarksFolder
 from asa.backends.shell.script import Payload, facts_of, file_name, job_name, token_of_file
-from asa.backends.slurm.script import batch_script, before_step
+from asa.backends.slurm.script import batch_script, before_steps
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm_testbed import until
@@ -509,7 +509,7 @@ def test_a_step_that_a_job_has_too_few_cores_for_does_not_begin(start, folder, t
     """For example after a requeue of a job that had given cores back."""
     ran = tmp_path / "ran"
     steps = (Step("a", f"echo a >>'{ran}'", tasks=8, post="r/a"), Step("b", f"echo b >>'{ran}'", tasks=28, post="r/b"))
-    before = [before_step(step, JobSpec("x", 28, 60, steps=steps), 28) for step in steps]
+    before = before_steps(JobSpec("x", 28, 60, steps=steps), 28, rises=False)
     slurm = {"SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-3]"}
     code, _, errors = done(start(token="t", steps=steps, posted=("r/a", "r/b"), before=before, slurm=slurm))
     assert code == JobOutcome.TOO_FEW_CORES.exit_code

@@ -28,6 +28,7 @@ from asa.backend import (
     Facility,
     Foresight,
     Growing,
+    JobSpec,
     JobState,
     JobStatus,
     Planning,
@@ -206,7 +207,7 @@ def test_who_cannot_change_a_job_says_so():
     with pytest.raises(BackendError, match="cannot be changed"):
         backend.change_walltime("7", 60.0)
     with pytest.raises(SubmitRejectedError, match="more cores"):
-        backend.grow("7", 1)
+        backend.grow("7", JobSpec("more", 1, 60.0))
 
 
 def test_the_batch_system_is_asked_of_its_jobs_before_the_first(site, connect):

@@ -64,7 +64,7 @@ class GrowthUnits(Units):
             raise SubmitRejectedError(
                 "no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`."
             )
-        return backend.grow(planned.joins, spec.cores, token=spec.token)
+        return backend.grow(planned.joins, spec)
 
     def accepted(self, run: RunCourse, job: Job) -> None:
         """Record a job that joins another."""

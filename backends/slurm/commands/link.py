@@ -25,8 +25,10 @@ from ..link import (
     SlurmPartition,
     SlurmRecord,
 )
+from ..resizing import MORE_NODES
 from ..words import minutes
 from . import process, refusals
+from .allocation import accepted_as, as_sbatch, salloc
 from .cancelling import not_cancelled, scancel_words
 from .direct import submit_here
 from .process import Done, Runner
@@ -92,7 +94,7 @@ class CommandLink:
     ('300 sec', 1)
     """
 
-    changeable = frozenset({"held", "walltime_s", "nodes"})
+    changeable = frozenset({"held", "walltime_s", "nodes", MORE_NODES})
     cancels_by_name = True
 
     def __init__(
@@ -187,6 +189,20 @@ class CommandLink:
         if done.returncode == 0 and (job_id := read_job_id(done.stdout)) is not None:
             return job_id
         raise refusals.submission(job.name, done)
+
+    def allocate(self, job: SlurmJob, patience_s: float) -> str:
+        """Submit a job that runs nothing, by ``salloc``, whose process stays until the job starts."""
+        try:
+            done = self._do("allocate", salloc(job, patience_s))
+        except TimeoutError as error:
+            raise refusals.in_doubt(job.name, self._too_long(error)) from None
+        except TooLargeError as error:
+            raise refusals.in_doubt(job.name, str(error.strerror)) from None
+        except OSError as error:
+            raise refusals.not_started("salloc", error) from None
+        if (job_id := accepted_as(done)) is not None:
+            return job_id
+        raise refusals.submission(job.name, as_sbatch(done))
 
     def estimated_start_s(self, job: SlurmJob) -> float | None:
         """Ask when a job would start if it were submitted, by ``sbatch --test-only``."""

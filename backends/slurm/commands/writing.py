@@ -29,6 +29,11 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
         "SCANCEL_INTERACTIVE", "SCANCEL_NAME", "SCANCEL_PARTITION", "SCANCEL_QOS", "SCANCEL_STATE", "SCANCEL_USER",
         "SCANCEL_WCKEY",
     ),
+    "salloc": (
+        "SALLOC_ACCOUNT", "SALLOC_CLUSTERS", "SALLOC_CONSTRAINT", "SALLOC_IMMEDIATE", "SALLOC_KILL_CMD",
+        "SALLOC_PARTITION", "SALLOC_QOS", "SALLOC_WAIT_ALL_NODES", "SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE",
+        "SLURM_JOBID", "SLURM_JOB_ID",
+    ),
     # inside a job, `scontrol update` leaves scripts in its working directory
     "scontrol": ("SLURM_JOBID", "SLURM_JOB_ID"),
     "sbatch": (

@@ -210,6 +210,14 @@ class RestLink:
         user_message = reading.text(document.get("job_submit_user_msg"))
         raise submit_refusal(answer.status, complaints(document) or in_plain_text(answer), user_message)
 
+    def allocate(self, job: SlurmJob, patience_s: float) -> str:  # noqa: ARG002 - the port's signature
+        """Refuse: slurmrestd would keep a thread for the request, and not answer, until the job starts (26.05)."""
+        raise BackendError(
+            "gets no nodes by the REST API: a thread of slurmrestd would wait for them",
+            where=f"job {job.name!r}",
+            hint="The backend slurm-cli can ask for them.",
+        )
+
     def estimated_start_s(self, job: SlurmJob) -> float | None:  # noqa: ARG002 - the port's signature
         """Return None: no version of the REST API, 0.0.38 to 0.0.45, has an equivalent of ``sbatch --test-only``."""
         return None

@@ -117,6 +117,10 @@ STEPS = (
 ELASTIC = JobSpec("elastic", cores=4, walltime_s=30_000.0, run_s=80.0, steps=STEPS)
 
 
+def more_of(cores, token=""):
+    return JobSpec("more", cores, walltime_s=100.0, token=token)
+
+
 def test_a_wide_step_waits_for_the_cores_that_join(quiet):
     """Asked for 20 s after the narrow one has begun, while another job has what it needs for 50 s."""
     world = SimulatedSite(trace=quiet, poll_s=0).open(seed=3)
@@ -126,7 +130,7 @@ def test_a_wide_step_waits_for_the_cores_that_join(quiet):
     job = world.submit(ELASTIC)
     begin = until(world, job, lambda s: s.start_s is not None).start_s
     world.wait(begin + 20)
-    more = world.grow(job, 56, token="more")
+    more = world.grow(job, more_of(56, token="more"))
     assert world.find(["more"])["more"][0].job_id == more
     assert world.status([more])[more].state is JobState.PENDING
     world.wait(begin + 40)
@@ -150,8 +154,8 @@ def test_jobs_grow_under_every_scheduler(full, make):
     world = make(trace=full, **({"malleable": 1} if make is DmrSite else {})).open(seed=3)
     job = world.submit(ELASTIC)
     until(world, job, lambda s: s.start_s is not None)
-    more = world.grow(job, 28)
-    again = world.grow(job, 28)
+    more = world.grow(job, more_of(28))
+    again = world.grow(job, more_of(28))
     ended = until(world, job, lambda s: s.state.is_final)
     assert ended.state is JobState.COMPLETED
     assert [world.status([one])[one].state for one in (more, again)] == [JobState.COMPLETED] * 2
@@ -163,7 +167,7 @@ def test_where_jobs_cannot_grow_no_step_waits(quiet):
     assert world.capabilities.grow_by == 0
     job = world.submit(ELASTIC)
     with pytest.raises(BackendError, match="cannot get more cores"):
-        world.grow(job, 8)
+        world.grow(job, more_of(8))
     ended = until(world, job, lambda s: s.state.is_final)
     assert ended.end_s - ended.start_s == 80
 
@@ -171,14 +175,14 @@ def test_where_jobs_cannot_grow_no_step_waits(quiet):
 def test_what_cannot_be_asked_for_is_refused(quiet):
     world = SimulatedSite(trace=quiet).open(seed=3)
     with pytest.raises(JobNotFoundError):
-        world.grow("1", 8)
+        world.grow("1", more_of(8))
     job = world.submit(JobSpec("job", cores=4, walltime_s=50.0, run_s=10.0))
     for cores in (0, 61):
         with pytest.raises(SubmitRejectedError, match=f"is to get {cores} more cores on a machine of 64"):
-            world.grow(job, cores)
-    more = world.grow(job, 60)
+            world.grow(job, more_of(cores))
+    more = world.grow(job, more_of(60))
     for what, message in ((more, "cannot get more"), (job, "has ended")):
         if what == job:
             until(world, job, lambda s: s.state.is_final)
         with pytest.raises(BackendError, match=message):
-            world.grow(what, 1)
+            world.grow(what, more_of(1))

@@ -1,0 +1,291 @@
+"""Jobs that get more nodes while they run, on real daemons of both versions."""
+
+import os
+import signal
+import time
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from slurm_runs import SlurmRun, busy_nodes, site, stage
+from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
+
+from asa.backend import JobSpec, JobState, Step
+from asa.errors import BackendError, SubmitDeferredError, SubmitRejectedError
+from asa.records import Submitted
+
+_PERMITS = (
+    "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=10000,bf_interval=1,bf_resolution=10,"
+    "bf_continue,bf_max_job_test=1000,default_queue_depth=1000,permit_job_expansion"
+)
+_TELLS = (
+    "echo $SLURM_NTASKS $SLURM_JOB_NUM_NODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE >>told;"
+    " srun sh -c 'echo $SLURMD_NODENAME' >>'hosts-{}'; "
+)
+
+
+@pytest.fixture(scope="module", params=[OLDEST, NEWEST])
+def slurm(request):
+    """Yield a cluster that lets jobs grow: 4 nodes of 28 cores."""
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    root = Path(f"/tmp/asa-{os.getpid()}-grow{request.param}")
+    testbed = Testbed(root, release=request.param, accounting=True, conf=_PERMITS)
+    try:
+        yield testbed.start()
+    finally:
+        testbed.stop()
+
+
+@pytest.fixture(autouse=True)
+def every_node_is_free_again(slurm):
+    """Slurm loses nodes that are moved to a job which has ended: after a test, none is left to nobody."""
+    slurm.empty()
+    yield
+    slurm.empty()
+    until(lambda: _nodes(slurm, "idle") == 4, what="four free nodes")
+
+
+def _nodes(slurm, state):
+    return int(slurm.run_as_root("sinfo", "-h", "-p", "normal", "-t", state, "-o", "%D").strip() or 0)
+
+
+def _grows(slurm):
+    return replace(site(slurm), grow_by=slurm.cores_per_node)
+
+
+class Growing:
+    """A job of two steps, the second wider than the first, and the backend of its client."""
+
+    def __init__(self, slurm, *, first="sleep 1", then="sleep 1", max_await_s=None):
+        self.slurm = slurm
+        self.run = SlurmRun(slurm, [stage("a")], link="commands", of_plan={"capabilities": _grows(slurm)})
+        steps = [Step("narrow", first, 28, tasks=28), Step("wide", f"{_TELLS.format('wide')}{then}", 56, tasks=56)]
+        self.spec = JobSpec("ab", 28, 600.0, steps=tuple(steps), token="a1", max_await_s=max_await_s)
+        self.backend = self.run.connect(time.sleep)
+        self.job = self.backend.submit(self.spec)
+        self.sees(self.job, JobState.RUNNING)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.backend.close()
+
+    def asks(self, *, number=0, walltime_s=300.0, cores=28):
+        """Ask for a node."""
+        token = f"{self.spec.token}-g1-{number}"
+        return self.backend.grow(self.job, JobSpec("ab+28", cores, walltime_s, token=token))
+
+    def sees(self, job, state):
+        """Wait until the client sees a job in a state."""
+
+        def seen():
+            self.backend.wait(self.backend.now() + 1)
+            status = self.backend.status([job])[job]
+            return status if status.state is state else None
+
+        return until(seen, what=lambda: f"{job} {state}: {self.backend.status([job])}, {self.told()}")
+
+    def told(self):
+        """Return what Slurm shows of all jobs, and what the job wrote."""
+        errors = "\n".join(path.read_text() for path in self.run.folder.path.glob("logs/*.err"))
+        return self.slurm.run("squeue", "-a", "-t", "all", "-o", "%i %j %T %r %N %C") + errors
+
+    def state(self, job):
+        return self.slurm.run("squeue", "-h", "-a", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    def is_wide(self):
+        """The second step ran on two nodes."""
+        assert len(self.hosts("wide")) == 56, self.told()
+        assert len(set(self.hosts("wide"))) == 2
+        return True
+
+    def hosts(self, name):
+        path = self.run.place / f"hosts-{name}"
+        return path.read_text().split() if path.exists() else []
+
+
+def resizers(job_name):
+    """Return the processes of salloc that wait for a job's nodes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"salloc") and any(job_name.encode() in word for word in words):
+            found.append(int(path.parent.name))
+    return found
+
+
+# ---------------------------------------------------------------------- whole runs
+
+
+@pytest.mark.parametrize("strategy", ["elastic"])
+def test_a_workflow_grows_and_shrinks_in_one_job(slurm, strategy):
+    """Its stages see as many tasks and nodes as in jobs of their own, and it pays for no more."""
+    widths = {"a": 28, "b": 84, "c": 28, "d": 56}
+    names = list(widths)
+    stages = [
+        stage(name, names[at - 1] if at else "", f"{_TELLS.format(name)}sleep 3", cores=cores)
+        for at, (name, cores) in enumerate(widths.items())
+    ]
+    run = SlurmRun(slurm, stages, strategy=strategy, link="commands", of_plan={"capabilities": _grows(slurm)})
+    result = run.result()
+    assert result.outcome == "completed", result.reason
+    whole, *more = [record for record in result.records if isinstance(record, Submitted)]
+    assert (whole.stages, whole.cores) == (tuple(names), 28)
+    assert [(record.stages, record.cores, record.joins) for record in more] == [
+        (("b",), 56, whole.job_id),
+        (("d",), 28, whole.job_id),
+    ]
+    told = (run.place / "told").read_text().split("\n")
+    assert told[:4] == ["28 1 28 28", "84 3 28(x3) 28(x3)", "28 1 28 28", "56 2 28(x2) 28(x2)"]
+    hosts = {name: (run.place / f"hosts-{name}").read_text().split() for name in names}
+    assert {name: len(found) for name, found in hosts.items()} == widths
+    assert {name: len(set(found)) for name, found in hosts.items()} == {"a": 1, "b": 3, "c": 1, "d": 2}
+    assert {job["JobState"] for jobs in run.jobs().values() for job in jobs} == {"COMPLETED"}
+
+
+def test_doctor_tells_that_jobs_can_grow(slurm):
+    run = SlurmRun(slurm, [stage("a")], link="commands")
+    found = run.facility.examine(probe=False)
+    [growing] = [one for one in found.findings if one.topic == "Growing jobs"]
+    assert (growing.verdict, found.settings["grow"]) == ("good", True)
+    assert "permit_job_expansion" in growing.told
+    with closing(run.connect(time.sleep)) as backend:
+        assert backend.capabilities.grow_by == 28
+    over_rest = SlurmRun(slurm, [stage("a")], link="rest", grow=True)
+    with closing(over_rest.connect(time.sleep)) as backend:
+        assert backend.capabilities.grow_by == 0
+        with pytest.raises(BackendError, match="by these means") as refused:
+            backend.grow(backend.submit(JobSpec("a", 28, 60.0, "true")), JobSpec("more", 28, 60.0))
+    assert "slurm-cli" in refused.value.hint
+
+
+# ---------------------------------------------------------------------- what is refused, withdrawn, lost
+
+
+def test_what_cannot_be_is_refused_or_comes_later(slurm):
+    with busy_nodes(slurm, 4) as others, Growing.__new__(Growing) as job:
+        job.slurm = slurm
+        job.run = SlurmRun(slurm, [stage("a")], link="commands", of_plan={"capabilities": _grows(slurm)})
+        job.spec = JobSpec("ab", 28, 600.0, "sleep 60", token="a1", exclusive=True)
+        job.backend = job.run.connect(time.sleep)
+        job.job = job.backend.submit(job.spec)
+        with pytest.raises(SubmitDeferredError, match="does not run yet"):
+            job.asks()
+        slurm.run_as_root("scancel", others)
+        job.sees(job.job, JobState.RUNNING)
+        for cores, why in ((27, "nodes have 28"), (140, "140 cores")):
+            with pytest.raises(SubmitRejectedError, match=why):
+                job.asks(cores=cores)
+        job.backend.cancel(job.job)
+        job.sees(job.job, JobState.CANCELLED)
+        with pytest.raises(SubmitDeferredError, match="has ended"):
+            job.asks()
+        assert not resizers(".a1-g")
+
+
+def test_a_request_that_waits_too_long_withdraws_itself(slurm):
+    """Whether or not a client is there; the job goes on waiting, and another request serves it."""
+    with Growing(slurm, first="sleep 2") as job, busy_nodes(slurm, 3) as others:
+        more = job.asks(walltime_s=10.0)
+        assert job.state(more) == "PENDING"
+        assert len(resizers("a1-g1-0")) == 1
+        until(lambda: job.state(more) == "CANCELLED", what="its withdrawal")
+        job.sees(more, JobState.CANCELLED)
+        assert not resizers("a1-g1-0")
+        again = job.asks(number=1)
+        slurm.run_as_root("scancel", others)
+        job.sees(job.job, JobState.COMPLETED)
+        assert job.is_wide()
+        job.sees(again, JobState.COMPLETED)
+        assert [one.job_id for one in job.backend.find(["a1-g1-1"])["a1-g1-1"]] == [again]
+
+
+def test_a_request_is_cancelled(slurm):
+    """Before it has its nodes, and with them."""
+    with Growing(slurm, first="sleep 600") as job:
+        with busy_nodes(slurm, 3):
+            pending = job.asks()
+            job.backend.cancel(pending)
+            job.sees(pending, JobState.CANCELLED)
+        early = job.asks(number=1)
+        job.sees(early, JobState.RUNNING)
+        assert job.state(early) == "RUNNING"
+        job.backend.cancel(early)
+        job.sees(early, JobState.CANCELLED)
+        assert job.backend.status([job.job])[job.job].state is JobState.RUNNING
+        assert _nodes(slurm, "idle") == 3
+        until(lambda: not resizers(".a1-g"), what="the ends of what waited")
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_request_of_a_job_that_has_ended_is_withdrawn(slurm, present):
+    """Slurm itself would start it; the job withdraws it at its end, or the client does if the job is killed."""
+    with Growing(slurm, first="sleep 600") as job, busy_nodes(slurm, 3):
+        more = job.asks()
+        if present:
+            _kill_script(job)
+            job.sees(more, JobState.CANCELLED)
+        else:
+            slurm.run("scancel", job.job)
+            until(lambda: job.state(more) == "CANCELLED", what="its withdrawal")
+    until(lambda: not resizers(".a1-g"), what="the end of what waited")
+
+
+def test_nodes_of_a_job_that_has_ended_are_given_back(slurm):
+    """The request got them before the job was killed, which could not give them back itself."""
+    with Growing(slurm, first="sleep 600") as job:
+        more = job.asks()
+        job.sees(more, JobState.RUNNING)
+        _kill_script(job)
+        job.sees(more, JobState.CANCELLED)
+        until(lambda: _nodes(slurm, "idle") == 4, what="four free nodes")
+
+
+def _kill_script(job):
+    """Kill all processes of a job, so that its script does nothing at its end."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"SLURM_JOB_ID={job.job}".encode() in path.read_bytes().split(b"\0") and _is_of(path, job.slurm):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except OSError:
+            continue
+    until(lambda: job.state(job.job) not in {"RUNNING", "COMPLETING"}, what="the end of the job")
+
+
+def _is_of(path, slurm):
+    """Whether a process has the environment of one cluster: others run beside it."""
+    return f"SLURM_CONF={slurm.root}/etc/slurm.conf".encode() in path.read_bytes().split(b"\0")
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_the_resizer_is_killed(slurm, granted):
+    """After it got the nodes, the job takes them over all the same; before that, another request serves it."""
+    with Growing(slurm, first="sleep 4") as job, busy_nodes(slurm, 3) as others:
+        more = job.asks()
+        waiting = resizers("a1-g1-0")
+        assert waiting
+        if granted:
+            slurm.run_as_root("scancel", others)
+            until(lambda: job.state(more) == "RUNNING", what="its nodes")
+        for process in waiting:
+            _kill(process)
+        slurm.run_as_root("scancel", others)
+        if not granted:
+            job.sees(more, JobState.RUNNING)
+        until(lambda: job.state(job.job) == "COMPLETED" or job.state(more) == "FAILED", what="what follows")
+        if job.state(more) == "FAILED":
+            job.sees(more, JobState.FAILED)
+            job.asks(number=1)
+        job.sees(job.job, JobState.COMPLETED)
+        assert job.is_wide()
+
+
+def _kill(process):
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
