@@ -99,7 +99,7 @@ class Place:
         assert wrong_shown(row.stages, ending, status["stages"], pays=self.pays) == []
         if self.pays:
             lines = (self.root / "did").read_text().splitlines()
-            assert wrong_in(row.stages, ending, lines) == []
+            assert not (wrong := wrong_in(row.stages, ending, lines)), self.what_happened(wrong, lines)
         self.asa("resume", code=code)
         if not looks:
             return
@@ -110,6 +110,17 @@ class Place:
             self.asa("explain", name)
             if self.pays:
                 self.asa("logs", name)
+
+    def what_happened(self, wrong, lines):
+        """Say what is wrong with payloads' lines, and all that the run has kept: its folder is removed soon."""
+        kept = [path for path in (self.root / "runs").rglob("*") if path.is_file() or path.is_symlink()]
+        texts = [
+            f"{path.name}:\n{path.read_text(errors='replace')}"
+            for path in kept
+            if path.suffix in {".jsonl", ".out", ".err"}
+        ]
+        names = [f"{path.relative_to(self.root)} {path.lstat().st_mtime:.3f}" for path in kept]
+        return "\n".join([*wrong, *lines, *names, *texts])
 
     def drive(self, row):
         """Run a row in this process, as `asa run` and then `asa resume` do, which take ten times as much of a core.
