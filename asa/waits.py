@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "AGED",
     "LEVELS",
     "JobAhead",
     "QueueEvent",
@@ -28,6 +27,7 @@ __all__ = [
     "WaitEstimator",
     "WaitForecast",
     "WaitObservation",
+    "aged_share",
     "at_least",
     "at_most",
     "exactly",
@@ -40,8 +40,12 @@ _MIN_TAIL = 0.8  # lower bound of a tail: p99 is about ten times p90; forecasts 
 _CERTAIN = 0.99
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
-AGED = 0.5
-"""Share of its usual wait that a job with accrued age still waits: it is at the head of the queue while cores drain."""
+_AGED_AT_ONCE, _AGED_MEAN = 0.62, 0.65
+"""Of jobs whose age accrued for longer than their usual wait: how many start as soon as they are due; and what share of
+their usual wait the others still wait on average, while cores drain for them at the head of the queue.
+
+Chosen on the logs KTH, CTC and HPC2N (703 jobs: 61 to 63 percent); on Theta and Gaia, 52 and 69 percent of 66 jobs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,24 @@ def at_most(wait_s: float) -> WaitObservation:
         Seconds, at least 0, that the wait did not exceed.
     """
     return WaitObservation(wait_s, "at_most")
+
+
+def aged_share(rank: float) -> float:
+    """Return the share of its usual wait that a job still waits once it is due, if its age accrued while it was held.
+
+    Most such jobs start at once; the others wait for an exponentially distributed share.
+
+    Parameters
+    ----------
+    rank
+        The probability of a shorter wait, at least 0 and less than 1.
+
+    Examples
+    --------
+    >>> [round(aged_share(rank), 2) for rank in (0.5, 0.75, 0.95)]
+    [0.0, 0.27, 1.32]
+    """
+    return max(-_AGED_MEAN * math.log((1.0 - rank) / (1.0 - _AGED_AT_ONCE)), 0.0)
 
 
 def at_least(wait_s: float) -> WaitObservation:

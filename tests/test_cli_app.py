@@ -221,17 +221,23 @@ def test_where_nothing_is_known_nothing_is_completed(tmp_path):
         (("compare", "montage", "--scheduler", "multifactor", "--option", "half_lif=3d"), "Did you mean 'half_life_s'"),
         (("compare", "montage", "--backend", "opencss"), "openccs"),
         (("run", "flow.toml", "--backend", "locl"), "local"),
-        (("explain", "colect"), "collect"),
-        (("logs", "prepar"), "prepare"),
         (("plan", "flow.toml", "--explain", "prepar"), "prepare"),
-        (("status", "frist"), "Did you mean 'first'"),
         (("bank", "shw"), "show"),
         (("evaluate", "flow.toml", "--by", "geometri"), "geometry"),
     ],
 )
 def test_mistyped_names_get_the_nearest(place, words, meant):
-    asa("run", "flow.toml", "--backend", "local", "--name", "first", "--quiet")
     assert meant in asa(*words, code=2).stderr
+
+
+def test_mistyped_names_of_a_run_and_its_stages_get_the_nearest(place):
+    asa("run", "flow.toml", "--backend", "local", "--name", "first", "--quiet")
+    for words, meant in (
+        (("explain", "colect"), "collect"),
+        (("logs", "prepar"), "prepare"),
+        (("status", "frist"), "first"),
+    ):
+        assert f"Did you mean '{meant}'" in asa(*words, code=2).stderr
 
 
 def test_an_interrupt_before_a_command_begins_leaves_no_traceback(monkeypatch, capsys):

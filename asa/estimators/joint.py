@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError
-from asa.waits import AGED, LEVELS, JobAhead, QueuedJob, WaitEstimator, WaitForecast
+from asa.waits import LEVELS, JobAhead, QueuedJob, WaitEstimator, WaitForecast, aged_share
 
 SAMPLES = 64
 """Default number of sampled futures."""
@@ -23,6 +23,7 @@ FLOOR_S = 10.0
 _USUAL = 0.4  # weight of long-run waits in a choice, relative to the forecast
 _LEVELS = np.array(LEVELS)
 _SEED = 20_261_129
+_OF_AGE = 1 << 20  # far from the orders of waits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -363,7 +364,7 @@ def usual_of(
 
     Jobs with equally many predecessors in a row meet the same queue, and so wait long in the same futures.
 
-    Returns: for each plan, seconds from now, shape (samples,), and waits, shape (samples, jobs).
+    Returns: for each plan, seconds from now, shape (samples,), and waits once it is due, shape (samples, jobs).
     """
     at = [
         replace(ahead.job, submit_s=ahead.now_s + max(ahead.due_s, ahead.submit_s)) for plan in plans for ahead in plan
@@ -376,13 +377,34 @@ def usual_of(
     fades_s = -mean_s * np.log(rare)
     made, begin = [], 0
     for plan in plans:
-        depths: list[int] = []
-        for ahead in plan:
-            depths.append(max((depths[p] + 1 for p in ahead.after), default=1))
-        columns = [usual_s[_order(depth, samples), begin + index] for index, depth in enumerate(depths)]
-        made.append((fades_s, np.stack(columns, axis=1) if columns else np.zeros((samples, 0))))
+        columns = [usual_s[_order(depth, samples), begin + index] for index, depth in enumerate(_depths(plan))]
+        waits_s = np.stack(columns, axis=1) if columns else np.zeros((samples, 0))
+        made.append((fades_s, waits_s * aged_shares(plan, samples)))
         begin += len(plan)
     return made
+
+
+def aged_shares(plan: Sequence[JobAhead], samples: int) -> NDArray[np.float64]:
+    """Sample the share of its usual wait that each job of a plan still waits once it is due; shape (samples, jobs).
+
+    It is 1 but for jobs whose age accrues until then. Jobs with equally many predecessors in a row wait in the same
+    futures.
+    """
+    shares = np.ones((samples, len(plan)))
+    ranks = ((np.arange(samples) + 0.5) / samples).tolist()
+    aged = np.array(list(map(aged_share, ranks)))
+    for index, (ahead, depth) in enumerate(zip(plan, _depths(plan), strict=True)):
+        if ahead.queues == "aging" and (ahead.after or ahead.ready_s is not None):
+            shares[:, index] = aged[_order(_OF_AGE + depth, samples)]
+    return shares
+
+
+def _depths(plan: Sequence[JobAhead]) -> list[int]:
+    """Return how many jobs of a plan each job follows in a row, itself included."""
+    depths: list[int] = []
+    for ahead in plan:
+        depths.append(max((depths[p] + 1 for p in ahead.after), default=1))
+    return depths
 
 
 def _beside(plan: Sequence[JobAhead]) -> list[QueuedJob]:
@@ -405,7 +427,7 @@ def _played(
     fades_s, usual_s = later
     starts_s: NDArray[np.float64] = np.zeros((len(waits_s), len(plan)))
     ends_s: NDArray[np.float64] = np.zeros_like(starts_s)
-    samples = np.arange(len(waits_s))
+    samples, shares = np.arange(len(waits_s)), aged_shares(plan, len(waits_s))
     for index, ahead in enumerate(plan):
         due_s = np.max(ends_s[:, list(ahead.after)], axis=1, initial=0.0)
         if ahead.ready_s is not None:
@@ -413,12 +435,13 @@ def _played(
         comes_s = (
             np.full(len(samples), ahead.submit_s) if ahead.queues == "early" else np.maximum(due_s, ahead.submit_s)
         )
-        wait_s = np.where(comes_s < fades_s, waits_s[:, index], usual_s[:, index])
+        is_known = comes_s < fades_s
+        wait_s = np.where(is_known, waits_s[:, index], usual_s[:, index])
         if ahead.queues == "local":
             start_s = comes_s
         elif ahead.queues == "aging":
-            back = comes_s > ahead.submit_s
-            start_s = np.where(back, np.maximum(comes_s + AGED * wait_s, ahead.submit_s + wait_s), comes_s + wait_s)
+            aged_s = np.maximum(comes_s + shares[:, index] * wait_s, ahead.submit_s + wait_s)
+            start_s = np.where(is_known & (comes_s > ahead.submit_s), aged_s, comes_s + wait_s)
         else:
             start_s = comes_s + wait_s
         starts_s[:, index] = start_s

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from asa.core import plugins
 from asa.errors import InputError, StateError
 from asa.estimators.contextual import ContextualAsa
-from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, monotone, usual_of
-from asa.waits import AGED, JobAhead, QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
+from asa.estimators.joint import FLOOR_S, SAMPLES, JointForecast, aged_shares, monotone, usual_of
+from asa.waits import JobAhead, QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
 
 _ADVISER = "queue"
 _TRIED_EACH = 32  # number of submissions between two comparisons of sampled futures with forecasts
@@ -150,7 +150,7 @@ class QueueAwareAsa:
     ) -> NDArray[np.float64]:
         """Correct the waits in the sampled futures of a plan, and shift the jobs that follow."""
         count = len(starts_s)
-        each = np.arange(count)
+        each, shares = np.arange(count), aged_shares(plan, count)
         before_s, ends_s, made = np.zeros_like(starts_s), np.zeros_like(starts_s), np.zeros_like(starts_s)
         for index, ahead in enumerate(plan):
             run_s = ahead.run_s[each % len(ahead.run_s)]
@@ -169,7 +169,9 @@ class QueueAwareAsa:
                 wait_s = np.maximum(starts_s[:, index] - from_s, 0.0)
                 # jobs that arrive later may take the cores that are free when this job is ready
                 if ahead.queues == "aging":
-                    start_s = np.maximum(start_s, np.where(is_known, _aged(due_s, from_s, alone_s), 0.0))
+                    start_s = np.maximum(
+                        start_s, np.where(is_known, _aged(due_s, from_s, alone_s, shares[:, index]), 0.0)
+                    )
                 else:
                     decades = _decades(wait_s)
                     # the correction is known only for waits like that of the job by itself
@@ -287,9 +289,11 @@ class QueueAwareAsa:
         return made
 
 
-def _aged(due_s: NDArray[np.float64], from_s: NDArray[np.float64], wait_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def _aged(
+    due_s: NDArray[np.float64], from_s: NDArray[np.float64], wait_s: NDArray[np.float64], share: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the earliest starts of jobs that are held until they are due, given their waits without the hold."""
-    aged: NDArray[np.float64] = np.maximum(due_s + np.where(due_s > from_s, AGED * wait_s, 0.0), from_s + wait_s)
+    aged: NDArray[np.float64] = np.maximum(due_s + np.where(due_s > from_s, share * wait_s, 0.0), from_s + wait_s)
     return aged
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.compiled import seen
-from asa.waits import AGED, JobAhead
+from asa.waits import JobAhead
 
 from . import futures_kernel as k
 
@@ -120,8 +120,8 @@ def plan_starts(
     """Return the start of each job of a plan in each future, in seconds from now; shape (samples, jobs).
 
     `running`, `waiting`: as for `starts`.
-    `later`: seconds after which nothing is known of the queue, in each future, and the wait of each job submitted after
-    that (samples, jobs); if not given, the queue is always known.
+    `later`: seconds after which nothing is known of the queue, in each future, and the wait of each job from when it is
+    due after that (samples, jobs); if not given, the queue is always known.
     """
     order = np.argsort(running[1], kind="stable")
     samples, own = len(running[2]), len(plan)
@@ -149,7 +149,7 @@ def plan_starts(
         np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
     )  # fmt: skip
     scratch = _scratch(len(order) + len(both[0]))
-    k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(seen, columns)), scratch, AGED)
+    k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(seen, columns)), scratch)
     return starts_s
 
 

@@ -204,10 +204,8 @@ def _start(j: int, row: int, p: Any, ran: float, now: float) -> None:
 
 
 @kernel
-def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> None:
+def plan_future(size: int, sample: int, q: Any, p: Any, w: Any) -> None:
     """Write the start of each job of a plan in one future.
-
-    `aged`: the remaining share of its usual wait for a job whose age counted while it was held.
 
     Notes
     -----
@@ -247,7 +245,7 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
                 continue
             if mode == LOCAL or comes >= fades:
                 usual = 0.0 if mode == LOCAL else p.usual[At(row + j)]
-                _start(j, row, p, ran, comes + (aged * usual if mode == AGING and comes > p.at[At(j)] else usual))
+                _start(j, row, p, ran, comes + usual)
                 left -= 1
             elif comes > now:
                 later = min(later, comes)
@@ -322,7 +320,7 @@ def plan_future(size: int, sample: int, q: Any, p: Any, w: Any, aged: float) -> 
 
 
 @kernel
-def all_plan_futures(size: int, samples: int, q: Any, p: Any, w: Any, aged: float) -> None:
+def all_plan_futures(size: int, samples: int, q: Any, p: Any, w: Any) -> None:
     """Write the start of each job of a plan in each future."""
     for sample in range(samples):
-        plan_future(size, sample, q, p, w, aged)
+        plan_future(size, sample, q, p, w)

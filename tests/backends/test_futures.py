@@ -136,7 +136,7 @@ def test_what_is_queued_after_nothing_is_known_waits_as_is_usual():
     assert found.tolist() == [[500.0, 607.0, 607.0], [500.0, 607.0, 607.0]]
     assert plan_starts(SIZE, runs, nobody, plan)[0].tolist() == [500.0, 600.0, 600.0]
     aging = ahead([(4, 100, 100, ()), (4, 100, 100, (0,))], "aging")
-    assert plan_starts(SIZE, runs, nobody, aging, (later[0], later[1][:, :2]))[0].tolist() == [500.0, 603.5]
+    assert plan_starts(SIZE, runs, nobody, aging, (later[0], later[1][:, :2]))[0].tolist() == [500.0, 607.0]
 
 
 def test_a_plan_over_partitions_meets_each_ones_queue():

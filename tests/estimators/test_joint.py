@@ -12,9 +12,9 @@ from asa import WaitBank
 from asa.errors import InputError
 from asa.estimators.contextual import ContextualAsa
 from asa.estimators.differences import KEPT, Differences
-from asa.estimators.joint import JointForecast, monotone, together
+from asa.estimators.joint import JointForecast, aged_shares, monotone, together
 from asa.estimators.peers import LastWait
-from asa.waits import QueuedJob, WaitForecast, at_least, exactly
+from asa.waits import JobAhead, QueuedJob, WaitForecast, at_least, exactly
 
 ASKED = [
     QueuedJob(0.0, cores, walltime_s, "me", "x", partition)
@@ -247,3 +247,12 @@ def test_only_the_latest_are_kept():
         remember(differences, QueuedJob(float(place), 1, 60.0), (1.0,) * 9, 5.0, 0)
     assert len(differences.known) == KEPT
     assert differences.known[:, 0].min() == 10
+
+
+def test_a_job_whose_age_accrues_mostly_starts_as_soon_as_it_is_due():
+    job, run_s = QueuedJob(0.0, 8, 3600.0), np.full(4, 1800.0)
+    plan = [JobAhead(job, 0.0, run_s, ()), JobAhead(job, 0.0, run_s, (0,), "aging"), JobAhead(job, 0.0, run_s, (0,))]
+    shares = aged_shares(plan, 200)
+    assert (shares[:, [0, 2]] == 1.0).all()
+    assert (shares[:, 1] == 0.0).mean() == pytest.approx(0.62, abs=0.01)
+    assert shares[:, 1].mean() == pytest.approx((1.0 - 0.62) * 0.65, rel=0.03)

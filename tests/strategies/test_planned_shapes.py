@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from asa.backend import Capabilities, PartitionLimits
 from asa.shapes import Moldable, RunAt
 from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
-from asa.strategies.planning import Parts, Question, look_ahead, search
+from asa.strategies.planning import Aim, Parts, Question, look_ahead, search
 from asa.strategies.planning.molding import forms_of
 from asa.strategies.planning.search import SAMPLES
 from asa.waits import WaitForecast
@@ -279,3 +280,33 @@ def test_ends_of_several_plans_are_sampled_in_the_same_futures():
     ends_s = outlook.ends_s([outlook.sketch, *plans])
     assert ends_s.shape == (1 + len(plans), SAMPLES)
     assert ends_s[0] == pytest.approx(outlook.sketch.end_s)
+
+
+class MissesItsGap(Waits):
+    """A forecast in which jobs of several stages start at once in a share of the futures, and else wait for a day."""
+
+    share = 0.5
+
+    def sample_plans(self, plans, samples):
+        made = []
+        for plan in plans:
+            starts, ends = np.zeros((samples, len(plan))), np.zeros((samples, len(plan)))
+            for index, step in enumerate(plan):
+                due = ends[:, list(step.after)].max(axis=1, initial=0.0)
+                late = 86_400.0 * (np.arange(samples) >= self.share * samples) if len(step.stages) > 1 else 1800.0
+                starts[:, index] = due + late
+                ends[:, index] = starts[:, index] + step.run_s[0]
+            made.append(starts)
+        return made
+
+
+def test_where_age_accrues_stages_of_one_shape_share_a_job_only_if_that_will_almost_surely_end_before_a_job_each():
+    workflow, site = chain(*[[(8, 600.0)]] * 4), replace(SITE, age_accrues=True)
+
+    def jobs(share):
+        forecast = MissesItsGap(lambda _: 6 * 86_400.0)
+        forecast.share = share
+        return len(look_ahead(view(workflow, site), forecast, Aim(price_s=0.0)).sketch.jobs)
+
+    assert jobs(1.0) < 4
+    assert jobs(0.8) == 4

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError
 from asa.strategies.base import Keep
+from asa.waits import aged_share
 
 from .parts import Block, Parts, Series
 
@@ -33,13 +34,14 @@ SAMPLES = 48
 """Number of equally likely samples of an uncertain value."""
 
 _KEPT = 6
-_AGED = 0.5  # share of its usual wait that an aged job still waits: it is at the head of the queue while cores drain
 
 # quantile of the waits that serializing stages saves at least; chosen on three logs (CTC, HPC2N, KTH)
 _SHORT_WAIT = 0.1
 _SHORT_S = 10.0  # ends that are closer than this count as equal
 _OF_RUNS = 1 << 20  # seed offset, far from those of waits
 _OF_LATENESS = 1 << 21
+_OF_AGE = 1 << 22
+_SHARES = np.array([aged_share((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 
 Samples = NDArray[np.float64]
@@ -69,6 +71,14 @@ class Question:
     # whether parallel stages are serialized only where that surely pays
     is_wary: bool = False
     jobs_of: Callable[[Block], int] = lambda _block: 1  # returns how many jobs run a block
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether whole plans are judged with their jobs together in the queue.
+
+        That gains nothing where a job has no priority while a dependency keeps it back and each stage has one shape.
+        """
+        return self.typically or self.age_accrues
 
     def span_s(self, sketch: Sketch) -> float:
         """Return the makespan by which plans are compared: the geometric mean of the samples, or their mean."""
@@ -120,6 +130,11 @@ class Sketch:
     def cost_s(self, price_s: float) -> float:
         """Return its cost in seconds."""
         return self.makespan_s + price_s * self.core_hours
+
+    def probability_after(self, other: Sketch) -> float:
+        """Return the probability that this plan ends after another, sample by sample; equal ends count as half."""
+        later = self.end_s - other.end_s
+        return float((later > _SHORT_S).mean() + (np.abs(later) <= _SHORT_S).mean() / 2)
 
     @property
     def shape(self) -> tuple[tuple[tuple[str, ...], Keep], ...]:
@@ -297,6 +312,7 @@ class _Extension:
         salt = parts.depths[blocks[0].stages[0]]
         waits = question.waits_s(blocks)[:, _shuffle(salt, SAMPLES)]
         self._run_s = runs_s(blocks, salt)
+        self._salt = salt
         ends = np.stack([way.end_s for way in ways])[:, None, :]
         least = np.stack([np.zeros(SAMPLES) if bound is None else bound for bound in bounds])
         ready = np.maximum(ends, least)
@@ -327,7 +343,7 @@ class _Extension:
         if Keep.DEPENDENCY in question.modes:
             start = ready + waits
             if question.age_accrues:
-                start = aged(ready, waits, waits)
+                start = aged(ready, waits, waits, self._salt)
             self.options.append((Keep.DEPENDENCY, none, start, none))
         if Keep.NOTHING in question.modes:
             self.options.append((Keep.NOTHING, ready.mean(axis=2), ready + waits, none))
@@ -356,12 +372,13 @@ class _Extension:
         return Sketch((*before.jobs, job), job.end_s, hours)
 
 
-def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
+def aged(ready_s: Samples, usual_s: Samples, left_s: Samples, salt: int) -> Samples:
     """Return samples of the start of a job that gained priority while it was kept back.
 
     `left_s`: the rest of its wait if it had not been kept back.
+    `salt`: its depth: jobs at the same depth wait in the same samples.
     """
-    return np.maximum(ready_s + _AGED * usual_s, left_s)
+    return np.maximum(ready_s + _SHARES[_shuffle(salt + _OF_AGE, SAMPLES)] * usual_s, left_s)
 
 
 _Ways = tuple[Samples, Sketch | _Extension, list[int]]

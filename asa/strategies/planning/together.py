@@ -20,20 +20,21 @@ _EACH = np.arange(SAMPLES)
 def judged_together(question: Question, forecast: object, sketches: Sequence[Sketch]) -> list[Sketch]:
     """Judge each job of a plan while the plan's earlier jobs are already in the queue.
 
-    Plans are returned unchanged if the forecast cannot sample plans, or a plan has jobs that it cannot judge: several
-    jobs of one stage, or jobs that grow.
+    Plans are returned unchanged if the forecast cannot sample plans, or not `can_judge`.
     """
-    if not isinstance(forecast, Joint) or not sketches:
-        return list(sketches)
-    if any(
-        job.block.elasticity.widths or question.jobs_of(job.block) > 1 for sketch in sketches for job in sketch.jobs
-    ):
+    if not isinstance(forecast, Joint) or not sketches or not can_judge(question, sketches):
         return list(sketches)
     links = [_links(question, sketch) for sketch in sketches]
     plans = [_steps(question, sketch, after) for sketch, after in zip(sketches, links, strict=True)]
     if (starts_s := forecast.sample_plans(plans, _FUTURES)) is None:
         return list(sketches)
     return [_expected(*of) for of in zip(sketches, plans, starts_s, strict=True)]
+
+
+def can_judge(question: Question, sketches: Sequence[Sketch]) -> bool:
+    """Whether plans have no jobs that cannot be judged together: several jobs of one stage, or jobs that grow."""
+    jobs = (job.block for sketch in sketches for job in sketch.jobs)
+    return not any(block.elasticity.widths or question.jobs_of(block) > 1 for block in jobs)
 
 
 def _links(question: Question, sketch: Sketch) -> list[tuple[int, ...]]:
