@@ -7,11 +7,8 @@ for_here() {
 
 # At its end nobody is to wait for nodes, or have some, for this job.
 expects() { trap leave_none EXIT; }
-leave_none() {
-  for other in `for_here PENDING,RUNNING`; do
-    scancel --name="${other#*:}" "${other%%:*}" >&2 || :
-  done
-}
+leave_none() { for other in `for_here PENDING,RUNNING`; do withdraw "${other%%:*}" "${other#*:}"; done; }
+withdraw() { scancel --name="$2" "$1" >&2 || :; }
 
 # Only here, while this job runs, is that done: were it over, Slurm would leave the nodes to no job at all.
 take_over() { # a job's number, and its name
@@ -51,7 +48,12 @@ more() {
   while [ "${SLURM_JOB_NUM_NODES:-1}" -lt "$wanted" ]; do
     [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143
     for other in `for_here RUNNING`; do
-      [ "${SLURM_JOB_NUM_NODES:-1}" -ge "$wanted" ] || take_over "${other%%:*}" "${other#*:}" || :
+      [ "${SLURM_JOB_NUM_NODES:-1}" -ge "$wanted" ] || take_over "${other%%:*}" "${other#*:}" || {
+        # A controller that was restarted has forgotten whom its nodes are for: a client asks for others. Or only the
+        # answer was lost.
+        withdraw "${other%%:*}" "${other#*:}"
+        see_nodes || :
+      }
     done
     [ "${SLURM_JOB_NUM_NODES:-1}" -lt "$wanted" ] || break
     if [ -n "$max_idle" ] && now=`date +%s` && [ "$((now - since + idled))" -gt "$max_idle" ]; then

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurm_runs import SlurmRun, busy_nodes, site, stage
+from slurm_runs import SlurmRun, busy_nodes, site, stage, told_jobs
 from slurm_testbed import NEWEST, OLDEST, Testbed, missing, until
 
 from asa.backend import JobSpec, JobState, Step
@@ -289,3 +289,45 @@ def test_the_resizer_is_killed(slurm, granted):
 def _kill(process):
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
+
+
+# ---------------------------------------------------------------------- what sites do meanwhile
+
+
+def _two_stages(slurm, first="sleep 3"):
+    stages = [stage("a", "", first, cores=28), stage("b", "a", f"{_TELLS.format('wide')}sleep 1", cores=56)]
+    return SlurmRun(slurm, stages, strategy="elastic", link="commands", of_plan={"capabilities": _grows(slurm)})
+
+
+def _requests(run):
+    return [job for job in told_jobs(run.slurm) if "-g" in job["JobName"] and run.plan.id in job["JobName"]]
+
+
+def _waits_for_more(run):
+    whole = until(lambda: run.jobs().get("a+b"), what="the job")[0]["JobId"]
+    until(lambda: [job for job in _requests(run) if job["JobState"] == "PENDING"], what="a request for a node")
+    until(lambda: run.ran["a"], what="the first stage")
+    return whole
+
+
+def _has_grown(run, client):
+    result = client.result()
+    assert result.outcome == "completed", result.reason
+    assert run.ran == {"a": 1, "b": 1}
+    hosts = (run.place / "hosts-wide").read_text().split()
+    assert (len(hosts), len(set(hosts))) == (56, 2)
+    until(lambda: not run.left(), what="the end of all jobs")
+    assert not resizers(run.plan.id)
+
+
+def test_the_controller_is_away_while_a_job_waits_for_nodes(slurm):
+    """Started anew, it has forgotten for whom the nodes of the second job are, so that another one is submitted."""
+    run = _two_stages(slurm)
+    with busy_nodes(slurm, 3) as others:
+        client = run.client()
+        _waits_for_more(run)
+        slurm.stop_controller()
+        client.in_trouble()
+        slurm.start_controller()
+        slurm.run_as_root("scancel", others)
+        _has_grown(run, client)
