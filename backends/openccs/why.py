@@ -22,6 +22,14 @@ from .rusv import FOREVER, RUSV
 from .words import clock, names
 
 
+_STANDS = {
+    JobPhase.ALLOCATING: "is allocated",
+    JobPhase.RUNNING: "runs",
+    JobPhase.RELEASING: "has run, and is released,",
+    JobPhase.ENDED: "ran",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A condition of a job's start."""
@@ -72,7 +80,7 @@ class Why:
             reason = f": {job.why}" if job.why else ""
             state = {JobPhase.ENDED: "was cancelled"}.get(job.phase, "waits without a start")
             return f"{who} {'was refused' if self.is_refused else state}{reason}."
-        stands = {JobPhase.RUNNING: "runs", JobPhase.ENDED: "ran"}.get(job.phase, "is planned to run")
+        stands = _STANDS.get(job.phase, "is planned to run")
         later = f", in {format_duration(placement.start - self.now_s)}" if placement.start > self.now_s else ""
         when = f"from {clock(placement.start, self.now_s)} to {clock(placement.end, self.now_s)}"
         return f"{who} {stands} {when} on {self.nodes}{later}."

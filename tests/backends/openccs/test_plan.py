@@ -967,6 +967,24 @@ def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_th
         assert list(plain.overbooked()) == []
 
 
+def test_a_journal_of_an_earlier_version_is_read():
+    """It says neither how jobs ended nor when they began."""
+    told = []
+    plan, submit = planned(on_entry=lambda entry: told.append(json.loads(json.dumps(entry))))
+    for _ in range(3):
+        submit("ncpus=4,walltime=10s")
+    plan.begin("1", now=1000)
+    plan.begin("2", now=1000)
+    plan.end("2", now=1004)
+    for entry in told:
+        for name in ("first_walltime_s", "outcome", "begun_s", "notified_s"):
+            del entry[name]
+    again = RequestPlan.reload(TWO, told)
+    assert again.over_s(again.jobs["1"]) == 1010
+    assert again.jobs["2"].outcome is CcsOutcome.COMPLETED
+    assert again.jobs["3"] == plan.jobs["3"]
+
+
 def test_a_job_of_a_second_at_the_beginning_of_time_is_a_job_like_others():
     plan, submit = planned()
     assert submit("2:ncpus=4,walltime=1s", now=0).start_s == 0
