@@ -21,7 +21,6 @@ from .requests import Arrangement, Chunk, ResourceRequest
 from .rusv import FOREVER, RUSV
 from .words import clock, names
 
-
 _STANDS = {
     JobPhase.ALLOCATING: "is allocated",
     JobPhase.RUNNING: "runs",
