@@ -471,7 +471,20 @@ class _Shown:
             return f"Chosen: the plan with the lowest cost, {worth}{of}."
         share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
         otherwise = "--price, --at-most and --deadline change this"
-        return f"Chosen: the plan with the lowest cost, {worth}: {share} makespan. {otherwise}."
+        how = f"{worth}: {share} makespan. {otherwise}."
+        if self._is_cheapest_unsure:
+            from asa.strategies.planning import LIKELY
+
+            none = f"No plan of lower expected cost ends before it in {LIKELY:.0%} of the sampled queues"
+            return f"Chosen: one job per stage. {none}. Costs are compared {how}"
+        return f"Chosen: the plan with the lowest cost, {how}"
+
+    @property
+    def _is_cheapest_unsure(self) -> bool:
+        """Whether another plan costs less on average, but not surely."""
+        question, chosen = self.outlook.question, self.outlook.sketch
+        costs_s = [question.cost_s(one.sketch) for one in self.candidates]
+        return question.is_wary_of_mergers and min(costs_s, default=0.0) < question.cost_s(chosen) - 1.0
 
     def _why_within(self) -> str:
         """Return a sentence on how the plan was chosen within a budget, a deadline or both."""

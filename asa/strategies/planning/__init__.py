@@ -6,11 +6,12 @@ applies it to the present state of a run. Nothing here has side effects, keeps s
 """
 
 from .molding import impossible
-from .outlook import WORTH_OF_SHAPES, Aim, Outlook, jobs_of, look_ahead, read_aim
+from .outlook import LIKELY, WORTH_OF_SHAPES, Aim, Outlook, jobs_of, look_ahead, read_aim
 from .parts import Block, Parts, take_apart
 from .search import Question, SearchedJob, Sketch, mode_of, search, sketch_of
 
 __all__ = [
+    "LIKELY",
     "WORTH_OF_SHAPES",
     "Aim",
     "Block",

@@ -80,6 +80,15 @@ class Question:
         """
         return self.typically or self.age_accrues
 
+    @property
+    def is_wary_of_mergers(self) -> bool:
+        """Whether stages share a job only if that will almost surely end before a job per stage.
+
+        Where age accrues, a job per stage mostly starts as soon as it is due, and a long job that misses its gap in the
+        queue can lose many hours.
+        """
+        return self.age_accrues and not self.typically
+
     def span_s(self, sketch: Sketch) -> float:
         """Return the makespan by which plans are compared: the geometric mean of the samples, or their mean."""
         return float(typical(sketch.end_s)) if self.typically else sketch.makespan_s
