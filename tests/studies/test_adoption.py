@@ -8,6 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from asa.backends.simulated.cluster import Cluster, Load
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.policies import easy
+from asa.backends.simulated.table import JobTable
 from typer.testing import CliRunner
 
 from asa.cli.experiment import app
@@ -230,3 +234,10 @@ def test_a_twin_has_users_of_its_own(log):
     assert [run.model for run in runs] == ["twin"] * 4
     assert all(0.2 < run.utilisation <= 1.0 for run in runs), [run.utilisation for run in runs]
     assert runs[1].submissions_h > runs[0].submissions_h
+
+
+def test_a_core_with_shares_refuses_an_unknown_user():
+    table = JobTable(*(np.array([number]) for number in (0, 9, 9, 1)))
+    core = GeneralCore(Load(table, Cluster({"cores": 4})), easy(), client_user=2)
+    with pytest.raises(ValueError, match="no user 2"):
+        core.add(1, 60)
