@@ -35,6 +35,7 @@ class Consumers:
     Examples
     --------
     >>> from asa.backends.openccs.cluster import PlannedCluster
+    >>> from asa.backends.openccs.limits import Items
     >>> from asa.backends.openccs.requests import ResourceRequest
     >>> from asa.backends.openccs.system import oculus
     >>> cluster = PlannedCluster(oculus())

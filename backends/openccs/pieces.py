@@ -68,7 +68,7 @@ class Piece:
 
     Examples
     --------
-    >>> [(piece.text, piece.start) for piece in Piece.of(" a , bc", RequestError).split(",")]
+    >>> [(piece.text, piece.start) for piece in Piece.of(" a , bc", PointedError).split(",")]
     [('a', 1), ('bc', 5)]
     """
 
@@ -134,7 +134,7 @@ def moment(piece: Piece) -> int:
 
     Examples
     --------
-    >>> [moment(Piece.of(text, RequestError)) for text in ("2017-08-01", "2017-08-01T02:00+02:00", "1501545600")]
+    >>> [moment(Piece.of(text, PointedError)) for text in ("2017-08-01", "2017-08-01T02:00+02:00", "1501545600")]
     [1501545600, 1501545600, 1501545600]
     """
     if WHOLE.fullmatch(piece.text):

@@ -34,7 +34,7 @@ class RequestPlan(PlanFaults):
 
     Examples
     --------
-    >>> from asa.backends.openccs.system import Node
+    >>> from asa.backends.openccs.system import CcsSystem, Node
     >>> plan = RequestPlan(CcsSystem("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4}))))
     >>> def ask(text):
     ...     [job] = plan.submit(ResourceRequest.parse(text), now=0)

@@ -257,7 +257,7 @@ class ResourceRequest:
         --------
         >>> request = ResourceRequest.parse("rset=ncpus=4,walltime=1h,deadline=86400,sw=g03")
         >>> print(request.altered(RequestParts.parse("rset=2:ncpus=8,start=3600")))
-        rset=2:ncpus=8,sw=g03,walltime=01:00:00,start=1970-01-01T01:00:00Z
+        rset=2:ncpus=8,sw=g03,walltime=0-01:00:00,start=1970-01-01T01:00:00Z
         """
         fields = parts.fields()
         if {"start", "deadline"} & parts.terms.keys():
@@ -273,7 +273,7 @@ class ResourceRequest:
         --------
         >>> parts = RequestParts.parse("rset=mem=2g,walltime=1h,place=scatter")
         >>> print(ResourceRequest.parse("rset=2:ncpus=4,walltime=5").with_defaults(parts))
-        rset=2:ncpus=4:mem=2g,place=scatter,walltime=00:05:00
+        rset=2:ncpus=4:mem=2g,place=scatter,walltime=0-00:05:00
         """
         fields = {name: value for name, value in parts.fields().items() if not self._says(name)}
         chunks = tuple(chunk.over(other) for chunk in self.chunks for other in parts.terms.get("rset", (Chunk(1),)))

@@ -16,7 +16,13 @@ _HOUR_S = 3600
 
 
 def run_cell(cell: AdoptionCell) -> list[AdoptionRun]:
-    """Run a draw at every share."""
+    """Run a draw at every share.
+
+    Parameters
+    ----------
+    cell
+        The log, the model, the draw, and the shares of users.
+    """
     machine = centre(cell.trace, cell.model)
     rng = np.random.default_rng(cell.draw)
     draw = Draw.of(window_of(machine, cell.weeks, rng), rng)
