@@ -10,6 +10,7 @@ Slurm calls this expansion (``--dependency=expand:JOB``), and does it where ``Sc
 - ``scontrol update JobId=SECOND NumNodes=0`` moves the nodes, and completes the second job. If the first job does not
   run at that moment, the nodes stay allocated, to no job, until the controller is restarted. So only the first job's
   own script does it, when it needs the nodes; until then the second job has them, and can be cancelled.
+- A job that has grown and is put back into the queue begins on the nodes that it first had: so it is never put back.
 - A controller that was restarted has forgotten whom the second job's nodes are for, and refuses to move them.
 """
 

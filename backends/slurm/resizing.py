@@ -115,7 +115,12 @@ def waits_for_more(spec: JobSpec, site: Capabilities) -> bool:
     return site.grow_by > 0 and any(later > former for former, later in pairwise(widths))
 
 
-def on_whole_nodes(spec: JobSpec, site: Capabilities) -> JobSpec:
-    """Return a job's request; for whole nodes if the job is to get more."""
-    is_whole = waits_for_more(spec, site) and spec.cores % site.grow_by == 0
-    return replace(spec, exclusive=True) if is_whole else spec
+def fit_to_grow(spec: JobSpec, site: Capabilities) -> JobSpec:
+    """Return a job's request; if the job is to get more nodes, for whole nodes, and never to be put back.
+
+    A job that is put back begins on the nodes that it first had, and the ones that it took over would not come again.
+    """
+    if not waits_for_more(spec, site) or spec.cores % site.grow_by:
+        return spec
+    others = (option for option in spec.options if option != "--requeue")
+    return replace(spec, exclusive=True, options=(*others, "--no-requeue"))

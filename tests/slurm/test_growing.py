@@ -320,6 +320,17 @@ def _has_grown(run, client):
     assert not resizers(run.plan.id)
 
 
+def test_a_job_that_grows_is_not_put_back_into_the_queue(slurm):
+    """It would begin on the nodes that it first had, and wait in vain for those that it took over."""
+    with Growing(slurm, then="sleep 8") as one:
+        more = one.asks()
+        until(lambda: one.hosts("wide"), what="the second step")
+        slurm.run_as_root("scontrol", "requeue", one.job, check=False)
+        one.sees(one.job, JobState.COMPLETED)
+        one.sees(more, JobState.COMPLETED)
+        assert one.is_wide()
+
+
 def test_the_controller_is_away_while_a_job_waits_for_nodes(slurm):
     """Started anew, it has forgotten for whom the nodes of the second job are, so that another one is submitted."""
     run = _two_stages(slurm)
