@@ -606,8 +606,8 @@ def test_other_runs_are_told_of(queue):
 def test_history_and_examination(queue):
     backend = queue.connect(cores=1)
     ended(backend, *(backend.submit(job("sleep 0.2")) for _ in range(3)))
+    until(lambda: len(queue.machine.history(0.0)) == 3, what="the end of the third job in the server's own words")
     told = queue.machine.history(0.0)
-    assert len(told) == 3
     assert told.started.all()
     assert told.wait_s[2] >= 0.3
     examination = queue.machine.examine(probe=True)
