@@ -367,7 +367,7 @@ class _Shown:
                 job,
                 None if once_ended else submit_s,
                 block.walltime_s + (planned.spare_walltime_s if planned is not None else 0.0),
-                self.outlook.question.waits_s([block])[0],
+                self.outlook.question.waits_s([block])[0] if after else job.start_s,
                 self.now_s,
                 after,
                 self.made.capabilities.age_accrues,

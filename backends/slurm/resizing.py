@@ -115,7 +115,7 @@ def waits_for_more(spec: JobSpec, site: Capabilities) -> bool:
     return site.grow_by > 0 and any(later > former for former, later in pairwise(widths))
 
 
-def fit_to_grow(spec: JobSpec, site: Capabilities) -> JobSpec:
+def for_more_nodes(spec: JobSpec, site: Capabilities) -> JobSpec:
     """Return a job's request; if the job is to get more nodes, for whole nodes, and never to be put back.
 
     A job that is put back begins on the nodes that it first had, and the ones that it took over would not come again.

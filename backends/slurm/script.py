@@ -25,6 +25,7 @@ def before_steps(spec: JobSpec, cores_per_node: int, *, rises: bool) -> list[lis
 
     Examples
     --------
+    >>> from asa.backend import JobSpec, Step
     >>> steps = Step("a", "srun ./a", 56, tasks=56), Step("b", "srun ./b", 28, tasks=20)
     >>> before_steps(JobSpec("a+b", 56, 60, steps=steps), 28, rises=False)
     [['room 56', 'share 56 1 56'], ['room 20', 'keep 1 28', 'share 20 1 20']]

@@ -18,7 +18,7 @@ from .dependencies import Passed
 from .identity import COMMENT
 from .link import SlurmJob, is_renumbered, numbered
 from .options import variables_of_steps, without_nodes
-from .resizing import fit_to_grow, waits_for_more
+from .resizing import for_more_nodes, waits_for_more
 from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_steps
 from .tracking import BY_TASK
@@ -89,7 +89,7 @@ class JobWriter:
 
     def _asked_of(self, spec: JobSpec, site: Capabilities) -> dict[str, Any]:
         """Return a job's request except its walltime: in its own options if it has these, else in asa's."""
-        spec = fit_to_grow(spec, site)
+        spec = for_more_nodes(spec, site)
         options, per_node = _with_own_nodes(spec), site.cores_per_node
         asks = asked(spec) | {"account": spec.account or self._defaults.account}
         if spec.request is not None:

@@ -91,7 +91,7 @@ def plan_cost(question, blocks, waits, modes):
             hours += second * np.maximum(ends - at_s - wait, 0).mean()
             start = np.maximum(ends, at_s + wait)
         elif mode is Keep.DEPENDENCY and question.age_accrues:
-            start = aged(ends, wait, wait)
+            start = aged(ends, wait, wait, question.parts.depths[block.stages[0]])
         else:
             start = ends + wait
         ends, hours = start + block.run_s, hours + block.core_hours
