@@ -77,7 +77,7 @@ class ResizingSettings(BaseModel):
                 "Growing jobs",
                 f"the site lets running jobs get more nodes ({_PERMITTED}), but not by the REST API",
                 "note",
-                "There, a request keeps a thread of slurmrestd until it has nodes. The backend slurm-cli can ask.",
+                "There, a request gets no answer while it waits for nodes. The backend slurm-cli can ask.",
             )
         elif permitted:
             found = f"running jobs can get more nodes ({_PERMITTED}): strategy elastic and asa-plan:grow=yes ask"
