@@ -48,6 +48,27 @@ def view(workflow, *, whole=True):
     return RunView(workflow, stages, 0.0, Capabilities("site", 280, 28, age_accrues=True, whole_nodes=whole))
 
 
+class AtOnce(Waits):
+    """A forecast that also samples plans: every job starts as soon as it is due."""
+
+    def sample_plans(self, plans, samples):
+        made = []
+        for plan in plans:
+            starts, ends = np.zeros((samples, len(plan))), np.zeros((samples, len(plan)))
+            for index, step in enumerate(plan):
+                starts[:, index] = ends[:, list(step.after)].max(axis=1, initial=0.0)
+                ends[:, index] = starts[:, index] + step.run_s[0]
+            made.append(starts)
+        return made
+
+
+def test_small_stages_share_a_node_even_where_each_would_start_at_once():
+    """A job each would end as soon, on 30 nodes."""
+    sketch = look_ahead(view(fan(28)), AtOnce(1.0)).sketch
+    assert len(sketch.jobs) < 4
+    assert sketch.core_hours == pytest.approx(28 * 720 / 3600)
+
+
 def test_a_fan_of_small_stages_is_one_job_of_a_node_in_three_waves():
     """One wait in place of three, and a node for 12 minutes in place of 30 nodes, most of which idle."""
     [job] = Planned().plan(view(fan(28)), Waits(3600.0)).submissions

@@ -63,6 +63,7 @@ Chosen on 32 starts of KTH, CTC and HPC2N, confirmed on 60 others of each: less 
 """
 
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
+_SAVES = 0.01  # share of core-hours that count as saved
 _JUDGED = 2  # plans of the search that are judged again, together
 _FEW_STAGES = 12  # in larger workflows, jobs with similar walltimes share a forecast
 _ALIKE = 1.25  # factor between walltimes that count as similar
@@ -284,11 +285,16 @@ def _best_together(question: Question, forecast: Forecast) -> Sketch:
 
 
 def _surely_best(question: Question, plain: Sketch, others: Sequence[Sketch]) -> Sketch:
-    """Return the plan with the least cost, or a given one that it would not almost surely end before."""
+    """Return the plan with the least cost, or a given one if that costs no core-hours and does not surely end later.
+
+    Core-hours are certain: small stages that share a whole node save them.
+    """
     best = min(others, key=question.cost_s)
     if question.cost_s(best) >= question.cost_s(plain):
         return plain
-    return plain if question.is_wary_of_mergers and plain.probability_after(best) < LIKELY else best
+    saves = best.core_hours < plain.core_hours * (1 - _SAVES)
+    is_unsure = question.is_wary_of_mergers and plain.probability_after(best) < LIKELY
+    return plain if is_unsure and not saves else best
 
 
 def _a_job_a_stage(question: Question, sketch: Sketch) -> Sketch:
