@@ -414,7 +414,7 @@ def _follow_plan(active: Active) -> float | None:
         plan = _with_followers(active, view, active.run.strategy.plan(view, active.forecast))
         plan = with_substitutes(active.state, plan)
         asked = packed(active.state, [*raced(active.state, plan.submissions)], now)
-        submissions = [settled(active.state, job) for job in claimed_apart(active.state, asked)]
+        submissions = settled(active.state, claimed_apart(active.state, asked))
         active.state.planned = tuple(submissions)
         if plan.cancellations:
             wanted = {c.job_id: c.reason for c in plan.cancellations}

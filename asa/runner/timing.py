@@ -36,7 +36,23 @@ def with_substitutes(state: RunState, plan: Plan) -> Plan:
     return replace(plan, submissions=(*(substitute.planned for substitute in waiting), *free), choices=choices)
 
 
-def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
+def settled(state: RunState, plan: Iterable[PlannedJob]) -> list[PlannedJob]:
+    """Change planned jobs with stages of a job whose submission is in doubt.
+
+    Stages that such a job is thus left without, and jobs that follow these, are left to the next plan.
+    """
+    made, left = list[PlannedJob](), set[str]()
+    for planned in plan:
+        job = _settled(state, planned)
+        left.update(set(planned.stages).difference(job.stages))
+        if job.has_payload and left and not left.isdisjoint(before(state, job.stages)):
+            left.update(job.stages)
+        else:
+            made.append(job)
+    return made
+
+
+def _settled(state: RunState, planned: PlannedJob) -> PlannedJob:
     """Change a planned job if some of its stages are in a job whose submission is in doubt.
 
     That job may yet turn up. So that these stages do not run twice, they are submitted again only together, exactly as
@@ -47,9 +63,9 @@ def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
     group_of = {name: group for group in _in_doubt(state) for name in group.stages}
     if not (shared := [name for name in planned.stages if name in group_of]):
         return planned
-    before = planned.stages[: planned.stages.index(shared[0])]
-    if before:
-        return replace(planned, stages=before, widths=planned.widths[: len(before)] if len(before) > 1 else ())
+    earlier = planned.stages[: planned.stages.index(shared[0])]
+    if earlier:
+        return replace(planned, stages=earlier, widths=planned.widths[: len(earlier)] if len(earlier) > 1 else ())
     return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
 
 
