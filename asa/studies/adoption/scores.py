@@ -171,7 +171,7 @@ class AdoptionVerdicts:
     def __rich__(self) -> Group:
         """Return tables for a terminal."""
         verdicts = judged(self.runs)
-        by_age = put_together(verdicts, lambda verdict: verdict.age_accrues)
+        alike = put_together(verdicts, lambda verdict: (verdict.age_accrues, verdict.trace, verdict.model))
         text = (
             f"{verdicts[0].draws} draws of weeks and users. Users: share of those with many or wide jobs who use asa "
             f"({', '.join(self.ways)}). Work: share of all core-hours that is theirs. Makespan: of their chains of "
@@ -181,7 +181,7 @@ class AdoptionVerdicts:
             "which jobs waited for others to end. Asked, cancelled: by all users an hour. Queue: variance of its "
             "length over that at share 0. p90: forecasts of others' waits that held."
         )
-        return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
+        return Group(*map(_table, alike.values()), Text(text, style="dim"))
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -200,25 +200,26 @@ def _percents(interval: Interval) -> tuple[float, float]:
     return 100 * (interval.low - 1), 100 * (interval.high - 1)
 
 
-def _table(age: bool, verdicts: Sequence[AdoptionVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
+def _table(verdicts: Sequence[AdoptionVerdict]) -> Table:
+    """Return a table of the shares on one log, by one model and age rule."""
     headings = (
-        "Users %", "Work %", "Makespan", "Others' wait", "Slowdown", "Busy %", "Idle %", "Asked", "Cancelled",
-        "Queue", "p90 %",
+        "Users\n%", "Work\n%", "Makespan", "Others'\nwait", "Slowdown", "Busy\n%", "Idle\n%", "Asked", "Cancelled",
+        "Queue", "p90\n%",
     )  # fmt: skip
-    rows: list[Row] = []
-    for (trace, model), of in put_together(verdicts, lambda verdict: (verdict.trace, verdict.model)).items():
-        title = f"{trace}, {model}: others wait {number(of[0].wait_before_s, None)}"
-        rows.append(Row((title, *[""] * (len(headings) - 1)), style="bold", begins_section=bool(rows)))
-        rows += [Row(_cells(verdict)) for verdict in of]
-    rule = "" if age else "no "
-    title = f"Shares of users who use asa, where jobs gain {rule}priority while they wait for a dependency"
-    return Table(headings, rows, title=title)
+    one = verdicts[0]
+    rule = "" if one.age_accrues else "no "
+    title = (
+        f"Shares of users who use asa, where jobs gain {rule}priority while they wait for a dependency\n"
+        f"{one.trace}, {one.model}: without asa others wait {number(one.wait_before_s, None)}"
+    )
+    rows = [Row(_cells(verdict)) for verdict in verdicts]
+    return Table(headings, rows, title=title, widths=[max(map(len, heading.split())) for heading in headings])
 
 
 def _cells(verdict: AdoptionVerdict) -> tuple[str, ...]:
     some = verdict.share > 0
     return (
-        f"  {100 * verdict.share:g}",
+        f"{100 * verdict.share:g}",
         number(100 * verdict.work_share, 0),
         _ratio(verdict.makespan) if some else "",
         f"{_ratio(verdict.wait)}{'*' if verdict.is_longer else ''}" if some else "",
