@@ -203,7 +203,7 @@ def _percents(interval: Interval) -> tuple[float, float]:
 def _table(verdicts: Sequence[AdoptionVerdict]) -> Table:
     """Return a table of the shares on one log, by one model and age rule."""
     headings = (
-        "Users\n%", "Work\n%", "Makespan", "Others'\nwait", "Slowdown", "Busy\n%", "Idle\n%", "Asked", "Cancelled",
+        "Users\n%", "Work\n%", "Makespan", "Others'\nwait", "Slowdown", "Busy\n%", "Idle\n%", "Asked", "Can-\ncelled",
         "Queue", "p90\n%",
     )  # fmt: skip
     one = verdicts[0]
@@ -213,7 +213,7 @@ def _table(verdicts: Sequence[AdoptionVerdict]) -> Table:
         f"{one.trace}, {one.model}: without asa others wait {number(one.wait_before_s, None)}"
     )
     rows = [Row(_cells(verdict)) for verdict in verdicts]
-    return Table(headings, rows, title=title, widths=[max(map(len, heading.split())) for heading in headings])
+    return Table(headings, rows, title=title, left=(), widths=[max(map(len, heading.split())) for heading in headings])
 
 
 def _cells(verdict: AdoptionVerdict) -> tuple[str, ...]:
