@@ -89,6 +89,7 @@ class Nodes:
 
     site: Capabilities
     _bad: dict[str, BadNode] = field(default_factory=dict)  # in the order of their failures
+    _has_accused: bool = False  # whether a node was ever in `_bad`, so that jobs may avoid some
     _well: dict[str, float] = field(default_factory=dict)  # latest start of a job that completed there
     # by node: stages that failed early, with the time
     _early: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -112,6 +113,12 @@ class Nodes:
             if bad.until_s > at_s and (self._is_for_all(bad) or not own.isdisjoint(bad.stages))
         ]
         return avoidable(names, self.site, nodes)
+
+    def all_tried_again_s(self, jobs: Iterable[Job]) -> dict[str, float]:
+        """Return `tried_again_s` of the jobs that have one, by id."""
+        if not self._has_accused:
+            return {}
+        return {job.status.job_id: at_s for job in jobs if (at_s := self.tried_again_s(job)) is not None}
 
     def tried_again_s(self, job: Job) -> float | None:
         """If a pending job's nodes are all down, return when it may use an avoided node; None for other jobs."""
@@ -239,6 +246,7 @@ class Nodes:
 
     def _accuse(self, node: str, stage: str, why: str, at_s: float, *, suspected: bool = False) -> None:
         """Put a node on the list, or extend its time there."""
+        self._has_accused = True
         until_s, known = at_s + TRIED_AGAIN_S, self._bad.pop(node, None)
         if known is None or known.until_s <= at_s:
             self._bad[node] = BadNode(node, why, at_s, until_s, (stage,), suspected)

@@ -335,9 +335,7 @@ def give_up_orphans(active: Active) -> float | None:
     if active.state.outcome not in (None, "completed"):
         return None  # `clean_up` cancels all
     now = active.backend.now()
-    again = {
-        i: at_s for i in active.state.jobs.live() if (at_s := active.state.nodes.tried_again_s(active.state.jobs[i]))
-    }
+    again = active.state.nodes.all_tried_again_s(active.state.jobs[job_id] for job_id in active.state.jobs.live())
     while orphans := dict(active.state.lost_jobs()) | {i: _STRANDED for i, at_s in again.items() if at_s <= now}:
         again = {i: at_s for i, at_s in again.items() if at_s > now}
         if not cancel(active, orphans):

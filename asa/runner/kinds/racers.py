@@ -260,6 +260,8 @@ class RacingUnits(Units):
 
     def _waiting(self, run: RunCourse) -> Iterator[tuple[Job, list[str]]]:
         """Yield the ended jobs that still represent stages, each with the tokens of jobs in doubt for these."""
+        if not self.jobs:
+            return
         leads = dict.fromkeys(view.job_id or "" for view in run.stages.values() if view.phase is Phase.QUEUED)
         for job in [run.jobs[job_id] for job_id in leads if job_id in run.jobs]:
             if job.spec.race and job.status.state.is_final and not _gave_way(run, job):
